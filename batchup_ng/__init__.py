@@ -1,0 +1,107 @@
+"""Feeds neural networks: composes sources of samples into batches that are always ahead of the consumer.
+
+    >>> import numpy as np
+    >>> import batchup_ng as bu
+    >>> source = bu.ArrayDataSource([np.arange(6), np.arange(6) ** 2])
+    >>> with bu.WorkerThreadPool(2) as pool:
+    ...     for x, y in pool.parallel_data_source(source).batch_iterator(4):
+    ...         print(x, y)
+    [0 1 2 3] [0 1 4 9]
+    [4 5] [16 25]
+
+The names of BatchUp 0.2.3 are where they were: ``data_source``, ``sampling``, ``work_pool``, ``image.utils``.
+"""
+
+from . import data_source, sampling, work_pool
+from ._version import __version__
+from .accessors import ImageArrayUInt8ToFloat32, ImageFiles, MapStyle
+from .data_source import (
+    AbstractDataSource,
+    ArrayDataSource,
+    BatchIterator,
+    CallableDataSource,
+    ChoiceDataSource,
+    CompositeDataSource,
+    IteratorDataSource,
+    MapDataSource,
+    RandomAccessDataSource,
+    batch_map_concat,
+    batch_map_mean,
+    coerce_data_source,
+    concat,
+    repeat,
+    split,
+    subset,
+    take,
+    zip,
+)
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BatchupError,
+    CannotTravel,
+    InOrderNotSupported,
+    LostSamples,
+    MissingDependency,
+    PoolClosed,
+    SampleReadError,
+    WorkerLost,
+)
+from .randomness import SampleRng
+from .sampling import (
+    AbstractSampler,
+    StandardSampler,
+    SubsetSampler,
+    WeightedSampler,
+    WeightedSubsetSampler,
+    num_batches,
+)
+from .work_pool import SerialPool, WorkerProcessPool, WorkerThreadPool
+
+__all__ = [
+    "AbstractDataSource",
+    "AbstractSampler",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "ArrayDataSource",
+    "BatchIterator",
+    "BatchupError",
+    "CallableDataSource",
+    "CannotTravel",
+    "ChoiceDataSource",
+    "CompositeDataSource",
+    "ImageArrayUInt8ToFloat32",
+    "ImageFiles",
+    "InOrderNotSupported",
+    "IteratorDataSource",
+    "LostSamples",
+    "MapDataSource",
+    "MapStyle",
+    "MissingDependency",
+    "PoolClosed",
+    "RandomAccessDataSource",
+    "SampleReadError",
+    "SampleRng",
+    "SerialPool",
+    "StandardSampler",
+    "SubsetSampler",
+    "WeightedSampler",
+    "WeightedSubsetSampler",
+    "WorkerLost",
+    "WorkerProcessPool",
+    "WorkerThreadPool",
+    "__version__",
+    "batch_map_concat",
+    "batch_map_mean",
+    "coerce_data_source",
+    "concat",
+    "data_source",
+    "num_batches",
+    "repeat",
+    "sampling",
+    "split",
+    "subset",
+    "take",
+    "work_pool",
+    "zip",
+]

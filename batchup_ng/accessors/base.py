@@ -1,0 +1,106 @@
+"""What an accessor is, what the library asks of one.
+
+An accessor is an array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``, the
+last two giving rows in the order asked for. NumPy arrays and memmaps are accessors as they are. One that can
+fill memory it is given is a :class:`ReadsInto` as well, which saves a copy a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from ..buffers import Buffers
+
+
+@runtime_checkable
+class Accessor(Protocol):
+    """An array-like over storage."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any) -> Any: ...
+
+
+@runtime_checkable
+class ReadsInto(Protocol):
+    """An accessor whose rows are of one shape, that can read them into a given array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all the data, the first axis the rows'."""
+        ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows` into `out`: ``(len(rows), *shape[1:])`` of `dtype`, in C order."""
+        ...
+
+
+def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
+    """Return `rows` of `accessor`, in memory from `buffers` where that spares an allocation.
+
+    Args:
+        accessor: A NumPy array, or any accessor.
+        rows: Row numbers: a 1-D integer array, whose negative entries count from the end, or a slice.
+        buffers: Where the memory comes from.
+
+    Raises:
+        IndexError: a row is out of range.
+    """
+    if isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu":
+        if isinstance(accessor, np.ndarray):
+            return _gather_array(accessor, rows, buffers)
+        if hasattr(accessor, "read_into") and hasattr(accessor, "shape"):
+            out = buffers.empty((len(rows), *accessor.shape[1:]), np.dtype(accessor.dtype))
+            accessor.read_into(rows, out)
+            return out
+    return accessor[rows]
+
+
+def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
+    if type(array) not in (np.ndarray, np.memmap) or array.dtype.hasobject or array.ndim == 0:
+        return array[rows]
+    n = len(array)
+    rows = checked_rows(rows, n)
+    out = buffers.empty((len(rows), *array.shape[1:]), array.dtype)
+    run = _as_run(rows)
+    if run is not None:
+        np.copyto(out, array[run])
+    elif array.flags.c_contiguous and array.dtype.isnative:
+        # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
+        np.take(array, rows, axis=0, out=out, mode="clip")
+    else:
+        # np.take would first copy the whole array into C order.
+        out[...] = array[rows]
+    return out
+
+
+def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
+    """Return `rows` with negative entries counted from the end of `n` rows.
+
+    Raises:
+        IndexError: a row is not in [-n, n).
+    """
+    if len(rows) == 0:
+        return rows.astype(np.intp)
+    low, high = int(rows.min()), int(rows.max())
+    if low < -n or high >= n:
+        raise IndexError(f"row {high if high >= n else low} is out of range for {n} rows")
+    if low < 0:
+        rows = np.where(rows < 0, rows + n, rows)
+    return rows
+
+
+def _as_run(rows: np.ndarray) -> slice | None:
+    """Return the slice that `rows` are, if they are consecutive."""
+    n = len(rows)
+    if n == 0 or int(rows[-1]) - int(rows[0]) != n - 1:
+        return None
+    start = int(rows[0])
+    if n > 2 and not bool((np.diff(rows) == 1).all()):
+        return None
+    return slice(start, start + n)

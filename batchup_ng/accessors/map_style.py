@@ -1,0 +1,221 @@
+"""An accessor over anything that gives its samples one at a time.
+
+Structure is decided by the first sample of a batch: a tuple or mapping becomes columns, which may nest; any other
+sample is a leaf. Leaves that are numbers or have ``__array__`` are stacked, where their shapes agree; all others
+stay Python objects in a list. Nothing is guessed from lists: ``[1, 2]`` as a sample stays a list, for whether it
+means two columns or a vector is known to its owner only.
+
+The data set is read on whichever thread asks, with no lock: it must be as thread-safe as the pool needs it to be.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError, SampleReadError
+from .base import checked_rows
+
+SCALARS = (bool, int, float, complex, np.generic)
+"""What counts as a number."""
+
+
+class MapStyle:
+    """A data set with ``__len__`` and ``__getitem__(int)`` (of torch or Hugging Face, say) as an accessor.
+
+    ``m[i]`` is ``dataset[i]`` as it is. A slice, a 1-D array or list of row numbers, or a boolean mask gives the
+    samples of those rows stacked:
+
+    - arrays, tensors and numbers of one shape: one array with a new first axis, of NumPy's common dtype;
+    - arrays of several shapes: the list of them, as arrays;
+    - tuples: a tuple of such columns; mappings: a ``dict`` of them, keys in the order of the first sample;
+    - strings, ``None``, lists, pictures, all other objects: the list of them.
+
+    With no rows, row 0 is read to learn the structure. A data set with ``__getitems__(list of int)`` (a convention
+    of torch) is asked for all the rows at once.
+
+    The whole is *one* column of a source: where samples are ``(x, y)``, the batches of
+    ``ArrayDataSource([MapStyle(dataset)])`` are ``((x, y),)``, a tuple of one, whose only element is the tuple of
+    the columns. ``.map(lambda sample: sample)`` takes the outer tuple off, so that batches are ``(x, y)``.
+
+    >>> squares = MapStyle([(i, i * i) for i in range(5)])
+    >>> squares[1:4]
+    (array([1, 2, 3]), array([1, 4, 9]))
+
+    Args:
+        dataset: Where the samples come from. It is kept as ``.dataset``, never copied.
+
+    Raises:
+        ArgumentTypeError: `dataset` lacks one of the two methods, has no length, or goes by key (a mapping).
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        _check_dataset(dataset)
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return one sample as it is, or the samples of several rows stacked, in the order asked for.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length than the data set.
+            SampleReadError: a sample has another structure than the others; ``.source`` is its row.
+            ArgumentTypeError: `rows` is of another kind, or ``__getitems__`` gives anything but a list of samples.
+        """
+        chosen = row_numbers(rows, len(self))
+        if isinstance(chosen, int):
+            return self.dataset[chosen]
+        if len(chosen) > 0 or len(self) == 0:
+            return _stack(self._samples(chosen.tolist()), chosen.tolist())
+        return _without_rows(_stack([self.dataset[0]], [0]))
+
+    def __repr__(self) -> str:
+        return f"MapStyle({type(self.dataset).__name__} of {len(self)} samples)"
+
+    def _samples(self, rows: list[int]) -> Sequence[Any]:
+        at_once = getattr(self.dataset, "__getitems__", None)
+        if at_once is None or not rows:
+            return [self.dataset[row] for row in rows]
+        samples = at_once(rows)
+        if not isinstance(samples, (list, tuple)) or len(samples) != len(rows):
+            what = f"{len(samples)} samples" if isinstance(samples, (list, tuple)) else f"a {type(samples).__name__}"
+            raise ArgumentTypeError(
+                f"__getitems__ of {type(self.dataset).__name__} must return a list of one sample for each of the "
+                f"{len(rows)} rows asked for, not {what}; mend it or leave it out"
+            )
+        return samples
+
+
+def row_numbers(key: Any, length: int) -> int | np.ndarray:
+    """Return what an index asks for: an ``int`` for one row, a 1-D ``intp`` array for several; none negative.
+
+    Args:
+        key: An integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`.
+        length: How many rows there are.
+
+    Raises:
+        IndexError: a row is out of range, or a mask has another length.
+        ArgumentTypeError: `key` is of another kind.
+    """
+    if isinstance(key, slice):
+        return np.arange(*key.indices(length), dtype=np.intp)
+    single = _as_int(key)
+    if single is not None:
+        return int(checked_rows(np.array([single]), length)[0])
+    rows = np.asarray(key) if isinstance(key, (list, range)) or hasattr(key, "__array__") else np.empty((0, 0))
+    if rows.ndim == 1 and rows.dtype == bool:
+        if len(rows) != length:
+            raise IndexError(f"a boolean mask must have one entry for each of the {length} rows, not {len(rows)}")
+        return np.flatnonzero(rows)
+    if rows.ndim == 1 and (rows.dtype.kind in "iu" or rows.size == 0):
+        return checked_rows(rows, length).astype(np.intp, copy=False)
+    raise ArgumentTypeError(
+        f"an index must be a whole number, a slice, a 1-D array or list of whole numbers, or a boolean mask, "
+        f"not {key!r:.80} of type {type(key).__name__}"
+    )
+
+
+def _as_int(key: Any) -> int | None:
+    """Return `key` as an ``int`` if it asks for one row; a boolean does not, nor does an array with one entry."""
+    if isinstance(key, bool) or getattr(key, "ndim", 0) != 0:
+        return None
+    try:
+        return operator.index(key)
+    except TypeError:
+        return None
+
+
+def _check_dataset(dataset: Any) -> None:
+    name = type(dataset).__name__
+    for method in ("__len__", "__getitem__"):
+        if not callable(getattr(type(dataset), method, None)):
+            raise ArgumentTypeError(
+                f"dataset must have __len__ and __getitem__(int); {name} has no {method}; "
+                f"give a stream of batches to IteratorDataSource instead"
+            )
+    if isinstance(dataset, Mapping):
+        raise ArgumentTypeError(
+            f"dataset must be indexed by row number; {name} is a mapping with the keys "
+            f"{', '.join(map(repr, list(dataset)[:5]))}; pass one of its values, as in MapStyle(dataset['train'])"
+        )
+    try:
+        len(dataset)
+    except (TypeError, NotImplementedError) as error:
+        raise ArgumentTypeError(f"dataset must have a length; len() of this {name} fails: {error}") from error
+
+
+def _stack(samples: Sequence[Any], rows: list[int]) -> Any:
+    """Return `samples`, which are those of `rows`, as columns."""
+    if not samples:
+        return []
+    form = _form(samples[0])
+    for sample, row in zip(samples, rows, strict=True):
+        if _form(sample) != form:
+            raise SampleReadError(
+                f"the samples of a batch must have one structure: row {row} holds {_in_words(_form(sample))}, "
+                f"row {rows[0]} holds {_in_words(form)}; make the data set return samples alike",
+                row,
+            )
+    if form[0] == "tuple":
+        return tuple(_stack(column, rows) for column in zip(*samples, strict=True))
+    if form[0] == "mapping":
+        return {key: _stack([sample[key] for sample in samples], rows) for key in samples[0]}
+    if form[0] == "array":
+        return _stack_arrays(samples, rows)
+    return list(samples)
+
+
+def _form(sample: Any) -> tuple[str, Any]:
+    """Return what `sample` is, equal for samples that can share a batch."""
+    if isinstance(sample, tuple):
+        return "tuple", len(sample)
+    if isinstance(sample, Mapping):
+        return "mapping", frozenset(sample)
+    if isinstance(sample, (str, bytes)):
+        return "object", None
+    if isinstance(sample, SCALARS) or hasattr(type(sample), "__array__"):
+        return "array", None
+    return "object", None
+
+
+def _in_words(form: tuple[str, Any]) -> str:
+    kind, detail = form
+    if kind == "tuple":
+        return f"a tuple of {detail}"
+    if kind == "mapping":
+        return f"a mapping with the keys {sorted(map(repr, detail))}"
+    return "a number or array" if kind == "array" else "a string or other object"
+
+
+def _as_array(sample: Any, row: int) -> np.ndarray:
+    try:
+        return np.asarray(sample)
+    except Exception as error:
+        raise SampleReadError(
+            f"row {row} has a {type(sample).__name__} that NumPy cannot take as an array ({error}); make the data set "
+            f"return arrays, or tensors in main memory without gradients and of a dtype that NumPy has",
+            row,
+        ) from error
+
+
+def _stack_arrays(samples: Sequence[Any], rows: list[int]) -> np.ndarray | list[np.ndarray]:
+    if all(isinstance(sample, SCALARS) for sample in samples):
+        return np.asarray(samples)
+    arrays = [_as_array(sample, row) for sample, row in zip(samples, rows, strict=True)]
+    if any(array.shape != arrays[0].shape for array in arrays):
+        return arrays
+    return np.stack(arrays)
+
+
+def _without_rows(column: Any) -> Any:
+    """Return the same structure with all its rows cut off."""
+    if isinstance(column, tuple):
+        return tuple(map(_without_rows, column))
+    if isinstance(column, dict):
+        return {key: _without_rows(value) for key, value in column.items()}
+    return column[:0]

@@ -1,0 +1,103 @@
+"""An accessor that turns stored bytes into floating point numbers as they are read.
+
+Results equal those of BatchUp 0.2.3 bit for bit, which fixes the order of the arithmetic: scale and offset are
+rounded to ``float32`` once, each value is converted, then multiplied, then added to, each step rounded to
+``float32``. A fused multiply-add, or a table made in ``float64``, would differ in the last bit.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+
+
+class ImageArrayUInt8ToFloat32:
+    """Pictures stored as ``uint8`` in 0–255, read as ``float32`` from `val_lower` to `val_upper`.
+
+    ``a[rows]`` is ``arr_u8[rows]`` converted, of the same shape; where `arr_u8` gives a list of arrays (pictures of
+    several sizes), it is the list of them converted. Nothing is written to `arr_u8`.
+
+    >>> ImageArrayUInt8ToFloat32(np.array([0, 255], dtype=np.uint8), -1.0, 1.0)[:]
+    array([-1.,  1.], dtype=float32)
+
+    Attributes:
+        arr_u8: The array or accessor that is read.
+        scale: What a stored value is multiplied by, ``float32``.
+        offset: What is then added, ``float32``.
+        dtype: ``numpy.float32``.
+
+    Args:
+        arr_u8: A NumPy array or any accessor.
+        val_lower: What 0 becomes.
+        val_upper: What 255 becomes. It may be the lower of the two, which inverts the picture.
+
+    Raises:
+        ArgumentTypeError: `arr_u8` is no accessor, or a limit is not a number.
+    """
+
+    def __init__(self, arr_u8: Any, val_lower: float = 0.0, val_upper: float = 1.0) -> None:
+        if not hasattr(arr_u8, "__len__") or not hasattr(arr_u8, "__getitem__"):
+            raise ArgumentTypeError(
+                f"arr_u8 must have __len__ and __getitem__, as a NumPy array has; {type(arr_u8).__name__} does not"
+            )
+        limits: dict[str, Any] = {"val_lower": val_lower, "val_upper": val_upper}
+        for name, value in limits.items():
+            if not isinstance(value, Real):
+                raise ArgumentTypeError(f"{name} must be a number, not {value!r}; pass a float")
+        self.arr_u8 = arr_u8
+        self.offset = np.float32(val_lower)
+        self.scale = np.float32((val_upper - val_lower) / 255.0)
+        self.dtype = np.float32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array inside.
+
+        Raises:
+            AttributeError: the array inside has none.
+        """
+        try:
+            shape: tuple[int, ...] = self.arr_u8.shape
+        except AttributeError:
+            raise AttributeError(
+                f"the rows have no common shape, for the array inside, {type(self.arr_u8).__name__}, has no `shape`"
+            ) from None
+        return shape
+
+    def __len__(self) -> int:
+        return len(self.arr_u8)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return what the array inside returns, as ``float32``."""
+        stored = self.arr_u8[rows]
+        if isinstance(stored, (list, tuple)):
+            return [self._converted(picture) for picture in stored]
+        return self._converted(stored)
+
+    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows` into `out`, the same bits that ``a[rows]`` has.
+
+        Args:
+            rows: 1-D integer array.
+            out: ``(len(rows), *shape[1:])`` float32.
+
+        Raises:
+            ArgumentError: `out` has another shape or dtype.
+        """
+        stored = np.asarray(self.arr_u8[rows])
+        if out.shape != stored.shape or out.dtype != np.float32:
+            raise ArgumentError(
+                f"out must be {stored.shape} float32, not {out.shape} {out.dtype}; allocate it from shape and dtype"
+            )
+        np.multiply(stored, self.scale, out=out, dtype=np.float32, casting="unsafe")
+        np.add(out, self.offset, out=out)
+
+    def __repr__(self) -> str:
+        return f"ImageArrayUInt8ToFloat32({len(self)} rows, scale={self.scale}, offset={self.offset})"
+
+    def _converted(self, stored: Any) -> Any:
+        return np.asarray(stored).astype(np.float32) * self.scale + self.offset

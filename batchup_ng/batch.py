@@ -1,0 +1,141 @@
+"""Pure functions on batches: tuples of arrays with the same first axis, which may be nested."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .buffers import Buffers
+from .errors import ArgumentError
+
+
+def length(batch: Any) -> int:
+    """Return the number of samples in `batch`, read from its first leaf.
+
+    >>> length(((np.zeros((3, 2)), np.zeros(3)), np.zeros(3)))
+    3
+    """
+    while isinstance(batch, (tuple, dict)) and batch:
+        batch = batch[0] if isinstance(batch, tuple) else next(iter(batch.values()))
+    return len(batch)
+
+
+def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
+    """Return `batch` with `fn` applied to each leaf, nested tuples kept as they are.
+
+    >>> map_leaves(len, ([1, 2], ([3], [4, 5, 6])))
+    (2, (1, 3))
+    """
+    if isinstance(batch, tuple):
+        return tuple([map_leaves(fn, part) for part in batch])
+    return fn(batch)
+
+
+def leaves(batch: Any) -> Iterator[Any]:
+    """Yield the leaves of `batch` from left to right."""
+    if isinstance(batch, tuple):
+        for part in batch:
+            yield from leaves(part)
+    else:
+        yield batch
+
+
+def trim(batch: Any, n: int) -> Any:
+    """Return the first `n` samples of `batch`; arrays come as views.
+
+    >>> trim((np.arange(4), [5, 6, 7, 8]), 2)
+    (array([0, 1]), [5, 6])
+    """
+    return map_leaves(lambda leaf: leaf[:n], batch)
+
+
+def trim_to_shortest(batches: Sequence[Any]) -> Sequence[Any]:
+    """Return `batches` cut to the length of the shortest; the same object where they agree."""
+    lengths = [length(batch) for batch in batches]
+    shortest = min(lengths)
+    if shortest == max(lengths):
+        return batches
+    return tuple([trim(batch, shortest) for batch in batches])
+
+
+def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers) -> Any:
+    """Return one batch in which the samples of ``parts[i]`` stand at ``offsets[i]``.
+
+    Args:
+        parts: Batches of the same structure.
+        offsets: For each, where its samples go; together every place from 0 to the number of samples, once.
+        buffers: Where the memory comes from.
+
+    Raises:
+        ArgumentError: the parts differ in structure, dtype or the shape of a sample.
+    """
+    first = parts[0]
+    if isinstance(first, tuple):
+        if any(not isinstance(part, tuple) or len(part) != len(first) for part in parts):
+            raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
+        return tuple([scatter(column, offsets, buffers) for column in zip(*parts, strict=True)])
+    n = sum(len(places) for places in offsets)
+    if any(not isinstance(part, np.ndarray) for part in parts):
+        samples: list[Any] = [None] * n
+        for part, places in zip(parts, offsets, strict=True):
+            for place, sample in zip(places, part, strict=True):
+                samples[place] = sample
+        return samples
+    out = buffers.empty((n, *_common_shape(parts)), _common_dtype(parts))
+    for part, places in zip(parts, offsets, strict=True):
+        out[places] = part
+    return out
+
+
+def _common_shape(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) > 1:
+        raise ArgumentError(f"the sources that were joined have samples of shapes {sorted(shapes)}; map them to one")
+    return shapes.pop()
+
+
+def _common_dtype(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) > 1 and not all(dtype.kind in "US" for dtype in dtypes):
+        raise ArgumentError(
+            f"the sources that were joined have samples of dtypes {sorted(map(str, dtypes))}, so that batches would "
+            f"change their dtype from one to the next; map them to one"
+        )
+    return np.result_type(*dtypes)
+
+
+def stack(samples: Sequence[Any]) -> Any:
+    """Return a batch made of single samples: numbers and arrays of one shape become an array.
+
+    Tuples are stacked part by part. Arrays of different shapes, and anything that NumPy would only hold as
+    objects, stay a list.
+    """
+    first = samples[0]
+    if isinstance(first, tuple):
+        return tuple([stack(parts) for parts in zip(*samples, strict=True)])
+    if isinstance(first, (str, bytes)) or not _stackable(first):
+        return list(samples)
+    arrays = [np.asarray(sample) for sample in samples]
+    if any(array.shape != arrays[0].shape for array in arrays):
+        return list(samples)
+    return np.stack(arrays)
+
+
+def _stackable(sample: Any) -> bool:
+    return isinstance(sample, (bool, int, float, complex)) or hasattr(sample, "__array__")
+
+
+def samples_of(batch: Any) -> Iterator[Any]:
+    """Yield the samples of `batch` one by one, each with the batch's nesting."""
+    for i in range(length(batch)):
+        yield map_leaves(operator.itemgetter(i), batch)
+
+
+def nbytes(batch: Any) -> int:
+    """Return the bytes that the arrays of `batch` hold; other leaves count as nothing."""
+    return sum(
+        nbytes(tuple(leaf)) if isinstance(leaf, list) else int(getattr(leaf, "nbytes", 0)) for leaf in leaves(batch)
+    )

@@ -1,0 +1,120 @@
+"""Reusable memory that an array holds on lease until its last reference is gone.
+
+Touching fresh memory is what a batch costs most, so blocks are allocated once, touched once and handed out
+again. Who owns what: a :class:`BufferPool` owns the free blocks; an array that it hands out owns its block
+through a small :class:`_Lease`, which every view of the array keeps alive; when the last view goes, on
+whichever thread that happens, the lease puts the block back. Nothing is ever overwritten while it can be seen.
+
+A lease may end in the middle of anything (the garbage collector runs where it likes), so giving back takes no
+lock: it is one ``deque.append``, which is atomic.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Any, Protocol
+
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes to which every leased array is aligned: a cache line, which is also the widest vector register."""
+
+SMALLEST_LEASE = 1 << 16
+"""Bytes below which fresh memory from the allocator is cheaper than a lease (a lease costs some 3 µs)."""
+
+
+class Buffers(Protocol):
+    """Where the memory of a batch comes from."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """Return an array to be written, with contents as they may be: C order, writable."""
+        ...
+
+
+class FreshBuffers:
+    """Buffers that are new each time."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        return np.empty(shape, dtype)
+
+
+FRESH = FreshBuffers()
+
+
+class _Lease:
+    """The owner at the root of a leased array: gives its block back when it dies."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "_block", "_free")
+
+    def __init__(self, block: np.ndarray, nbytes: int, free: collections.deque[np.ndarray]) -> None:
+        self._block = block
+        self._free = free
+        self.__array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (block.ctypes.data, False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self._free.append(self._block)
+
+
+class BufferPool:
+    """Memory that is used again as soon as nothing refers to the array it was lent to.
+
+    Safe to use from several threads. At most `most_free` blocks of each size wait for use; what comes back
+    beyond that is released to the system.
+
+    Args:
+        most_free: How many free blocks of one size to keep.
+    """
+
+    def __init__(self, most_free: int = 32) -> None:
+        self._most_free = most_free
+        self._free: dict[int, collections.deque[np.ndarray]] = {}
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """Return an array of `shape` and `dtype` to be written: 64-byte aligned, C order, writable.
+
+        Arrays of objects, and those below 64 KiB, come from the ordinary allocator.
+        """
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes < SMALLEST_LEASE or dtype.hasobject:
+            return np.empty(shape, dtype)
+        return self.lease(nbytes).view(dtype).reshape(shape)
+
+    def lease(self, nbytes: int) -> np.ndarray:
+        """Return `nbytes` bytes on lease: ``(nbytes,) uint8``."""
+        size = _size_class(nbytes)
+        free = self._free.get(size)
+        if free is None:
+            free = self._free.setdefault(size, collections.deque(maxlen=self._most_free))
+        try:
+            block = free.pop()
+        except IndexError:
+            block = _aligned(size)
+        return np.asarray(_Lease(block, nbytes, free))
+
+    def free_bytes(self) -> int:
+        """Return how many bytes wait for use."""
+        return sum(size * len(free) for size, free in list(self._free.items()))
+
+    def clear(self) -> None:
+        """Release what waits for use; arrays that are out keep their memory."""
+        for free in list(self._free.values()):
+            free.clear()
+        self._free.clear()
+
+
+def _size_class(nbytes: int) -> int:
+    """Return the block size for `nbytes`: at most an eighth above it, so that ragged batches share blocks."""
+    step = max(4096, 1 << (nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+def _aligned(nbytes: int) -> np.ndarray:
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes]

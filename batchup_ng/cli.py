@@ -1,0 +1,82 @@
+"""The command line: ``python -m batchup_ng COMMAND``.
+
+Exit codes: 0 done, 1 the command ran, with a result below what it promises, 2 a wrong option (one line on the error
+stream), 130 stopped by Ctrl-C. A new command is a function that takes the parsed arguments plus a few lines in
+`build_parser`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ._version import __version__
+from .demo.job import POOLS, WANTED_ACCURACY, DemoOptions, Progress, run_demo
+from .errors import BatchupError
+
+DONE, FELL_SHORT, WRONG_OPTION, INTERRUPTED = 0, 1, 2, 130
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser that answers a wrong option with one line and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print `message` with a hint, then exit."""
+        self.exit(WRONG_OPTION, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: The words after the program's name; None for those of this process.
+
+    Returns:
+        The exit code.
+    """
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except BatchupError as error:
+        print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
+        return WRONG_OPTION
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: stopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+def build_parser() -> OneLineParser:
+    """Return the parser of every command."""
+    parser = OneLineParser(prog="batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    defaults = DemoOptions()
+    demo = commands.add_parser("demo", help="train a small network on handwritten digits", allow_abbrev=False)
+    demo.add_argument("--pool", choices=POOLS, default=defaults.pool, help="who does the work (default: %(default)s)")
+    demo.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
+    demo.add_argument("--epochs", type=int, metavar="N", default=defaults.epochs, help="default: %(default)s")
+    demo.add_argument("--seed", type=int, metavar="N", default=defaults.seed, help="default: %(default)s")
+    demo.set_defaults(run=demo_command)
+    return parser
+
+
+def demo_command(parsed: argparse.Namespace) -> int:
+    """Run the demo; return 0 if its accuracy is as high as it should be, else 1."""
+    options = DemoOptions(pool=parsed.pool, workers=parsed.workers, epochs=parsed.epochs, seed=parsed.seed)
+    accuracy = run_demo(options, progress=progress_bar())
+    reached = accuracy >= WANTED_ACCURACY
+    verdict = "reached" if reached else "not reached; try more epochs"
+    print(f"test accuracy {accuracy:.3f} ({WANTED_ACCURACY} {verdict})")
+    return DONE if reached else FELL_SHORT
+
+
+def progress_bar() -> Progress | None:
+    """Return ``tqdm.tqdm`` where it is installed, else None."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm  # type: ignore[no-any-return,unused-ignore]  # typed only where tqdm's stubs are installed

@@ -1,0 +1,45 @@
+"""Where samples come from: sources, how they compose, the iterator of their batches."""
+
+from ..accessors.base import Accessor
+from ..sampling.plan import ChoiceBatch
+from .array import ArrayDataSource
+from .base import AbstractDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
+from .batch_map import batch_map_concat, batch_map_mean
+from .choice import ChoiceDataSource
+from .compose import coerce_data_source, concat, repeat, split, subset, take, zip
+from .composite import CompositeDataSource
+from .iterator import BatchIterator
+from .random_access import RandomAccessDataSource
+from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource
+from .rounds import RoundsDataSource, TakeDataSource
+from .streams import CallableDataSource, IteratorDataSource
+
+__all__ = [
+    "AbstractDataSource",
+    "Accessor",
+    "ArrayDataSource",
+    "BatchIterator",
+    "CallableDataSource",
+    "ChoiceBatch",
+    "ChoiceDataSource",
+    "CompositeDataSource",
+    "ConcatDataSource",
+    "IteratorDataSource",
+    "MapDataSource",
+    "PlannedDataSource",
+    "RandomAccessDataSource",
+    "RoundsDataSource",
+    "SampleMapDataSource",
+    "SubsetDataSource",
+    "TakeDataSource",
+    "ZipDataSource",
+    "batch_map_concat",
+    "batch_map_mean",
+    "coerce_data_source",
+    "concat",
+    "repeat",
+    "split",
+    "subset",
+    "take",
+    "zip",
+]

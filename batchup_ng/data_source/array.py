@@ -1,0 +1,87 @@
+"""The source over arrays, or anything that can be indexed like one."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any
+
+import numpy as np
+
+from ..accessors.base import gather
+from ..buffers import FRESH, Buffers
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import BatchKey
+from ..sampling.base import AbstractSampler
+from .random_access import RandomAccessDataSource
+
+
+class ArrayDataSource(RandomAccessDataSource):
+    """Hands out rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
+
+    Args:
+        data: A list of arrays, or of accessors: anything with ``len`` that can be indexed by an array of row numbers.
+            All have the same length.
+        indices: The rows to hand out: ``(n,) int``; all where it is None.
+        repeats: How often each is handed out an epoch; -1 for ever.
+        sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
+        include_indices: Whether each batch begins with the array of its row numbers: ``(n,) int``.
+
+    Raises:
+        ArgumentTypeError: `data` is not a list, or one of it has no length or cannot be indexed.
+        ArgumentError: `data` is empty, or its arrays differ in length.
+
+    >>> source = ArrayDataSource([np.arange(5), np.arange(5) * 10])
+    >>> [x.tolist() for x, y in source.batch_iterator(2)]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        data: list[Any],
+        indices: Any = None,
+        repeats: int = 1,
+        sampler: AbstractSampler | None = None,
+        include_indices: bool = False,
+    ) -> None:
+        super().__init__(_common_length(data), indices, repeats, sampler, include_indices)
+        self.data = data
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return self._gather(indices, FRESH)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        if type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping:
+            return self.samples_by_indices_nomapping(rows)  # a subclass has its own way
+        return self._gather(rows, buffers)
+
+    def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
+        batch = tuple([gather(array, rows, buffers) for array in self.data])
+        if not self.include_indices:
+            return batch
+        return ((np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else rows), *batch)
+
+
+def _common_length(data: Any) -> int:
+    """Return the length that all of `data` have."""
+    if not isinstance(data, list):
+        raise ArgumentTypeError(f"data must be a list of array-like objects, not a {type(data)}; pass [array, ...]")
+    if not data:
+        raise ArgumentError("data must hold at least one array; the list is empty")
+    for i, array in enumerate(data):
+        if not isinstance(array, Sized) or not hasattr(array, "__getitem__"):
+            raise ArgumentTypeError(
+                f"data must be a list of array-like objects, but data[{i}] is a {type(array).__name__}, which lacks "
+                f"len() or indexing"
+            )
+        if isinstance(array, (str, bytes, list, tuple, dict)):
+            raise ArgumentTypeError(
+                f"data[{i}] is a {type(array).__name__}, which cannot be indexed by an array of rows; pass "
+                f"numpy.asarray(...) of it, or an accessor"
+            )
+    lengths = [len(array) for array in data]
+    for i, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise ArgumentError(
+                f"Arrays have inconsistent length; array 0 has length {lengths[0]}, while array {i} has length {length}"
+            )
+    return lengths[0]

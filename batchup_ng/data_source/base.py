@@ -1,0 +1,286 @@
+"""Data sources: the base class of all, the one of those with a plan, the maps over both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import batch as batches
+from .. import checks, randomness
+from ..buffers import FRESH, BufferPool, Buffers
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import BatchKey, OrderKey
+from ..sampling.base import num_batches
+from ..sampling.plan import BatchPlan, DrawnPlan, EpochPlan, RowPlan
+from . import batch_map
+from .iterator import BatchIterator, StreamEngine, walk
+from .node import SourceNode
+from .options import EpochOptions, epoch_options, known_count
+
+
+class AbstractDataSource(SourceNode):
+    """Makes batches: the base class of every data source.
+
+    A source of one's own derives from this class and defines ``num_samples`` and ``batch_iterator``, and for random
+    access ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping`` too.
+    """
+
+    def map(self, fn: Callable[..., Any], *, rng: str | None = None) -> MapDataSource:
+        """Return a source whose batches are ``fn(*batch)``.
+
+        Args:
+            fn: Called with the arrays of a batch; returns the batch to hand out, a tuple of arrays.
+            rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
+                batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
+                draws a sample, each a function of (seed, epoch, position in the stream, node), whatever the batch
+                size. The seed is that of ``shuffle=``.
+        """
+        return MapDataSource(self, fn, rng=rng)
+
+    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> SampleMapDataSource:
+        """Return a source whose samples are ``fn(*sample)``, stacked to batches.
+
+        Results of one shape become an array, others stay a list.
+
+        Args:
+            fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers.
+            rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
+        """
+        return SampleMapDataSource(self, fn, rng=rng)
+
+    def batch_map_concat(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: batch_map.ProgressFunction | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ValueError: the epoch never ends and `n_batches` is not given.
+        """
+        iterator, total = self._bounded(batch_size, n_batches, kwargs)
+        return batch_map.batch_map_concat(func, iterator, progress_iter_func, total, prepend_args)
+
+    def batch_map_mean(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: batch_map.ProgressFunction | None = None,
+        sum_axis: int | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the mean of ``func(*batch)`` over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ValueError: the epoch never ends and `n_batches` is not given.
+        """
+        iterator, total = self._bounded(batch_size, n_batches, kwargs)
+        return batch_map.batch_map_mean(func, iterator, progress_iter_func, sum_axis, total, prepend_args)
+
+    def _bounded(self, batch_size: int, n_batches: int | None, kwargs: dict[str, Any]) -> tuple[Iterator[Any], int | None]:
+        """Return the iterator of an epoch, the number of batches to take from it."""
+        if n_batches is not None:
+            return self.batch_iterator(batch_size, **kwargs), checks.positive_int("n_batches", n_batches)
+        n = self.num_samples(**_for_counting(kwargs))
+        if n == math.inf:
+            raise ArgumentError(
+                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified; "
+                "pass n_batches="
+            )
+        iterator = self.batch_iterator(batch_size, **kwargs)
+        try:
+            return iterator, len(iterator)  # type: ignore[arg-type]  # a source of the user's may have no length
+        except TypeError:
+            return iterator, num_batches(n, batch_size) if known_count(n) else None
+
+
+def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}
+
+
+class PlannedDataSource(AbstractDataSource):
+    """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
+
+    def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
+        """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
+
+        Args:
+            batch_size: Samples a batch.
+            shuffle: As for ``batch_iterator``.
+            **options: ``epoch`` and ``drop_last``, as for ``batch_iterator``.
+
+        Raises:
+            TypeError: the source is not random access.
+        """
+        checks.no_unknown("plan", options, ("epoch", "drop_last"))
+        return self.plan_of(epoch_options(batch_size, _given(shuffle, options)))
+
+    def plan_of(self, options: EpochOptions, path: tuple[int, ...] = ()) -> BatchPlan:
+        """Return the plan of the epoch that `options` ask for, of the node of that path."""
+        if not self.is_random_access:
+            raise self._no_random_access("plan")
+        size, drop_last, rng = options.batch_size, options.drop_last, options.rng
+        if rng is None:
+            rows = self.row_plan(size, options.order_key(path), drop_last)
+            return EpochPlan(rows, size, options.seed, options.epoch)
+
+        before = randomness.copy_of(rng)
+
+        def count() -> int:
+            return sum(1 for _ in self.drawn_rows(size, before, drop_last))
+
+        drawn = self.drawn_rows(size, rng, drop_last)
+        return DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
+
+    def batch_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchIterator:
+        """Return an iterator of the batches of one epoch.
+
+        Args:
+            batch_size: Samples a batch; the last may have fewer.
+            shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
+                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState`` exactly
+                as BatchUp drew it. True: drawn from NumPy's global state.
+            **options: ``epoch`` (int, 0): number of the epoch, which with an int seed gives each epoch an order
+                of its own. ``drop_last`` (bool, False): leave out a last batch that is not whole. Sources
+                made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other options on to it.
+
+        Raises:
+            ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
+            ArgumentTypeError: an option is misspelt, or of a wrong kind.
+        """
+        given = epoch_options(batch_size, _given(shuffle, options), self.calls_user_functions())
+        if self.is_random_access:
+            plan = self.plan_of(given)
+            return BatchIterator(StreamEngine(walk(self, plan)), lambda: plan.n_batches)
+        stream = self.stream(given, ())
+        if given.drop_last:
+            stream = _without_short_last(stream, given.batch_size)
+        n = self.num_samples(**given.given) if self.calls_user_functions() else self.num_samples()
+        total = num_batches(n, given.batch_size) if known_count(n) else n
+        return BatchIterator(StreamEngine(stream), None if n is None else lambda: total, exact=False)
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
+        """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources made of others.
+
+        Args:
+            batch_size: Samples a batch.
+            shuffle: As for ``batch_iterator``.
+            **options: ``epoch`` and ``drop_last``, as for ``batch_iterator``.
+        """
+        if not self.is_random_access:
+            raise self._no_random_access("batch_indices_iterator")
+        return (planned.rows for planned in self.plan(batch_size, shuffle, **options))
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        if not self.is_random_access:
+            raise self._no_random_access("samples_by_indices_nomapping")
+        return self.read(indices, BatchKey(), FRESH)
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        buffers = BufferPool(most_free=4)
+        for planned in self.plan_of(options, path):
+            key = planned.key
+            yield self.read(planned.rows, BatchKey(key.seed, key.epoch, key.batch, key.start, path), buffers)
+
+
+def _given(shuffle: Any, options: dict[str, Any]) -> dict[str, Any]:
+    return options if shuffle is None else {"shuffle": shuffle, **options}
+
+
+def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
+    held = None
+    for batch in stream:
+        if held is not None:
+            yield held
+        held = batch
+    if held is not None and batches.length(held) >= batch_size:
+        yield held
+
+
+class MapDataSource(PlannedDataSource):
+    """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
+
+    _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
+
+    def __init__(self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None) -> None:
+        if not isinstance(source, AbstractDataSource):
+            raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
+        if not callable(fn):
+            raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
+        self.source = source
+        self.fn = fn
+        self.rng = checks.one_of("rng", rng, self._kinds_of_rng)
+
+    @property
+    def is_random_access(self) -> bool:
+        return self.source.is_random_access
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self.source.num_samples(**kwargs)
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        if not self.is_random_access:
+            raise self._no_random_access("samples_by_indices")
+        return self._apply(self.source.samples_by_indices(indices), BatchKey())
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self._apply(self.source.read(rows, key.child(0), buffers), key)
+
+    def _apply(self, batch: Any, key: BatchKey) -> Any:
+        """Return the batch after the map."""
+        if self.rng is None:
+            return self.fn(*batch)
+        if self.rng == "batch":
+            return self.fn(*batch, rng=key.generator())
+        return self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        return self.source.row_plan(batch_size, None if key is None else key.child(0), drop_last)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        return self.source.drawn_rows(batch_size, rng, drop_last)
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        return self.source.count(batch_size, drop_last)
+
+    def rows_at(self, positions: Any) -> Any:
+        return self.source.rows_at(positions)
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        for number, batch in enumerate(self.source.stream(options, (*path, 0))):
+            start = number * options.batch_size
+            yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path))
+
+    def calls_user_functions(self) -> bool:
+        return self.source.calls_user_functions()
+
+
+class SampleMapDataSource(MapDataSource):
+    """A source whose samples are those of another with a function applied: see :meth:`AbstractDataSource.map_samples`."""
+
+    _kinds_of_rng = (None, "sample")
+
+    def _apply(self, batch: Any, key: BatchKey) -> Any:
+        if self.rng is None:
+            samples = [self.fn(*sample) for sample in batches.samples_of(batch)]
+        else:
+            rngs = key.sample_rng(batches.length(batch)).generators()
+            pairs = zip(batches.samples_of(batch), rngs, strict=True)
+            samples = [self.fn(*sample, rng=generator) for sample, generator in pairs]
+        stacked = batches.stack(samples)
+        return stacked if isinstance(stacked, tuple) else (stacked,)

@@ -1,0 +1,117 @@
+"""Functions that apply a function to each batch of an iterator, whose results they join or average."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import batch as batches
+from ..errors import ArgumentTypeError
+
+ProgressFunction = Callable[..., Iterable[Any]]
+"""Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
+
+
+def batch_map_concat(
+    func: Callable[..., Any],
+    batch_iter: Iterable[Any],
+    progress_iter_func: ProgressFunction | None = None,
+    n_batches: int | None = None,
+    prepend_args: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...] | None:
+    """Return the results of ``func(*batch)`` joined over all batches, in order.
+
+    Args:
+        func: Called with the arrays of each batch; returns an array, a tuple of arrays, or None for nothing.
+        batch_iter: Iterator of batches.
+        progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
+        n_batches: How many batches to process at most; also the total that is shown.
+        prepend_args: What to call `func` with before the arrays of the batch.
+
+    Returns:
+        One array for each result of `func`, joined along the first axis; None if there was no result.
+
+    Raises:
+        TypeError: `func` returned something else.
+    """
+    results = [
+        _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
+        for _, result in _results(func, batch_iter, progress_iter_func, n_batches, prepend_args)
+        if result is not None
+    ]
+    if not results:
+        return None
+    return tuple([np.concatenate(column, axis=0) for column in zip(*results, strict=True)])
+
+
+def batch_map_mean(
+    func: Callable[..., Any],
+    batch_iter: Iterable[Any],
+    progress_iter_func: ProgressFunction | None = None,
+    sum_axis: int | None = None,
+    n_batches: int | None = None,
+    prepend_args: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...] | None:
+    """Return the results of ``func(*batch)`` added up over all batches, divided by the number of samples.
+
+    So `func` returns *sums* over its batch, for which the last batch may be shorter, or, with `sum_axis`, one value
+    a sample.
+
+    Args:
+        func: Called with the arrays of each batch; returns an array, a float, a tuple of these, or None.
+        batch_iter: Iterator of batches.
+        progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
+        sum_axis: The axis along which to add up each result; None where `func` did.
+        n_batches: How many batches to process at most; also the total that is shown.
+        prepend_args: What to call `func` with before the arrays of the batch.
+
+    Returns:
+        One mean for each result of `func`, as ``float64``; None if there was no result.
+
+    Raises:
+        TypeError: `func` returned something else.
+    """
+    sums: list[Any] | None = None
+    n_samples = 0
+    for batch, result in _results(func, batch_iter, progress_iter_func, n_batches, prepend_args):
+        n_samples += batches.length(batch)
+        if result is None:
+            continue
+        values = _as_tuple(result, (np.ndarray, float), "a single result as a NumPy array or float")
+        if sum_axis is not None:
+            values = tuple([value.sum(axis=sum_axis) for value in values])
+        sums = list(values) if sums is None else list(map(operator.add, sums, values))
+    if sums is None:
+        return None
+    return tuple([np.array(total).astype(float) / n_samples for total in sums])
+
+
+def _results(
+    func: Callable[..., Any],
+    batch_iter: Iterable[Any],
+    progress: ProgressFunction | None,
+    n_batches: int | None,
+    prepend_args: tuple[Any, ...] | None,
+) -> Iterable[tuple[Any, Any]]:
+    """Yield each batch and the result of `func` for it, `n_batches` at most."""
+    if progress is not None:
+        batch_iter = progress(batch_iter, total=n_batches, leave=False)
+    before = prepend_args or ()
+    for done, batch in enumerate(batch_iter, start=1):
+        arguments = batch if isinstance(batch, (tuple, list)) else tuple(batch)
+        yield batch, func(*before, *arguments)
+        if n_batches is not None and done >= n_batches:
+            return
+
+
+def _as_tuple(result: Any, single: tuple[type, ...], wanted: str) -> tuple[Any, ...]:
+    if isinstance(result, single):
+        return (result,)
+    if isinstance(result, tuple):
+        return result
+    raise ArgumentTypeError(
+        f"Batch function should return a tuple of results, {wanted}, or None, not {type(result)}"
+    )

@@ -1,0 +1,124 @@
+"""The source that draws each batch from one of several sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..buffers import Buffers
+from ..errors import ArgumentTypeError
+from ..randomness import BatchKey, OrderKey
+from ..sampling.base import num_batches
+from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
+from ..sampling.plan import ChoiceBatch, RowPlan
+from .base import AbstractDataSource, PlannedDataSource
+from .composite import checked_sources
+from .options import EpochOptions, known_count
+
+
+class ChoiceDataSource(PlannedDataSource):
+    """Draws each batch whole from one of several sources.
+
+    Args:
+        datasets: The sources; their batches have the same structure.
+        stratified: True: all batches of all sources, each source spread over the whole epoch. False: a batch of each
+            in turn (in a random order a round, when shuffled) until one that is to give a batch has none left. Where a
+            source never ends, an epoch is of the second kind.
+
+    Raises:
+        ArgumentError: there are no sources.
+        ArgumentTypeError: one of them is no data source.
+    """
+
+    def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
+        self.datasets = checked_sources("datasets", datasets)
+        self.stratified = stratified
+
+    @property
+    def is_random_access(self) -> bool:
+        return all(source.is_random_access for source in self.datasets)
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        """Return the samples of all sources; one that does not know its number counts as 0, as in BatchUp."""
+        return sum(n for n in (source.num_samples(**kwargs) for source in self.datasets) if n is not None)
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        if not self.is_random_access:
+            raise self._no_random_access("samples_by_indices")
+        return self._chosen(indices).samples_by_indices(indices.sample_indices)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self._chosen(rows).read(rows.sample_indices, key.child(int(rows.ds_index)), buffers)
+
+    def _chosen(self, rows: Any) -> AbstractDataSource:
+        if not isinstance(rows, ChoiceBatch):
+            raise ArgumentTypeError(f"indices should be a ChoiceBatch, not a {type(rows)}")
+        return self.datasets[rows.ds_index]
+
+    def _spread(self, counts: Sequence[float | None]) -> bool:
+        """Return whether an epoch hands out all batches of all sources."""
+        return self.stratified and all(known_count(n) for n in counts)
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        parts = tuple(
+            [
+                source.row_plan(batch_size, None if key is None else key.child(i), drop_last)
+                for i, source in enumerate(self.datasets)
+            ]
+        )
+        kind = StratifiedPlan if self._spread([part.n_batches for part in parts]) else RoundRobinPlan
+        return kind(parts, key)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        parts = [source.drawn_rows(batch_size, rng, drop_last) for source in self.datasets]
+        turns = self._turns([source.count(batch_size, drop_last) for source in self.datasets], rng)
+        for i, rows in _in_turn(parts, turns):
+            yield ChoiceBatch(rows, i)
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        counts = [source.count(batch_size, drop_last) for source in self.datasets]
+        if self._spread(counts):
+            return sum(n for n in counts if n is not None)
+        return math.inf if all(n == math.inf for n in counts) else None
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        parts = [source.stream(options, (*path, i)) for i, source in enumerate(self.datasets)]
+        samples = [source.num_samples(**options.given) for source in self.datasets]
+        counts = [num_batches(n, options.batch_size) if known_count(n) else n for n in samples]
+        for _, batch in _in_turn(parts, self._turns(counts, options.rng_of(path))):
+            yield batch
+
+    def _turns(self, counts: list[Any], rng: Any) -> Callable[[], Iterator[int]]:
+        """Return a function that yields the source of each batch, drawn from `rng` as it goes; None is in order."""
+        if not self._spread(counts):
+            return lambda: _rounds(len(counts), rng)
+        whole = [int(n) for n in counts]
+        return lambda: _spread_turns(whole, rng)
+
+    def calls_user_functions(self) -> bool:
+        return any(source.calls_user_functions() for source in self.datasets)
+
+
+def _in_turn(parts: Sequence[Iterator[Any]], turns: Callable[[], Iterator[int]]) -> Iterator[tuple[int, Any]]:
+    """Yield the source and what it gives, turn by turn, until the turn of one that has nothing left."""
+    for i in turns():
+        try:
+            item = next(parts[i])
+        except StopIteration:
+            return
+        yield i, item
+
+
+def _rounds(n_sources: int, rng: Any) -> Iterator[int]:
+    while True:
+        yield from range(n_sources) if rng is None else map(int, rng.permutation(n_sources))
+
+
+def _spread_turns(counts: list[int], rng: Any) -> Iterator[int]:
+    order = interleaved(counts) if rng is None else np.repeat(np.arange(len(counts)), counts)
+    if rng is not None:
+        rng.shuffle(order)
+    yield from map(int, order)

@@ -1,0 +1,170 @@
+"""Functions that make sources of sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import checks, randomness
+from ..errors import ArgumentError, ArgumentTypeError
+from .array import ArrayDataSource
+from .base import AbstractDataSource
+from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource, numbered_length
+from .rounds import RoundsDataSource, TakeDataSource
+from .streams import CallableDataSource, IteratorDataSource
+
+
+def concat(*sources: AbstractDataSource) -> ConcatDataSource:
+    """Return a source with the samples of all `sources`, one source after the other; shuffling mixes them all.
+
+    Raises:
+        ArgumentError: there are no sources, or one has an epoch that never ends.
+        ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
+    """
+    return ConcatDataSource(sources)
+
+
+def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:
+    """Return a source with the samples of `source` at the positions `rows` of its epoch in order.
+
+    Args:
+        rows: ``(n,) int``; negative ones count from the end.
+
+    Raises:
+        ArgumentError: a position is out of range, or the epoch never ends.
+        ArgumentTypeError: `source` is no source, or has samples without numbers of their own.
+    """
+    if rows is None:
+        raise ArgumentTypeError("rows must be positions of samples, not None")
+    return SubsetDataSource(source, rows)
+
+
+def split(
+    source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None
+) -> list[SubsetDataSource]:
+    """Return sources that share out the samples of `source` at random: a function of the seed.
+
+    The samples of each part keep their order.
+
+    Args:
+        fractions: The share of each part, above 0, together at most 1; what is left over is in no part.
+        seed: Seed of the draw.
+        stratify: Class of each sample, ``(n,) int`` or strings: each class is then shared out by itself.
+
+    Raises:
+        ArgumentError: a fraction is not above 0, they add up to more than 1, a part stays empty, or `stratify` has
+            another length than `source`.
+
+    >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)
+    >>> [part.num_samples() for part in parts]
+    [8, 2]
+    """
+    shares = np.asarray(fractions, dtype=float)
+    if shares.ndim != 1 or len(shares) == 0 or not (shares > 0).all() or shares.sum() > 1 + 1e-9:
+        raise ArgumentError(
+            f"fractions must be above 0, adding up to at most 1, not {fractions!r}; (0.8, 0.2) gives two parts"
+        )
+    n = numbered_length("source", source)
+    rng = randomness.generator("split", checks.integer("seed", seed))
+    parts: list[list[np.ndarray]] = [[] for _ in shares]
+    for group in _groups(n, stratify):
+        bounds = np.rint(np.cumsum([0.0, *shares]) * len(group)).astype(int)
+        shuffled = rng.permutation(group)
+        for i, part in enumerate(parts):
+            part.append(shuffled[bounds[i] : bounds[i + 1]])
+    return [SubsetDataSource(source, _sorted_rows(i, part, n)) for i, part in enumerate(parts)]
+
+
+def _groups(n: int, stratify: Any) -> list[np.ndarray]:
+    """Return the positions of the samples of each class."""
+    if stratify is None:
+        return [np.arange(n)]
+    classes = np.asarray(stratify)
+    if classes.shape != (n,):
+        raise ArgumentError(f"stratify must hold the class of each of the {n} samples, not be of shape {classes.shape}")
+    return [np.flatnonzero(classes == one) for one in np.unique(classes)]
+
+
+def _sorted_rows(i: int, part: list[np.ndarray], n: int) -> np.ndarray:
+    rows = np.sort(np.concatenate(part))
+    if len(rows) == 0:
+        raise ArgumentError(f"fractions[{i}] of {n} samples is less than one sample; raise it, or split more samples")
+    return rows
+
+
+def take(source: AbstractDataSource, n: int) -> TakeDataSource:
+    """Return a source whose epochs end after the first `n` samples, in whatever order the epoch is.
+
+    So a shuffled epoch has other samples each time; for the same ones, ``subset(source, range(n))``. It gives an end
+    to sources that have none, such as those with a weighted sampler.
+    """
+    return TakeDataSource(source, n)
+
+
+def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
+    """Return a source whose epoch is `times` epochs of `source`, each shuffled anew; -1 for ever.
+
+    Batches reach over the seam between two, as with ``repeats=``. Where the samples have no numbers of their own (a
+    choice, a stream), each round ends with a batch of its own, which may be short.
+    """
+    times = checks.repeats(times)
+    if source_is_numbered(source):
+        return SubsetDataSource(source, None, repeats=times)
+    return RoundsDataSource(source, times)
+
+
+def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it
+    """Return a source whose sample i is that of all `sources`, side by side; shuffling keeps them together.
+
+    Args:
+        flatten: Whether the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``.
+
+    Raises:
+        ArgumentError: the lengths differ, or there are no sources.
+    """
+    return ZipDataSource(sources, flatten)
+
+
+def source_is_numbered(source: AbstractDataSource) -> bool:
+    """Return whether the samples of `source` have positions in a finite epoch in order."""
+    try:
+        source.rows_at(np.arange(0))
+    except (AttributeError, TypeError):
+        return False
+    n = source.num_samples()
+    return n is not None and n != math.inf and n > 0
+
+
+def coerce_data_source(x: Any) -> AbstractDataSource:
+    """Return `x` as a data source.
+
+    A source is returned as it is; a list or tuple of arrays becomes an :class:`ArrayDataSource`, an iterator an
+    :class:`IteratorDataSource`, a function a :class:`CallableDataSource`.
+
+    Raises:
+        ArgumentError: `x` is an empty sequence.
+        ArgumentTypeError: it is none of these.
+    """
+    if isinstance(x, AbstractDataSource):
+        return x
+    if isinstance(x, (list, tuple)):
+        for item in x:
+            if not hasattr(item, "__getitem__") or not hasattr(item, "__len__"):
+                raise ArgumentTypeError(
+                    f"Cannot convert x to a data source; x is a sequence and one of the elements is not an array-like "
+                    f"object, rather a {type(item)}"
+                )
+        if not x:
+            raise ArgumentError("Cannot convert x to a data source; x is an empty sequence")
+        return ArrayDataSource(list(x))
+    if isinstance(x, Iterator):
+        return IteratorDataSource(x)
+    if callable(x):
+        return CallableDataSource(x)
+    raise ArgumentTypeError(
+        f"Cannot convert x to a data source; can only handle iterators, callables, non-empty sequences of array-like "
+        f"objects; cannot handle {type(x)}"
+    )

@@ -1,0 +1,127 @@
+"""What every node of a graph of sources can be asked, with an answer for sources that only know BatchUp's methods.
+
+A source is written against BatchUp's four methods (``batch_iterator``; for random access ``batch_indices_iterator``,
+``samples_by_indices``, ``samples_by_indices_nomapping``), or against the hooks below, which are what the library
+itself calls: ``read`` in the worker, the others in the consumer's process, where they only do index arithmetic.
+The answers here express the hooks by BatchUp's methods, so that either kind of source goes anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..buffers import Buffers
+from ..errors import ArgumentTypeError
+from ..randomness import BatchKey, OrderKey
+from ..sampling.plan import RowPlan, count_batches, rows_length
+from .options import EpochOptions
+
+
+class SourceNode:
+    """A node of a graph of sources."""
+
+    @property
+    def is_random_access(self) -> bool:
+        """Whether batches can be made from row indices, in any order."""
+        return False
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        """Return the samples of an epoch: an int, ``numpy.inf``, or None where that is not known."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def batch_iterator(self, batch_size: int, **kwargs: Any) -> Iterator[Any]:
+        """Return an iterator of batches."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        """Return the batch of the rows `indices`."""
+        raise self._no_random_access("samples_by_indices_nomapping")
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        """Return the batch of `indices`, which count within what the sampler draws from."""
+        raise self._no_random_access("samples_by_indices")
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Iterator[Any]:
+        """Return an iterator of the rows of each batch."""
+        raise self._no_random_access("batch_indices_iterator")
+
+    def _no_random_access(self, method: str) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            f"{method} method not supported as {type(self).__name__} does not support random access, or one or more "
+            f"of the underlying data sources does not; iterate with batch_iterator, or in the background with "
+            f"pool.prefetch(source)"
+        )
+
+    # -- the hooks ---------------------------------------------------------------------------------------------
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        """Return the batch of `rows`: what a worker does.
+
+        Args:
+            rows: Rows as the plan gives them: ``(n,) int``, or a nest.
+            key: Names the randomness of the batch at this node.
+            buffers: Where to take memory from.
+        """
+        return self.samples_by_indices_nomapping(rows)
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        """Return the rows of each batch of the epoch that `key` names; None is in order."""
+        return _ListedPlan(self, batch_size, key, drop_last)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
+        for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
+            if not drop_last or rows_length(rows) >= batch_size:
+                yield rows
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        """Return the number of batches of an epoch, in whatever order; None where it depends on the order."""
+        n = self.num_samples()
+        return None if n is None else count_batches(n, batch_size, drop_last)
+
+    def rows_at(self, positions: np.ndarray) -> Any:
+        """Return the rows at `positions`, ``(n,) int``, of the epoch in order.
+
+        Raises:
+            ArgumentTypeError: the source has no such order.
+        """
+        raise ArgumentTypeError(
+            f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be part of concat, "
+            f"subset, split or zip; use those on the sources that it is made of"
+        )
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        """Yield the batches of an epoch on the calling thread: the way of sources without random access."""
+        yield from self.batch_iterator(options.batch_size, **options.given)
+
+    def calls_user_functions(self) -> bool:
+        """Whether options that the library does not know belong to a function of the user's below this node."""
+        return False
+
+
+class _ListedPlan:
+    """The rows that a source's own ``batch_indices_iterator`` lists, remembered as far as they were needed."""
+
+    regular: ClassVar[bool] = False
+
+    def __init__(self, source: SourceNode, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+        rng = None if key is None else np.random.RandomState(key.word("listed") & 0xFFFFFFFF)
+        self._iterator = source.drawn_rows(batch_size, rng, drop_last)
+        self._listed: list[Any] = []
+        self._endless = source.num_samples() == math.inf
+
+    @property
+    def n_batches(self) -> float:
+        if self._endless:
+            return math.inf
+        self._listed.extend(self._iterator)
+        return len(self._listed)
+
+    def rows(self, number: int) -> Any:
+        while len(self._listed) <= number:
+            self._listed.append(next(self._iterator))
+        return self._listed[number]

@@ -1,0 +1,108 @@
+"""The options of one epoch, checked before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import checks, randomness
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import OrderKey
+
+OWN_OPTIONS = ("shuffle", "epoch", "drop_last")
+"""Names of the options of ``batch_iterator`` that the library itself reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochOptions:
+    """What ``batch_iterator`` was asked for.
+
+    Attributes:
+        batch_size: Samples a batch.
+        rng: The generator from which the order is drawn; None where the order is a function.
+        shuffled: Whether the order is a function of the seed; False is in order (where `rng` is None).
+        seed: Seed of the order, or of the maps' randomness where the order has none.
+        epoch: Number of the epoch.
+        drop_last: Whether to leave out a last batch that is not whole.
+        given: The options as the user gave them, which functions of the user's are called with.
+    """
+
+    batch_size: int
+    rng: Any
+    shuffled: bool
+    seed: int
+    epoch: int
+    drop_last: bool
+    given: Mapping[str, Any]
+
+    def order_key(self, path: tuple[int, ...] = ()) -> OrderKey | None:
+        """Return the key of the order at the node of that path; None is in order."""
+        return OrderKey(self.seed, self.epoch, path) if self.shuffled else None
+
+    def rng_of(self, path: tuple[int, ...]) -> Any:
+        """Return the generator to draw from at a node that can do nothing else; None is in order."""
+        key = self.order_key(path)
+        return self.rng if key is None else np.random.RandomState(key.word("rng") & 0xFFFFFFFF)
+
+    def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
+        """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
+        return {name: value for name, value in self.given.items() if name != "drop_last" and _passes(fn, name)}
+
+
+def _passes(fn: Callable[..., Any], name: str) -> bool:
+    """Return whether `fn` is to be called with `name`: `epoch` only if it takes it, anything else as it was given."""
+    if name != "epoch":
+        return True
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.name == "epoch" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = False) -> EpochOptions:
+    """Return the options that ``batch_iterator(batch_size, **given)`` asks for.
+
+    Args:
+        batch_size: Samples a batch.
+        given: Options by name, only those that were given.
+        takes_any: Whether options that the library does not know go to a function of the user's.
+
+    Raises:
+        ArgumentError: the batch size is below 1, or the epoch negative.
+        ArgumentTypeError: an option is misspelt, or of a wrong kind.
+    """
+    if not takes_any:
+        checks.no_unknown("batch_iterator", given, OWN_OPTIONS)
+    epoch = checks.integer("epoch", given.get("epoch", 0))
+    if epoch < 0:
+        raise ArgumentError(f"epoch must not be negative, and is {epoch}; count epochs from 0")
+    drop_last = given.get("drop_last", False)
+    if not isinstance(drop_last, (bool, np.bool_)):
+        raise ArgumentTypeError(f"drop_last must be True or False, not {drop_last!r}")
+    rng, shuffled, seed = _order(given.get("shuffle"))
+    return EpochOptions(
+        checks.positive_int("batch_size", batch_size), rng, shuffled, seed, epoch, bool(drop_last), dict(given)
+    )
+
+
+def _order(shuffle: Any) -> tuple[Any, bool, int]:
+    """Return the generator, whether the order is a shuffled function, and the seed that `shuffle` asks for."""
+    if shuffle is None or shuffle is False:
+        return None, False, 0
+    if shuffle is not True and isinstance(shuffle, (int, np.integer)):
+        if shuffle < 0:
+            raise ArgumentError(f"shuffle must not be a negative seed, and is {shuffle}; pass 0 or more")
+        return None, True, int(shuffle)
+    rng = randomness.check_rng(shuffle)
+    return rng, False, randomness.seed_from_state(rng)
+
+
+def known_count(n_samples: Any) -> bool:
+    """Return whether `n_samples`, as ``num_samples`` gives it, says when an epoch ends."""
+    return n_samples is not None and n_samples != math.inf

@@ -1,0 +1,106 @@
+"""Sources whose samples have row numbers, handed out by a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import BatchKey, OrderKey
+from ..sampling.base import AbstractSampler, RandomAccessSampler
+from ..sampling.plan import RowPlan, SamplerPlan, count_batches
+from ..sampling.standard import StandardSampler, SubsetSampler
+from ..sampling.weighted import WeightedSampler
+from .base import PlannedDataSource
+from .node import SourceNode
+
+
+class RandomAccessDataSource(PlannedDataSource):
+    """A source that makes a batch from row numbers: the base class for storage of one's own.
+
+    A source of one's own defines ``samples_by_indices_nomapping(indices)``, which returns the batch, a tuple of arrays,
+    of the row numbers `indices`: ``(n,) int``.
+
+    Args:
+        length: How many rows there are.
+        indices: The rows to hand out: ``(n,) int``; all where it is None.
+        repeats: How often each is handed out an epoch; -1 for ever.
+        sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
+        include_indices: Whether each batch begins with the array of its row numbers.
+
+    Raises:
+        ArgumentError: `repeats` is neither -1 nor at least 1, or a sampler was given together with it or `indices`.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        indices: Any = None,
+        repeats: int = 1,
+        sampler: AbstractSampler | None = None,
+        include_indices: bool = False,
+    ) -> None:
+        if sampler is None:
+            checks.repeats(repeats)
+            sampler = StandardSampler(length, repeats) if indices is None else _subset(indices, repeats, length)
+        elif repeats != 1:
+            raise ArgumentError(f"repeats should be 1 when sampler is provided, not {repeats}; give it to the sampler")
+        elif indices is not None:
+            raise ArgumentError("indices should be None when sampler is provided; use a SubsetSampler")
+        elif not isinstance(sampler, AbstractSampler):
+            raise ArgumentTypeError(f"sampler must be an AbstractSampler, not a {type(sampler).__name__}")
+        self.include_indices = include_indices
+        self.sampler = sampler
+
+    @property
+    def is_random_access(self) -> bool:
+        return True
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self.sampler.num_indices_generated()
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        """Return the batch of the row numbers `indices`."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        return self.samples_by_indices_nomapping(self.sampler.map_indices(indices))
+
+    def read(self, rows: Any, key: BatchKey, buffers: Any) -> Any:
+        return self.samples_by_indices_nomapping(rows)
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        if not isinstance(self.sampler, RandomAccessSampler):
+            return SourceNode.row_plan(self, batch_size, key, drop_last)
+        if key is None:
+            self.sampler.check_in_order()
+        return SamplerPlan(self.sampler, batch_size, key, drop_last)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        if rng is None:
+            drawn = self.sampler.in_order_indices_batch_iterator(batch_size)
+        else:
+            drawn = self.sampler.shuffled_indices_batch_iterator(batch_size, rng)
+        return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        n = self.sampler.num_indices_generated()
+        return None if n is None else count_batches(n, batch_size, drop_last)
+
+    def rows_at(self, positions: np.ndarray) -> Any:
+        if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
+            return SourceNode.rows_at(self, positions)
+        return self.sampler.rows_at(positions, None)
+
+
+def _subset(indices: Any, repeats: int, length: int) -> SubsetSampler:
+    sampler = SubsetSampler(indices, repeats)
+    if sampler.length:
+        low, high = int(sampler.indices.min()), int(sampler.indices.max())
+        if low < -length or high >= length:
+            bad = high if high >= length else low
+            raise ArgumentError(f"indices must be row numbers below {length}, the length of the data; one is {bad}")
+    return sampler

@@ -1,0 +1,106 @@
+"""Sources that hand out the samples of other sources in another arrangement of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import batch as batches
+from ..buffers import FRESH, Buffers
+from ..errors import ArgumentError
+from ..randomness import BatchKey
+from ..sampling.standard import row_numbers
+from .base import AbstractDataSource
+from .composite import checked_sources, join
+from .random_access import RandomAccessDataSource
+
+
+class _Rearranged(RandomAccessDataSource):
+    """A random-access source whose rows are made from those of others."""
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return self.read(indices, BatchKey(), FRESH)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class SubsetDataSource(_Rearranged):
+    """Some samples of another source: see :func:`~batchup_ng.subset`.
+
+    Args:
+        source: Where the samples come from.
+        rows: Their positions in the source's epoch in order: ``(n,) int``; all where it is None.
+        repeats: How often each is handed out an epoch; -1 for ever.
+    """
+
+    def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
+        self.source = checked_sources("source", [source])[0]
+        n = numbered_length("source", source)
+        self.rows = None if rows is None else _in_range(row_numbers("rows", rows), n)
+        super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        positions = rows if self.rows is None else self.rows[rows]
+        return self.source.read(self.source.rows_at(positions), key.child(0), buffers)
+
+
+class ConcatDataSource(_Rearranged):
+    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`."""
+
+    def __init__(self, sources: Sequence[AbstractDataSource]) -> None:
+        self.sources = checked_sources("sources", sources)
+        lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
+        self._bounds = np.cumsum([0, *lengths])
+        super().__init__(int(self._bounds[-1]))
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        owners = np.searchsorted(self._bounds, rows, side="right") - 1
+        parts, places = [], []
+        for i in np.unique(owners):
+            where = np.flatnonzero(owners == i)
+            source = self.sources[i]
+            own_rows = source.rows_at(rows[where] - self._bounds[i])
+            parts.append(source.read(own_rows, key.child(int(i), where), buffers))
+            places.append(where)
+        return parts[0] if len(parts) == 1 else batches.scatter(parts, places, buffers)
+
+
+class ZipDataSource(_Rearranged):
+    """Sources of equal length, row by row side by side: see :func:`~batchup_ng.zip`."""
+
+    def __init__(self, sources: Sequence[AbstractDataSource], flatten: bool = True) -> None:
+        self.sources = checked_sources("sources", sources)
+        self.flatten = flatten
+        lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
+        if len(set(lengths)) > 1:
+            raise ArgumentError(f"sources must have the same length to be zipped, not {lengths}; use subset to cut them")
+        super().__init__(lengths[0])
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
+        return join(parts, self.flatten)
+
+
+def numbered_length(name: str, source: AbstractDataSource) -> int:
+    """Return how many samples the epoch of `source` in order has, each of which has a position.
+
+    Raises:
+        ArgumentTypeError: the samples of the source have no positions.
+        ArgumentError: the epoch never ends.
+    """
+    source.rows_at(np.arange(0))
+    n = source.num_samples()
+    if n is None or n == math.inf:
+        raise ArgumentError(f"{name} has an epoch that never ends, so its samples cannot be numbered; give it an end")
+    return int(n)
+
+
+def _in_range(rows: np.ndarray, n: int) -> np.ndarray:
+    if len(rows) and (int(rows.min()) < -n or int(rows.max()) >= n):
+        bad = int(rows.max()) if int(rows.max()) >= n else int(rows.min())
+        raise ArgumentError(f"rows must be below {n}, the length of the source; one is {bad}")
+    return np.where(rows < 0, rows + n, rows)

@@ -1,0 +1,82 @@
+"""Sources that only stream: batches come from a function or an iterator of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from .base import PlannedDataSource
+from .options import EpochOptions
+
+
+class CallableDataSource(PlannedDataSource):
+    """Batches from a function: ``fn(batch_size, **options)`` returns an iterator of them for one epoch.
+
+    Args:
+        batch_iterator_fn: Called for each epoch with the batch size, with the options that ``batch_iterator`` was
+            given (``shuffle``, any of the function's own; ``epoch`` if it takes that).
+        num_samples_fn: The samples of an epoch: an int, ``numpy.inf``, or a function that returns one of these
+            and is called with the same options; None if not known.
+
+    Raises:
+        ArgumentTypeError: one of them is of another kind.
+    """
+
+    def __init__(self, batch_iterator_fn: Callable[..., Iterator[Any]], num_samples_fn: Any = None) -> None:
+        if not callable(batch_iterator_fn):
+            raise ArgumentTypeError(
+                f"batch_iterator_fn must be a function that returns an iterator, not a "
+                f"{type(batch_iterator_fn).__name__}; for an iterator use IteratorDataSource"
+            )
+        if not callable(num_samples_fn) and not _is_count(num_samples_fn):
+            raise ArgumentTypeError(
+                f"num_samples_fn should be None, a callable, an int, or np.inf, not {num_samples_fn!r}"
+            )
+        self.batch_iterator_fn = batch_iterator_fn
+        self.num_samples_fn = num_samples_fn
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self.num_samples_fn(**kwargs) if callable(self.num_samples_fn) else self.num_samples_fn
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        return iter(self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
+
+    def calls_user_functions(self) -> bool:
+        return True
+
+
+class IteratorDataSource(PlannedDataSource):
+    """Batches from an iterator, which has one epoch, with batches of its own size.
+
+    Args:
+        batch_iter: Iterator of batches, each a tuple of arrays.
+        n_samples: How many samples it has: an int, ``numpy.inf``, or None if not known.
+
+    Raises:
+        ArgumentTypeError: one of them is of another kind.
+    """
+
+    def __init__(self, batch_iter: Iterator[Any], n_samples: Any = None) -> None:
+        if not hasattr(batch_iter, "__next__") and not hasattr(batch_iter, "__iter__"):
+            raise ArgumentTypeError(f"batch_iter must be an iterator of batches, not a {type(batch_iter).__name__}")
+        if not _is_count(n_samples):
+            raise ArgumentTypeError(f"n_samples should be None, an int, or np.inf, not {n_samples!r}")
+        self.batch_iter = batch_iter
+        self.n_samples = n_samples
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self.n_samples
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        return iter(self.batch_iter)
+
+    def calls_user_functions(self) -> bool:
+        # BatchUp let any option pass here; the iterator cannot heed one, so those of its neighbours are let through.
+        return True
+
+
+def _is_count(n: Any) -> bool:
+    return n is None or n == np.inf or (isinstance(n, (int, np.integer)) and not isinstance(n, bool))

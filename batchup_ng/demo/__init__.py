@@ -1,0 +1,5 @@
+"""A whole training job on real images, small enough to run anywhere in seconds.
+
+`digits.py` holds the data, `classifier.py` the network, `job.py` the work itself; ``python -m batchup_ng demo``
+runs it. Nothing else in the package imports this folder.
+"""

@@ -1,0 +1,41 @@
+"""The 1,797 handwritten digits that the package ships; `digits.md` states their origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+ARCHIVE = Path(__file__).with_name("digits.npz")
+HIGHEST = 16  # the largest value of a pixel in the archive: all 16 dots of its block are ink
+_TO_GREY = 255 // HIGHEST
+
+
+def load_digits() -> tuple[np.ndarray, np.ndarray]:
+    """Return the digits: `(images, labels)`.
+
+    images: ``(1797, 8, 8) uint8``, 0 to 16; labels: ``(1797,) uint8``, 0 to 9.
+    """
+    with np.load(ARCHIVE, allow_pickle=False) as archive:
+        return archive["images"], archive["labels"]
+
+
+def write_digits(folder: str | Path) -> tuple[list[Path], np.ndarray]:
+    """Write each digit as a grey PNG file of 8 × 8 pixels into a folder named after its class.
+
+    Args:
+        folder: Where the ten folders go; it must exist.
+
+    Returns:
+        `(paths, labels)` in the order of the archive: ``0/0000.png``, ``1/0001.png``, ... with ``(1797,) int64``
+        labels. A pixel of ink n is written as n × 15.
+    """
+    images, labels = load_digits()
+    folder = Path(folder)
+    for label in np.unique(labels):
+        (folder / str(label)).mkdir()
+    paths = [folder / str(label) / f"{number:04d}.png" for number, label in enumerate(labels)]
+    for path, image in zip(paths, images * np.uint8(_TO_GREY), strict=True):
+        Image.fromarray(image).save(path)
+    return paths, labels.astype(np.int64)

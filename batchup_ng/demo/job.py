@@ -1,0 +1,157 @@
+"""The demo's job: digits as image files, augmented in the background, train a classifier.
+
+The files lie in a temporary folder that is removed at the end, however the job ends. Threads are the default pool:
+reading and decoding a file happens without the interpreter's lock, and threads start at once, where processes
+take longer to start than this small job takes to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..accessors import ImageFiles
+from ..checks import integer, one_of, positive_int
+from ..data_source import AbstractDataSource, ArrayDataSource, split
+from ..errors import ArgumentError
+from ..randomness import SampleRng
+from ..work_pool import SerialPool, WorkerProcessPool, WorkerThreadPool
+from .classifier import Classifier
+from .digits import write_digits
+
+POOLS = ("serial", "thread", "process")
+WANTED_ACCURACY = 0.95
+TEMPORARY_PREFIX = "batchup_ng-demo-"
+_BATCH_SIZE = 32
+_TEST_FRACTION = 0.25
+
+Say = Callable[[str], object]
+Progress = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What the user may choose; checked when made.
+
+    Attributes:
+        pool: Who does the work: ``serial``, ``thread`` or ``process``.
+        workers: How many; None for every CPU that this process may use.
+        epochs: Passes over the training digits.
+        seed: Of the split, the order, the shifts and the network's first weights.
+    """
+
+    pool: str = "thread"
+    workers: int | None = None
+    epochs: int = 20
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        one_of("pool", self.pool, POOLS)
+        positive_int("epochs", self.epochs)
+        if self.workers is not None:
+            positive_int("workers", self.workers)
+        if integer("seed", self.seed) < 0:
+            raise ArgumentError(f"seed must be 0 or more, not {self.seed}; pass any whole number from 0 up")
+
+
+def run_demo(options: DemoOptions, say: Say = print, progress: Progress | None = None) -> float:
+    """Run the job.
+
+    Args:
+        options: What the user chose.
+        say: Takes each line of the report.
+        progress: A function like ``tqdm.tqdm`` to draw a bar an epoch; without it, none is drawn.
+
+    Returns:
+        The share of the test digits that the network tells right at the end, 0 to 1.
+    """
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX) as folder, make_pool(options) as pool:
+        train, test = digit_sources(Path(folder), options.seed)
+        say(f"{train.num_samples()} digits to train on, {test.num_samples()} to test on; {options.pool} pool")
+        network = Classifier(64, 10, seed=options.seed)
+        background = pool.parallel_data_source(train)
+        checking = pool.parallel_data_source(test)
+        accuracy = 0.0
+        for epoch in range(options.epochs):
+            with background.batch_iterator(_BATCH_SIZE, shuffle=options.seed, epoch=epoch) as batches:
+                speed = train_epoch(network, batches, progress, f"epoch {epoch + 1}")
+            accuracy = measure_accuracy(network, checking)
+            say(f"epoch {epoch + 1:2d}: {speed}, accuracy {accuracy:.3f}")
+    return accuracy
+
+
+def make_pool(options: DemoOptions) -> SerialPool | WorkerThreadPool | WorkerProcessPool:
+    """Return the pool that `options` name; the caller closes it."""
+    if options.pool == "serial":
+        return SerialPool()
+    if options.pool == "thread":
+        return WorkerThreadPool(options.workers)
+    return WorkerProcessPool(options.workers)
+
+
+def digit_sources(folder: Path, seed: int) -> tuple[AbstractDataSource, AbstractDataSource]:
+    """Write the digits into `folder`; return the sources `(train, test)` of batches `(x, y)`.
+
+    x: ``(n, 8, 8) float32``, 0 to 1; y: ``(n,) int64``. Each class has the same share of both.
+    """
+    paths, labels = write_digits(folder)
+    digits = ArrayDataSource([ImageFiles(paths, size=(8, 8), mode="L"), labels])
+    train, test = split(digits, [1.0 - _TEST_FRACTION, _TEST_FRACTION], seed, stratify=labels)
+    return train.map(random_shift, rng="sample").map(to_unit_range), test.map(to_unit_range)
+
+
+def random_shift(images: np.ndarray, labels: np.ndarray, rng: SampleRng) -> tuple[np.ndarray, np.ndarray]:
+    """Return half of the images moved by up to a pixel each way, black where nothing was: ``(n, 8, 8) uint8``."""
+    n, height, width = images.shape
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
+    step = rng.integers(-1, 2, size=2) * rng.random_bool(0.5)[:, None]
+    rows = 1 + step[:, :1] + np.arange(height)
+    columns = 1 + step[:, 1:] + np.arange(width)
+    return padded[np.arange(n)[:, None, None], rows[:, :, None], columns[:, None, :]], labels
+
+
+def to_unit_range(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the grey values as ``float32``, 0 to 1."""
+    return images.astype(np.float32) / np.float32(255.0), labels
+
+
+def train_epoch(network: Classifier, batches: Any, progress: Progress | None, title: str) -> str:
+    """Train on every batch of one epoch; return its speed and its share of waiting, in words."""
+    rows, started = 0, time.perf_counter()
+    with drawn(batches, progress, title) as shown:
+        for x, y in shown:
+            network.train_batch(x, y)
+            rows += len(y)
+    seconds = time.perf_counter() - started
+    waited = min(batches.stats()["seconds_waited"] / seconds, 1.0)
+    return f"{rows / seconds:6,.0f} samples/s, {waited:4.0%} of the time spent waiting for data"
+
+
+@contextlib.contextmanager
+def drawn(batches: Any, progress: Progress | None, title: str) -> Iterator[Any]:
+    """Give the batches, with a bar drawn by `progress` where there is one."""
+    if progress is None:
+        yield batches
+        return
+    bar = progress(batches, total=len(batches), desc=title, leave=False, disable=None)
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+def measure_accuracy(network: Classifier, source: AbstractDataSource) -> float:
+    """Return the share of the samples of `source` that `network` tells right, 0 to 1."""
+    right = rows = 0
+    with source.batch_iterator(128) as batches:
+        for x, y in batches:
+            right += int((network.predict(x) == y).sum())
+            rows += len(y)
+    return right / rows

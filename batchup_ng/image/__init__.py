@@ -1,0 +1,1 @@
+"""What BatchUp kept under ``batchup.image``, at the same import paths."""

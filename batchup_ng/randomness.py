@@ -1,0 +1,310 @@
+"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream.
+
+Nothing here keeps state between batches, so a batch has the same draws whoever makes it, in whatever order.
+
+* :class:`OrderKey` names the order of one epoch of one node of the graph of sources.
+* :class:`BatchKey` names one batch at one node; maps draw from it.
+* :class:`SampleRng` gives one row of draws a sample, keyed by the sample's position in the stream.
+
+Keys are mixed by BLAKE2b (RFC 7693); the vectorised draws use the finaliser of SplitMix64 (Steele, Lea, Flood:
+"Fast splittable pseudorandom number generators", OOPSLA 2014, with Stafford's constants "Mix13"), applied to
+a word of the row and a word of the draw, as counter-based generators do (Salmon et al., SC 2011).
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import math
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .errors import ArgumentError, ArgumentTypeError
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def digest(*parts: int | str) -> bytes:
+    """Return 16 bytes that depend on each of `parts` and on their order."""
+    packed = b"".join(_packed(part) for part in parts)
+    return hashlib.blake2b(packed, digest_size=16).digest()
+
+
+def _packed(part: int | str) -> bytes:
+    if isinstance(part, str):
+        data = part.encode()
+        return b"s" + struct.pack("<q", len(data)) + data
+    if -(1 << 63) <= part < 1 << 63:
+        return b"i" + struct.pack("<q", part)
+    data = str(part).encode()
+    return b"n" + struct.pack("<q", len(data)) + data
+
+
+def word(*parts: int | str) -> int:
+    """Return a 64-bit integer that depends on each of `parts`."""
+    return int.from_bytes(digest(*parts)[:8], "little")
+
+
+def generator(*parts: int | str) -> np.random.Generator:
+    """Return a NumPy generator (Philox) that is keyed by `parts`."""
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest(*parts), "little")))
+
+
+def mix64(x: np.ndarray) -> np.ndarray:
+    """Return `x` (uint64) with its bits mixed: a bijection; writes into `x`."""
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def words_at(key: int, positions: np.ndarray) -> np.ndarray:
+    """Return one 64-bit word a position: ``(n,) uint64``, keyed by `key`."""
+    x = positions.astype(np.uint64)
+    x *= np.uint64(_GOLDEN)
+    mix64(x)
+    x ^= np.uint64(key)
+    return mix64(x)
+
+
+def unit_floats(words: np.ndarray) -> np.ndarray:
+    """Return `words` as float64 in [0, 1), from their upper 53 bits."""
+    return (words >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OrderKey:
+    """Names the order of one epoch at one node of the graph of sources."""
+
+    seed: int
+    epoch: int
+    path: tuple[int, ...] = ()
+
+    def child(self, number: int) -> OrderKey:
+        """Return the key of this node's child of that number."""
+        return OrderKey(self.seed, self.epoch, (*self.path, number))
+
+    def word(self, *parts: int | str) -> int:
+        """Return a 64-bit integer for the use that `parts` name."""
+        return word("order", self.seed, self.epoch, len(self.path), *self.path, *parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchKey:
+    """Names the randomness of one batch at one node of the graph of sources.
+
+    Attributes:
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+        batch: Number of the batch in its epoch.
+        start: Position in the stream of the batch's first sample.
+        path: Child numbers from the root of the graph to the node.
+        offsets: Which samples of the batch this node makes, where it does not make all: ``(n,) int64``.
+    """
+
+    seed: int = 0
+    epoch: int = 0
+    batch: int = 0
+    start: int = 0
+    path: tuple[int, ...] = ()
+    offsets: np.ndarray | None = None
+
+    def child(self, number: int, offsets: np.ndarray | None = None) -> BatchKey:
+        """Return the key of this node's child; `offsets` picks the samples of this node that it makes."""
+        if offsets is None:
+            offsets = self.offsets
+        elif self.offsets is not None:
+            offsets = self.offsets[offsets]
+        return BatchKey(self.seed, self.epoch, self.batch, self.start, (*self.path, number), offsets)
+
+    def positions(self, n: int) -> np.ndarray:
+        """Return the positions in the stream of the `n` samples of this batch: ``(n,) int64``."""
+        if self.offsets is not None:
+            return self.start + self.offsets[:n]
+        return np.arange(self.start, self.start + n, dtype=np.int64)
+
+    def generator(self) -> np.random.Generator:
+        """Return the batch's generator, a function of (seed, epoch, batch, node)."""
+        return generator("batch", self.seed, self.epoch, self.batch, len(self.path), *self.path)
+
+    def sample_rng(self, n: int) -> SampleRng:
+        """Return the row-wise generator of the batch's `n` samples."""
+        return SampleRng(word("sample", self.seed, self.epoch, len(self.path), *self.path), self.positions(n))
+
+
+class SampleRng:
+    """Draws one row of random numbers a sample, each row keyed by its sample's position in the stream.
+
+    The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter.
+    Every method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map
+    must make the same calls for each batch.
+
+    Args:
+        key: 64-bit key of the seed, epoch and node.
+        positions: Positions of the samples in the stream: ``(n,) int64``.
+    """
+
+    def __init__(self, key: int, positions: np.ndarray) -> None:
+        self._key = key
+        self._positions = positions
+        self._rows = words_at(key, positions)
+        self._drawn = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions of the samples in the stream: ``(n,) int64``."""
+        return self._positions
+
+    def _words(self, size: int | tuple[int, ...], each: int = 1) -> np.ndarray:
+        """Return ``(n, *size, each) uint64`` words that were not drawn before."""
+        shape = (size,) if isinstance(size, int) else tuple(size)
+        count = math.prod(shape) * each
+        columns = np.arange(self._drawn, self._drawn + count, dtype=np.int64)
+        self._drawn += count
+        words = self._rows[:, None] ^ words_at(self._key ^ _MASK, columns)[None, :]
+        return mix64(words).reshape(len(self._rows), *shape, each)
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return floats in [low, high): ``(n, *size) float64``."""
+        return np.asarray(low + (high - low) * unit_floats(self._words(size)[..., 0]))
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return normal deviates by the Box-Muller transform (1958): ``(n, *size) float64``."""
+        u = unit_floats(self._words(size, each=2))
+        radius = np.sqrt(-2.0 * np.log1p(-u[..., 0]))
+        return np.asarray(loc + scale * (radius * np.cos(2.0 * np.pi * u[..., 1])))
+
+    def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return integers in [low, high), or in [0, low) without `high`: ``(n, *size) int64``.
+
+        A value's chance departs from equal by less than (high - low) / 2^64 of itself.
+
+        Raises:
+            ArgumentError: the range is empty.
+        """
+        if high is None:
+            low, high = 0, low
+        low, high = checks.integer("low", low), checks.integer("high", high)
+        if high <= low:
+            raise ArgumentError(f"integers needs low < high, not [{low}, {high}); the range is empty")
+        return low + _high_product(self._words(size)[..., 0], high - low).astype(np.int64)
+
+    def random_bool(self, p: float = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return True with probability `p`: ``(n, *size) bool``."""
+        if not 0.0 <= p <= 1.0:
+            raise ArgumentError(f"p must be a probability between 0 and 1, not {p!r}")
+        return self.uniform(size=size) < p
+
+    def choice(self, a: Any, size: int | tuple[int, ...] = (), p: Any = None) -> np.ndarray:
+        """Return items of `a` (an array, or an int n for 0..n-1), with replacement: ``(n, *size)``.
+
+        Args:
+            a: What to choose from, along its first axis.
+            size: Shape of the choices of each sample.
+            p: Weights of the items, not negative, not all 0; equal without.
+        """
+        items = np.arange(checks.positive_int("a", a)) if np.ndim(a) == 0 else np.asarray(a)
+        if len(items) == 0:
+            raise ArgumentError("choice needs at least one item to choose from; a is empty")
+        if p is None:
+            return np.asarray(items[self.integers(len(items), size=size)])
+        cdf = cumulative_weights("p", p, len(items))
+        return np.asarray(items[cdf.searchsorted(self.uniform(size=size), side="right")])
+
+    def generators(self) -> Iterable[np.random.Generator]:
+        """Yield one NumPy generator a sample, each keyed as its row is."""
+        for position in self._positions:
+            yield generator("row", self._key, int(position))
+
+
+def _high_product(words: np.ndarray, bound: int) -> np.ndarray:
+    """Return ``words * bound >> 64`` (Lemire, "Fast random integer generation in an interval", 2019)."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    low_bound, high_bound = np.uint64(bound & 0xFFFFFFFF), np.uint64(bound >> 32)
+    low, high = words & mask, words >> half
+    middle: np.ndarray = high * low_bound + (low * low_bound >> half)
+    if not high_bound:
+        return middle >> half
+    carry: np.ndarray = (middle & mask) + low * high_bound
+    product: np.ndarray = high * high_bound + (middle >> half) + (carry >> half)
+    return product
+
+
+def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np.ndarray:
+    """Return the cumulative distribution of `weights`, ending in exactly 1: ``(n,) float64``.
+
+    Raises:
+        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their number is not `length`.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.ndim != 1 or (length is not None and len(weights) != length):
+        wanted = "one-dimensional" if length is None else f"{length} numbers"
+        raise ArgumentError(f"{name} must be {wanted}, not of shape {weights.shape}")
+    bad = ~(np.isfinite(weights) & (weights >= 0.0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ArgumentError(
+            f"{name} must be finite and not negative, but {name}[{first}] is {weights[first]}; replace it by 0 "
+            f"to leave the sample out"
+        )
+    total = weights.sum()
+    if total == 0.0:
+        raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
+    cdf: np.ndarray = (weights / total).cumsum()
+    cdf /= cdf[-1]
+    return cdf
+
+
+def copy_of(rng: Any) -> Any:
+    """Return a generator in the state of `rng` that shares nothing with it."""
+    if rng is np.random:
+        twin = np.random.RandomState()
+        twin.set_state(np.random.get_state())
+        return twin
+    return copy.deepcopy(rng)
+
+
+def seed_from_state(rng: Any) -> int:
+    """Return a seed that depends on the state of `rng`, from which nothing is drawn."""
+    state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state()
+    return word("state", repr(_plain(state)))
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, dict):
+        return [(name, _plain(part)) for name, part in sorted(state.items())]
+    if isinstance(state, (tuple, list)):
+        return [_plain(part) for part in state]
+    return state.tobytes().hex() if isinstance(state, np.ndarray) else state
+
+
+def uniform_draws(rng: Any, size: int) -> np.ndarray:
+    """Return `size` floats in [0, 1) as ``rng.choice(..., p=...)`` would draw them."""
+    return rng.random(size) if isinstance(rng, np.random.Generator) else rng.random_sample(size)
+
+
+def check_rng(shuffle: Any) -> Any:
+    """Return the generator that `shuffle` names: True is NumPy's global state.
+
+    Raises:
+        ArgumentTypeError: `shuffle` is no generator.
+    """
+    if shuffle is True or shuffle is np.random:
+        return np.random
+    if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
+        return shuffle
+    raise ArgumentTypeError(
+        f"shuffle must be None, True, an int seed, a numpy.random.RandomState or a numpy.random.Generator, "
+        f"not {shuffle!r} of type {type(shuffle).__name__}"
+    )

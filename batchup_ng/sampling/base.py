@@ -1,0 +1,74 @@
+"""What a sampler is: the order in which rows are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..randomness import OrderKey
+
+
+def num_batches(n: int, batch_size: int) -> int:
+    """Return the number of batches of `batch_size` that `n` samples fill, the last perhaps not whole.
+
+    >>> num_batches(10, 4)
+    3
+    """
+    return -(-n // checks.positive_int("batch_size", batch_size))
+
+
+class AbstractSampler:
+    """Makes the row numbers of each batch.
+
+    A sampler of one's own defines the two iterators; one that can tell the row at any position derives from
+    :class:`RandomAccessSampler` instead, which makes its epochs cheap to enter anywhere.
+    """
+
+    def num_indices_generated(self) -> Any:
+        """Return how many rows an epoch has: an int, ``numpy.inf``, or None where that is not known."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def map_indices(self, indices: Any) -> Any:
+        """Return the rows of the data for `indices`, which count within what the sampler draws from."""
+        return indices
+
+    def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
+        """Return an iterator of the rows of each batch, in order: ``(batch_size,) int``, the last perhaps shorter."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+        """Return an iterator of the rows of each batch, in an order drawn from `shuffle_rng` as it goes."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class RandomAccessSampler(AbstractSampler):
+    """A sampler that can tell the row at any position of an epoch, in constant memory."""
+
+    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
+        """Return the rows at `positions` of the epoch that `key` names; None is in order.
+
+        Args:
+            positions: Positions in the stream of the epoch: ``(n,) int64``, not negative, in range.
+            key: Names seed and epoch.
+
+        Returns:
+            Row numbers: ``(n,) int``.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def check_in_order(self) -> None:
+        """Raise :class:`~batchup_ng.errors.InOrderNotSupported` if there is no order but a drawn one."""
+
+    def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
+        self.check_in_order()
+        return self._in_order(checks.positive_int("batch_size", batch_size))
+
+    def _in_order(self, batch_size: int) -> Iterator[np.ndarray]:
+        total, start = self.num_indices_generated(), 0
+        while start < total:
+            stop = int(min(start + batch_size, total))
+            yield self.rows_at(np.arange(start, stop), None)
+            start = stop

@@ -1,0 +1,112 @@
+"""Which of several sources each batch comes from, where the order is a function of seed and epoch."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..randomness import OrderKey
+from .permutation import keyed_permutation
+from .plan import ChoiceBatch, RowPlan
+
+
+class RoundRobinPlan:
+    """A batch of each source in turn, until the turn comes to a source that has none left.
+
+    Args:
+        parts: A plan for each source.
+        key: Shuffles the order within each round; None keeps it.
+    """
+
+    regular: ClassVar[bool] = False
+
+    def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
+        self._parts = parts
+        self._key = key
+        self.n_batches = self._count()
+
+    def _count(self) -> float:
+        shortest = min(part.n_batches for part in self._parts)
+        if shortest == math.inf:
+            return math.inf
+        last_round = [self._parts[i].n_batches > shortest for i in self._order(int(shortest))]
+        return int(shortest) * len(self._parts) + last_round.index(False)
+
+    def _order(self, number: int) -> np.ndarray:
+        """Return the order of the sources in one round: ``(n_sources,) int``."""
+        turns = np.arange(len(self._parts))
+        if self._key is None:
+            return turns
+        return keyed_permutation(len(self._parts), self._key.word("round", number))(turns)
+
+    def rows(self, number: int) -> ChoiceBatch:
+        which_round, turn = divmod(number, len(self._parts))
+        source = int(self._order(which_round)[turn])
+        return ChoiceBatch(self._parts[source].rows(which_round), source)
+
+
+class StratifiedPlan:
+    """All batches of all sources, each source spread over the whole epoch.
+
+    Args:
+        parts: A plan for each source, all of which end.
+        key: Shuffles all the batches, those of one source among themselves too; None spaces them evenly.
+    """
+
+    regular: ClassVar[bool] = False
+
+    def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
+        self._parts = parts
+        counts = [int(part.n_batches) for part in parts]
+        self.n_batches: float = sum(counts)
+        self._key = key
+        self._bounds = np.cumsum([0, *counts])
+        if key is None:
+            self._sources = interleaved(counts)
+            self._numbers = _occurrences(self._sources)
+
+    def rows(self, number: int) -> ChoiceBatch:
+        if self._key is None:
+            source, within = int(self._sources[number]), int(self._numbers[number])
+        else:
+            permute = keyed_permutation(int(self.n_batches), self._key.word("stratified"))
+            at = int(permute(np.array([number]))[0])
+            source = int(np.searchsorted(self._bounds, at, side="right")) - 1
+            within = at - int(self._bounds[source])
+        return ChoiceBatch(self._parts[source].rows(within), source)
+
+
+def _occurrences(sources: np.ndarray) -> np.ndarray:
+    """Return, for each entry, how many equal entries stand before it."""
+    result = np.empty_like(sources)
+    for source in np.unique(sources):
+        mine = sources == source
+        result[mine] = np.arange(np.count_nonzero(mine))
+    return result
+
+
+def interleaved(counts: list[int]) -> np.ndarray:
+    """Return which source each batch comes from when sources are spread evenly: ``(sum(counts),) int``.
+
+    Source i appears ``counts[i]`` times; the batches of the sources with fewer batches are spaced out over the epoch.
+    The order is BatchUp's for its stratified choice.
+
+    >>> interleaved([4, 2]).tolist()
+    [0, 1, 0, 0, 1, 0]
+    """
+    if not counts or max(counts) == 0:
+        raise ArgumentError("a stratified choice needs at least one batch; all its sources are empty")
+    most = max(counts)
+    order = []
+    due = np.zeros(len(counts))
+    done = np.full(len(counts), -1)
+    step = np.asarray(counts, dtype=float) / most
+    for _ in range(most):
+        reached = np.floor(due + 0.25 / most).astype(int)
+        order.append(np.flatnonzero(reached > done))
+        done = reached
+        due += step
+    return np.concatenate(order)

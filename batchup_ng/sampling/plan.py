@@ -1,0 +1,382 @@
+"""The plan of an epoch: which rows, drawn with which key, make up batch k.
+
+A plan is index arithmetic only. It has a length, where the epoch ends, and random access: ``plan[k]`` needs no
+``plan[0..k-1]``. The serial iterator walks it, the pools send its parts to workers, and a batch that was lost
+is made again from it.
+
+Two kinds of row plan lie beneath. Where the order is a function (in order, or shuffled by an int seed), each
+node of the graph of sources has a small :class:`RowPlan` that computes the rows of batch k. Where the order is drawn
+from a generator with a state (BatchUp's ``RandomState``), a :class:`DrawnPlan` draws batch after batch, exactly
+when BatchUp would have, and remembers what it drew.
+
+The rows of a batch are a 1-D integer array, or, for sources made of others, a nest of them: a tuple for a
+composite, a :class:`ChoiceBatch` for a choice.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from .. import batch as batches
+from ..randomness import BatchKey, OrderKey
+from .base import RandomAccessSampler, num_batches
+
+REMEMBERED = 4096
+"""How many of the latest batches an endless drawn plan can still give again."""
+
+
+class ChoiceBatch(NamedTuple):
+    """The rows of a batch that comes whole from one of several sources."""
+
+    sample_indices: Any
+    ds_index: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """What a worker needs to make a batch.
+
+    Attributes:
+        number: Number of the batch in its epoch.
+        rows: Row numbers: ``(n,) int``, or a nest of such arrays.
+        key: Names the randomness of the batch.
+    """
+
+    number: int
+    rows: Any
+    key: BatchKey
+
+
+class BatchPlan(Protocol):
+    """The batches of one epoch."""
+
+    @property
+    def n_batches(self) -> float:
+        """Number of batches: an int, or ``math.inf``, for which ``len`` raises ``TypeError``."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int) -> PlannedBatch: ...
+
+    def __iter__(self) -> Iterator[PlannedBatch]: ...
+
+
+class RowPlan(Protocol):
+    """The rows of each batch at one node of the graph of sources, as a function of the batch's number."""
+
+    @property
+    def n_batches(self) -> float:
+        """Number of batches: an int, or ``math.inf``."""
+        ...
+
+    @property
+    def regular(self) -> bool:
+        """Whether every batch but the last is whole, so that batch k begins at sample k × batch size."""
+        ...
+
+    def rows(self, number: int) -> Any:
+        """Return the rows of that batch; `number` is in range."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplerPlan:
+    """The rows of a source that has a sampler."""
+
+    sampler: RandomAccessSampler
+    batch_size: int
+    key: OrderKey | None
+    drop_last: bool
+    regular: ClassVar[bool] = True
+
+    @property
+    def n_batches(self) -> float:
+        return count_batches(self.sampler.num_indices_generated(), self.batch_size, self.drop_last)
+
+    def rows(self, number: int) -> Any:
+        start = number * self.batch_size
+        stop = min(start + self.batch_size, self.sampler.num_indices_generated())
+        return self.sampler.rows_at(np.arange(start, int(stop), dtype=np.int64), self.key)
+
+
+@dataclasses.dataclass(frozen=True)
+class TogetherPlan:
+    """The rows of several sources side by side; ends with the first of them.
+
+    Attributes:
+        parts: A plan for each source.
+        trim: Whether batches are cut to the shortest of the parts.
+    """
+
+    parts: tuple[RowPlan, ...]
+    trim: bool
+
+    @property
+    def n_batches(self) -> float:
+        return min(part.n_batches for part in self.parts)
+
+    @property
+    def regular(self) -> bool:
+        return all(part.regular for part in self.parts)
+
+    def rows(self, number: int) -> Any:
+        rows = tuple([part.rows(number) for part in self.parts])
+        return trim_rows(rows) if self.trim else rows
+
+
+class FirstPlan:
+    """The first `n_samples` samples of a plan.
+
+    Where batches of the plan may be short in mid-epoch, their lengths are added up once, when this is made.
+
+    Args:
+        part: The plan to cut.
+        batch_size: Samples of a whole batch.
+        n_samples: How many samples to keep.
+        drop_last: Whether to leave out a last batch that is not whole.
+    """
+
+    def __init__(self, part: RowPlan, batch_size: int, n_samples: int, drop_last: bool) -> None:
+        self._part = part
+        self._batch_size = batch_size
+        self._n_samples = n_samples
+        self.regular = part.regular
+        self._starts: list[int] | None = None
+        if part.regular:
+            self.n_batches = min(part.n_batches, count_batches(n_samples, batch_size, drop_last))
+        else:
+            self._starts = self._added_up(drop_last)
+            self.n_batches = len(self._starts)
+
+    def _added_up(self, drop_last: bool) -> list[int]:
+        starts, start, number = [], 0, 0
+        while start < self._n_samples and number < self._part.n_batches:
+            n = rows_length(self._part.rows(number))
+            if start + n > self._n_samples and drop_last:
+                break
+            starts.append(start)
+            start, number = start + n, number + 1
+        return starts
+
+    def rows(self, number: int) -> Any:
+        start = self._starts[number] if self._starts is not None else number * self._batch_size
+        return first_rows(self._part.rows(number), self._n_samples - start)
+
+
+class RoundsPlan:
+    """One plan after another, each made when it is first needed.
+
+    Args:
+        make: Returns the plan of a round.
+        rounds: How many rounds there are; -1 for ever.
+        n_each: Number of batches of each round; None where the rounds differ, and are counted as they are reached.
+    """
+
+    regular: ClassVar[bool] = False
+
+    def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
+        self._make = functools.lru_cache(maxsize=4)(make)
+        self._rounds = rounds
+        self._n_each = n_each
+        self._ends = [0]
+
+    @functools.cached_property
+    def n_batches(self) -> float:
+        if self._n_each == 0:
+            return 0
+        if self._rounds == -1:
+            return math.inf
+        if self._n_each is not None:
+            return self._rounds * self._n_each
+        while len(self._ends) <= self._rounds:
+            self._count_round()
+        return self._ends[-1]
+
+    def _count_round(self) -> None:
+        self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
+
+    def rows(self, number: int) -> Any:
+        if self._n_each is not None:
+            which, within = divmod(number, int(self._n_each))
+            return self._make(which).rows(within)
+        while self._ends[-1] <= number:
+            self._count_round()
+        which = bisect.bisect_right(self._ends, number) - 1
+        return self._make(which).rows(number - self._ends[which])
+
+
+class EpochPlan:
+    """A plan whose order is a function of seed and epoch: any batch on its own.
+
+    Args:
+        rows: The rows of each batch.
+        batch_size: Positions that a batch takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+    """
+
+    def __init__(self, rows: RowPlan, batch_size: int, seed: int, epoch: int) -> None:
+        self._rows = rows
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+        self.n_batches = rows.n_batches
+
+    def __len__(self) -> int:
+        return finite_length(self.n_batches)
+
+    def __getitem__(self, number: int) -> PlannedBatch:
+        number = checked_number(number, self.n_batches)
+        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
+        return PlannedBatch(number, self._rows.rows(number), key)
+
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        number = 0
+        while number < self.n_batches:
+            yield self[number]
+            number += 1
+
+
+class DrawnPlan:
+    """A plan whose order is drawn, batch after batch, from a generator with a state.
+
+    ``plan[k]`` draws up to k. Batches already drawn are remembered: all of them where the epoch ends, the latest
+    :data:`REMEMBERED` where it does not. Safe to use from several threads.
+
+    Args:
+        drawn: Yields the rows of one batch after the other.
+        batch_size: Positions that a batch takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        n_batches: Number of batches, ``math.inf``, or None where only drawing tells.
+        count: Counts the batches by drawing from a copy of the generator, where `n_batches` is None.
+    """
+
+    def __init__(
+        self,
+        drawn: Iterator[Any],
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        n_batches: float | None,
+        count: Callable[[], int],
+    ) -> None:
+        self._drawn = drawn
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+        self._n_batches = n_batches
+        self._count = count
+        self._memory: dict[int, Any] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+
+    @property
+    def n_batches(self) -> float:
+        if self._n_batches is None:
+            self._n_batches = self._count()
+        return self._n_batches
+
+    def __len__(self) -> int:
+        return finite_length(self.n_batches)
+
+    def __getitem__(self, number: int) -> PlannedBatch:
+        number = checked_number(number, self.n_batches)
+        with self._lock:
+            while self._next <= number and self._draw():
+                pass
+            if number not in self._memory:
+                raise IndexError(
+                    f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
+                    f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
+                )
+            return self._planned(number)
+
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        number = 0
+        while True:
+            with self._lock:
+                if number == self._next and not self._draw():
+                    return
+                planned = self._planned(number)
+            yield planned
+            number += 1
+
+    def _planned(self, number: int) -> PlannedBatch:
+        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
+        return PlannedBatch(number, self._memory[number], key)
+
+    def _draw(self) -> bool:
+        try:
+            self._memory[self._next] = next(self._drawn)
+        except StopIteration:
+            if self._n_batches is None:
+                self._n_batches = self._next
+            return False
+        if self._n_batches == math.inf:
+            self._memory.pop(self._next - REMEMBERED, None)
+        self._next += 1
+        return True
+
+
+def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
+    """Return the number of batches that `n_samples` make: an int, or ``math.inf``."""
+    if n_samples == math.inf:
+        return math.inf
+    return int(n_samples) // batch_size if drop_last else num_batches(int(n_samples), batch_size)
+
+
+def finite_length(n_batches: float) -> int:
+    """Return `n_batches` as an int.
+
+    Raises:
+        TypeError: it is infinite.
+    """
+    if n_batches == math.inf:
+        raise TypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
+    return int(n_batches)
+
+
+def checked_number(number: int, n_batches: float) -> int:
+    """Return the number of a batch, a negative one counted from the end.
+
+    Raises:
+        IndexError: there is no such batch.
+    """
+    if number < 0 and n_batches != math.inf:
+        number += int(n_batches)
+    if not 0 <= number < n_batches:
+        raise IndexError(f"batch {number} is out of range for an epoch of {n_batches} batches")
+    return number
+
+
+def first_rows(rows: Any, n: int) -> Any:
+    """Return the first `n` of the rows of a batch, which may be a nest."""
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(first_rows(rows.sample_indices, n), rows.ds_index)
+    if isinstance(rows, tuple):
+        return tuple([first_rows(part, n) for part in rows])
+    return rows[:n]
+
+
+def rows_length(rows: Any) -> int:
+    """Return how many samples the rows of a batch stand for, read from the first leaf of a nest."""
+    return batches.length(rows)
+
+
+def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the rows of a composite cut to the length of the shortest part."""
+    lengths = [rows_length(part) for part in rows]
+    shortest = min(lengths)
+    if shortest == max(lengths):
+        return rows
+    return tuple([first_rows(part, shortest) for part in rows])

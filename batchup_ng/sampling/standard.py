@@ -1,0 +1,138 @@
+"""Samplers that hand out each row once a repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import OrderKey
+from .base import RandomAccessSampler
+from .permutation import keyed_permutation
+
+
+class StandardSampler(RandomAccessSampler):
+    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or shuffled anew each repeat.
+
+    A batch may reach over the end of a repeat into the next.
+
+    Args:
+        length: How many rows there are.
+        repeats: How often each is handed out; -1 for ever.
+
+    Raises:
+        ArgumentError: `repeats` is 0 or below -1, `length` is negative, or nothing is to be repeated for ever.
+    """
+
+    def __init__(self, length: int, repeats: int = 1) -> None:
+        self.length = checks.integer("length", length)
+        self.repeats = checks.repeats(repeats)
+        if self.length < 0:
+            raise ArgumentError(f"length must not be negative, and is {self.length}; pass the number of rows")
+        if self.length == 0 and self.repeats == -1:
+            raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
+
+    def num_indices_generated(self) -> Any:
+        return np.inf if self.repeats == -1 else self.length * self.repeats
+
+    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
+        if len(positions) == 0:
+            return self._rows(positions)
+        if key is None:
+            return self._rows(positions if self.repeats == 1 else positions % self.length)
+        first, last = int(positions.min()) // self.length, int(positions.max()) // self.length
+        within = positions - first * self.length
+        if first == last:
+            return self._rows(self._permuted(within, key, first))
+        rounds, within = np.divmod(positions, self.length)
+        rows = np.empty_like(within)
+        for number in np.unique(rounds):
+            mine = rounds == number
+            rows[mine] = self._permuted(within[mine], key, int(number))
+        return self._rows(rows)
+
+    def _permuted(self, positions: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
+        return keyed_permutation(self.length, key.word("shuffle", repeat))(positions)
+
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the rows of the data for numbers in [0, length)."""
+        return numbers
+
+    def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
+        """Return all rows in an order drawn from `shuffle_rng`, as BatchUp drew it."""
+        return np.asarray(shuffle_rng.permutation(self.length))
+
+    def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+        """Return an iterator of the rows of each batch, one ``permutation`` drawn a repeat.
+
+        As in BatchUp, a sampler with repeats draws the permutation of a repeat that it will not hand out when the
+        last one ends, so that a generator is left in the state in which BatchUp left it.
+        """
+        return self._shuffled(checks.positive_int("batch_size", batch_size), shuffle_rng)
+
+    def _shuffled(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+        if self.length == 0:
+            return
+        order, used, left = self._drawn_order(shuffle_rng), 0, self.repeats
+        while left:
+            if used + batch_size <= self.length:
+                yield order[used : used + batch_size]
+                used += batch_size
+                if used == self.length and self.repeats == 1:
+                    return
+                continue
+            parts, wanted = [], batch_size
+            while wanted and left:
+                part = order[used : used + wanted]
+                parts.append(part)
+                used, wanted = used + len(part), wanted - len(part)
+                if used == self.length:
+                    left -= 1
+                    if self.repeats != 1:
+                        order, used = self._drawn_order(shuffle_rng), 0
+            if wanted < batch_size:
+                yield np.concatenate(parts)
+
+
+class SubsetSampler(StandardSampler):
+    """Hands out the rows that `indices` lists, each once a repeat.
+
+    Args:
+        indices: Row numbers: ``(n,) int``; a boolean mask is refused, since BatchUp read it as rows 0 and 1.
+        repeats: How often each is handed out; -1 for ever.
+    """
+
+    def __init__(self, indices: Any, repeats: int = 1) -> None:
+        self.indices = row_numbers("indices", indices)
+        super().__init__(len(self.indices), repeats)
+
+    def map_indices(self, indices: Any) -> Any:
+        return self.indices[indices]
+
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        return np.asarray(self.indices[numbers])
+
+    def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
+        return np.asarray(shuffle_rng.permutation(self.indices))
+
+
+def row_numbers(name: str, indices: Any) -> np.ndarray:
+    """Return `indices` as a one-dimensional array of integers.
+
+    Raises:
+        ArgumentTypeError: they are no integers.
+        ArgumentError: they have more than one dimension.
+    """
+    rows = np.asarray(indices)
+    if rows.size == 0 and rows.ndim == 1:
+        return rows.astype(np.int64)
+    if rows.ndim != 1:
+        raise ArgumentError(f"{name} must be one-dimensional, not of shape {rows.shape}; pass a list of row numbers")
+    if rows.dtype.kind == "b":
+        raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
+    if rows.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
+    return rows

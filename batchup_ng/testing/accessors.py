@@ -1,0 +1,154 @@
+"""The contract of an accessor as a pytest suite to inherit.
+
+    class TestMine(AccessorContract):
+        def make(self, tmp_path):
+            ...
+            return accessor, [row_0, row_1, ...]
+
+Give at least four rows, no two of them equal, or a mistake in their order could hide. Rows may differ in shape
+where the accessor gives lists. Each test makes its own accessor, so that none sees what another left behind.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+THREADS = 4
+
+
+def assert_same_rows(got: Any, expected: Iterable[np.ndarray]) -> None:
+    """Assert that `got` holds the `expected` rows: values, shapes, dtypes, number, order."""
+    expected = list(expected)
+    assert len(got) == len(expected), f"{len(got)} rows where {len(expected)} were asked for"
+    for place, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
+        assert np.asarray(mine).dtype == np.asarray(theirs).dtype, f"dtype of row {place} of what was asked for"
+        np.testing.assert_array_equal(mine, theirs, err_msg=f"row {place} of what was asked for", strict=True)
+
+
+class AccessorContract(ABC):
+    """What every accessor must do; a subclass says how one is made."""
+
+    @abstractmethod
+    def make(self, tmp_path: Path) -> tuple[Any, list[np.ndarray]]:
+        """Return an accessor and the list of what each of its rows is: at least four arrays, all different."""
+
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> tuple[Any, list[np.ndarray]]:
+        """An accessor with its rows, checked to be enough for this suite."""
+        accessor, expected = self.make(tmp_path)
+        assert len(expected) >= 4, "this suite needs at least four rows"
+        return accessor, expected
+
+    def test_its_length_is_the_number_of_rows(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert len(accessor) == len(expected)
+
+    def test_an_int_gives_one_row(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert_same_rows([accessor[i] for i in range(len(expected))], expected)
+
+    def test_a_numpy_int_gives_one_row(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert_same_rows([accessor[np.int64(1)], accessor[np.uint8(2)]], expected[1:3])
+
+    def test_a_negative_int_counts_from_the_end(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert_same_rows([accessor[-1], accessor[-len(expected)]], [expected[-1], expected[0]])
+
+    @pytest.mark.parametrize(
+        "rows", [slice(None), slice(1, 3), slice(1, 1), slice(-2, None), slice(0, 10**6)], ids=lambda rows: str(rows)
+    )
+    def test_a_slice_gives_its_rows(self, made: tuple[Any, list[np.ndarray]], rows: slice) -> None:
+        accessor, expected = made
+        assert_same_rows(accessor[rows], expected[rows])
+
+    @pytest.mark.parametrize("step", [2, 3, -1, -2])
+    def test_a_slice_with_a_step_gives_its_rows(self, made: tuple[Any, list[np.ndarray]], step: int) -> None:
+        accessor, expected = made
+        assert_same_rows(accessor[::step], expected[::step])
+
+    @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16])
+    def test_an_index_array_gives_its_rows_in_its_order(
+        self, made: tuple[Any, list[np.ndarray]], dtype: type[np.integer[Any]]
+    ) -> None:
+        accessor, expected = made
+        rows = np.array([2, 0, 3], dtype)
+        assert_same_rows(accessor[rows], [expected[2], expected[0], expected[3]])
+
+    def test_negative_entries_count_from_the_end(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert_same_rows(accessor[np.array([-1, 1])], [expected[-1], expected[1]])
+
+    def test_a_row_may_be_asked_for_more_than_once(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert_same_rows(accessor[np.array([1, 1, 0, 1])], [expected[i] for i in (1, 1, 0, 1)])
+
+    def test_an_empty_index_array_gives_no_rows(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, _ = made
+        nothing = accessor[np.array([], dtype=np.int64)]
+        assert len(nothing) == 0
+        if hasattr(accessor, "shape"):
+            assert nothing.shape == (0, *accessor.shape[1:])
+            assert nothing.dtype == accessor.dtype
+
+    def test_a_row_out_of_range_is_an_index_error(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        n = len(expected)
+        for rows in (n, -n - 1, np.array([0, n]), np.array([-n - 1])):
+            with pytest.raises(IndexError):
+                accessor[rows]
+
+    def test_shape_and_dtype_are_those_of_the_rows(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        if not hasattr(accessor, "shape"):
+            pytest.skip("this accessor offers no shape")
+        assert accessor.shape == (len(expected), *np.shape(expected[0]))
+        assert np.dtype(accessor.dtype) == np.asarray(expected[0]).dtype
+
+    def test_read_into_equals_getitem(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        if not (hasattr(accessor, "read_into") and hasattr(accessor, "shape")):
+            pytest.skip("this accessor offers no read_into")
+        for rows in ([2, 0, 3, 2], [-1], []):
+            numbers = np.array(rows, dtype=np.int64)
+            out = np.full((len(rows), *accessor.shape[1:]), 77, accessor.dtype)
+            accessor.read_into(numbers, out)
+            assert_same_rows(out, [expected[row] for row in rows])
+            assert_same_rows(accessor[numbers], out)
+
+    def test_pickling_keeps_the_rows(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        assert_same_rows(pickle.loads(pickle.dumps(accessor))[:], expected)
+        assert_same_rows(accessor[:], expected)
+
+    def test_several_threads_may_read_at_once(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        start = threading.Barrier(THREADS, timeout=60)
+
+        def read(thread: int) -> list[Any]:
+            start.wait()
+            return [accessor[np.roll(np.arange(len(expected)), turn + thread)] for turn in range(8)]
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            for thread, batches in enumerate(threads.map(read, range(THREADS))):
+                for turn, batch in enumerate(batches):
+                    order = np.roll(np.arange(len(expected)), turn + thread)
+                    assert_same_rows(batch, [expected[row] for row in order])
+
+    def test_rows_are_the_same_when_read_twice(self, made: tuple[Any, list[np.ndarray]]) -> None:
+        accessor, expected = made
+        rows = np.arange(len(expected))
+        first = accessor[rows]
+        for row in first:
+            if isinstance(row, np.ndarray) and row.flags.writeable:
+                row[...] = 0  # what was handed out is the caller's: the next reading must not show it
+        assert_same_rows(accessor[rows], expected)

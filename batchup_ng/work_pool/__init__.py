@@ -1,0 +1,18 @@
+"""Who does the work: pools of threads and processes, the work stream, the sources that they make batches for."""
+
+from .base import AbstractWorkerPool
+from .parallel import ParallelDataSource, PrefetchDataSource
+from .processes import WorkerProcessPool
+from .serial import SerialPool
+from .stream import WorkStream
+from .threads import WorkerThreadPool
+
+__all__ = [
+    "AbstractWorkerPool",
+    "ParallelDataSource",
+    "PrefetchDataSource",
+    "SerialPool",
+    "WorkStream",
+    "WorkerProcessPool",
+    "WorkerThreadPool",
+]

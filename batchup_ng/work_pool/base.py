@@ -1,0 +1,105 @@
+"""What every pool offers; a new engine defines ``submit``, ``shared_constant``, ``producer`` and ``close``.
+
+Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
+the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from ..buffers import FRESH
+from ..data_source.base import AbstractDataSource
+from ..errors import ArgumentError
+from .parallel import ParallelDataSource, Pool, PrefetchDataSource
+from .stream import Future, Task, WorkStream
+
+Self = TypeVar("Self", bound="AbstractWorkerPool")
+
+
+class AbstractWorkerPool:
+    """Workers that run tasks in the background.
+
+    A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``; a pool that
+    is forgotten ends with the program.
+    """
+
+    buffers: Any = FRESH
+
+    def submit(self, task: Task) -> Future:
+        """Queue a task and return its future.
+
+        Raises:
+            PoolClosed: the pool was closed.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def shared_constant(self, x: Any) -> Any:
+        """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+        """Return a pool of one worker that can iterate over `source`, with what ends it."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def close(self) -> None:
+        """End the workers; may be called again. Results that are still waited for raise ``PoolClosed``."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:
+        """Return a stream of the results of tasks, in order, which starts to fill its buffer now.
+
+        Args:
+            task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
+            task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
+        """
+        return WorkStream(self, task_generator, task_buffer_size)
+
+    def parallel_data_source(self, ds: AbstractDataSource, batch_buffer_size: int = 20) -> ParallelDataSource:
+        """Return a source with the batches of `ds`, in the same order, made ahead by the workers.
+
+        Args:
+            ds: A random-access source.
+            batch_buffer_size: How many batches to keep under way or done, ahead of the consumer.
+
+        Raises:
+            ArgumentTypeError: `ds` is no source, is not random access, or cannot travel to a worker.
+        """
+        return ParallelDataSource(ds, batch_buffer_size, self)
+
+    def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
+        """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
+
+        This is the way for sources that only stream; those with random access go faster by ``parallel_data_source``.
+
+        Args:
+            source: Any source.
+            batch_buffer_size: How many batches to keep done, ahead of the consumer.
+
+        Raises:
+            ArgumentTypeError: `source` is no source.
+        """
+        return PrefetchDataSource(source, batch_buffer_size, self)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def worker_count(processes: int | None) -> int:
+    """Return the number of workers for `processes`; None is every CPU that this process may use.
+
+    The limits of containers and of CPU affinity count, as joblib reads them.
+    """
+    if processes is None:
+        import joblib  # takes longer to import than the rest of the package
+
+        return max(1, int(joblib.cpu_count()))
+    if isinstance(processes, bool) or not hasattr(processes, "__index__") or processes < 1:
+        raise ArgumentError(
+            f"processes must be a whole number of at least 1, or None for every CPU, not {processes!r}"
+        )
+    return int(processes)

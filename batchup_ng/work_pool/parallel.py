@@ -1,0 +1,206 @@
+"""Data sources whose batches are made by a pool.
+
+Who owns what. Each ``batch_iterator`` owns one work stream; what crosses to the workers is the source, once, as a
+shared constant, then for each batch its rows and key. A worker that fails fails that batch.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from .. import checks
+from ..buffers import Buffers
+from ..data_source.base import AbstractDataSource, PlannedDataSource
+from ..data_source.iterator import BatchIterator
+from ..data_source.options import epoch_options, known_count
+from ..errors import ArgumentTypeError
+from ..randomness import BatchKey
+from ..sampling.base import num_batches
+from ..sampling.plan import BatchPlan, DrawnPlan
+from .stream import Future, Task, WorkStream
+
+
+class Pool(Protocol):
+    """What the sources need of a pool."""
+
+    @property
+    def buffers(self) -> Any:
+        """Where workers take memory from; travels to them as an argument."""
+        ...
+
+    def submit(self, task: Task) -> Future: ...
+
+    def shared_constant(self, x: Any) -> Any: ...
+
+    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+        """Return a pool of one worker that can iterate over `source`, with what ends it."""
+        ...
+
+
+def read_batch(source: AbstractDataSource, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+    """Return the batch of `rows`: the task of every batch."""
+    return source.read(rows, key, buffers)
+
+
+class ParallelDataSource(AbstractDataSource):
+    """A source whose batches are those of another, made by the workers of a pool, in the same order.
+
+    Made by ``pool.parallel_data_source``.
+
+    Args:
+        ds: The source, which is random access.
+        batch_buffer_size: How many batches to keep under way or done, ahead of the consumer.
+        pool: Makes the batches.
+
+    Raises:
+        ArgumentTypeError: `ds` is no source, or not random access.
+    """
+
+    def __init__(self, ds: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
+        if not isinstance(ds, AbstractDataSource):
+            raise ArgumentTypeError(
+                f"ds must implement `data_source.AbstractDataSource`, and is a {type(ds).__name__}; wrap arrays in "
+                f"ArrayDataSource([...])"
+            )
+        if not ds.is_random_access:
+            raise ArgumentTypeError(
+                f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
+                f"pool.prefetch(ds)"
+            )
+        self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        self._source = ds
+        self._pool = pool
+        self._shared = pool.shared_constant(ds)
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self._source.num_samples(**kwargs)
+
+    def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
+        """Return the plan of an epoch, which is that of the source itself."""
+        checks.no_unknown("plan", options, ("epoch", "drop_last"))
+        given = options if shuffle is None else {"shuffle": shuffle, **options}
+        return plan_for(self._source, epoch_options(batch_size, given))
+
+    def batch_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchIterator:
+        """Return an iterator of the batches of one epoch, which starts to fill its buffer now.
+
+        The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
+        """
+        given = options if shuffle is None else {"shuffle": shuffle, **options}
+        plan = plan_for(self._source, epoch_options(batch_size, given))
+        stream = WorkStream(self._pool, self._tasks(plan), self._buffer_size)
+        return BatchIterator(stream, lambda: plan.n_batches)
+
+    def _tasks(self, plan: BatchPlan) -> Iterator[Any]:
+        for planned in plan:
+            yield read_batch, (self._shared, planned.rows, planned.key, self._pool.buffers)
+
+
+def plan_for(source: AbstractDataSource, options: Any) -> BatchPlan:
+    """Return the plan of `source`, be it one of ours or one that only has BatchUp's methods."""
+    if isinstance(source, PlannedDataSource):
+        return source.plan_of(options)
+    size = options.batch_size
+    rng = options.rng_of(())
+    rows = source.drawn_rows(size, rng, options.drop_last)
+
+    def count() -> int:
+        raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
+
+    return DrawnPlan(rows, size, options.seed, options.epoch, None, count)
+
+
+class PrefetchDataSource(AbstractDataSource):
+    """A source that only streams, whose batches one background worker makes ahead. Made by ``pool.prefetch``.
+
+    Args:
+        source: The source.
+        batch_buffer_size: How many batches to keep done, ahead of the consumer.
+        pool: Gives the worker.
+
+    Raises:
+        ArgumentTypeError: `source` is no source.
+    """
+
+    def __init__(self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
+        if not isinstance(source, AbstractDataSource):
+            raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
+        self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        self._source = source
+        self._pool = pool
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self._source.num_samples(**kwargs)
+
+    def calls_user_functions(self) -> bool:
+        return self._source.calls_user_functions()
+
+    def batch_iterator(self, batch_size: int, **options: Any) -> BatchIterator:
+        """Return an iterator of the batches of one epoch, which starts to fill its buffer now.
+
+        The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
+        """
+        given = epoch_options(batch_size, options, takes_any=self._source.calls_user_functions())
+        pool, end = self._pool.producer(self._source)
+        try:
+            stream = WorkStream(pool, self._tasks(pool, given.batch_size, options), self._buffer_size)
+        except BaseException:
+            end()
+            raise
+        engine = _ProducerEngine(stream, end)
+        n = self._source.num_samples(**(given.given if self._source.calls_user_functions() else {}))
+        total = num_batches(n, given.batch_size) if known_count(n) else n
+        return BatchIterator(engine, None if n is None else lambda: total, exact=False)
+
+    def _tasks(self, pool: Pool, batch_size: int, options: dict[str, Any]) -> Iterator[Any]:
+        producer = pool.shared_constant(_Producer(self._source, batch_size, options))
+        while True:
+            yield next_of, (producer,)
+
+
+class _Producer:
+    """An epoch of a source in the one worker that iterates over it."""
+
+    def __init__(self, source: AbstractDataSource, batch_size: int, options: dict[str, Any]) -> None:
+        self._source = source
+        self._batch_size = batch_size
+        self._options = options
+        self._iterator: Iterator[Any] | None = None
+
+    def next(self) -> tuple[Any, ...]:
+        """Return ``(batch,)``, or ``()`` at the end."""
+        if self._iterator is None:
+            self._iterator = self._source.batch_iterator(self._batch_size, **self._options)
+        try:
+            return (next(self._iterator),)
+        except StopIteration:
+            return ()
+
+
+def next_of(producer: _Producer) -> tuple[Any, ...]:
+    """Return the next batch of `producer`: the task of every batch of a stream."""
+    return producer.next()
+
+
+class _ProducerEngine:
+    """Hands out what one producer made, until its end."""
+
+    def __init__(self, stream: WorkStream, end: Callable[[], None]) -> None:
+        self._stream = stream
+        self._finalizer = weakref.finalize(self, end)
+
+    def __next__(self) -> Any:
+        item = next(self._stream)
+        if not item:
+            self.close()
+            raise StopIteration
+        return item[0]
+
+    def ready(self) -> int:
+        return self._stream.ready()
+
+    def close(self) -> None:
+        self._stream.close()
+        self._finalizer()

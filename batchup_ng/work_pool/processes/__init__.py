@@ -1,0 +1,5 @@
+"""The process pool: channel, worker, launch, pool."""
+
+from .pool import WorkerProcessPool
+
+__all__ = ["WorkerProcessPool"]

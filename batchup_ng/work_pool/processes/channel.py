@@ -1,0 +1,204 @@
+"""Messages on the one socket between the pool and a worker.
+
+A frame is a header (kind, number, size of the pickle, number of buffers), the sizes of the buffers, the pickle, then
+the buffers as they lie in memory (pickle protocol 5, out of band), so that an array is written from where it is and
+read to where it will be used. Only the two ends of a socket ever touch it: no lock or queue is shared between workers,
+so one that is killed in mid-frame leaves half a frame on its own socket and nothing else.
+
+The worker reads and writes whole frames, waiting as long as it takes (:func:`read_frame`, :func:`write_frame`). The
+pool never waits for a worker: :class:`FrameReader` and :class:`FrameWriter` go as far as the socket lets them.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import pickle
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from ...buffers import SMALLEST_LEASE, BufferPool
+
+_HEADER = struct.Struct("<BQQI")
+_SIZE = struct.Struct("<Q")
+
+READ_AT_MOST = 1 << 22
+"""Bytes read from one worker before the others have their turn."""
+
+Piece = memoryview
+
+
+class Kind(enum.IntEnum):
+    """What a frame says. To the worker: TASK, CONSTANT, FORGET. From it: READY, RESULT, ERROR."""
+
+    TASK = 1
+    CONSTANT = 2
+    FORGET = 3
+    READY = 4
+    RESULT = 5
+    ERROR = 6
+
+
+class Frame:
+    """A message that was read.
+
+    Attributes:
+        kind: What it says.
+        number: Number of the task or constant.
+        pickled: The pickle, without its buffers.
+        buffers: The buffers, writable.
+    """
+
+    __slots__ = ("buffers", "kind", "number", "pickled")
+
+    def __init__(self, kind: Kind, number: int, pickled: Any, buffers: list[Any]) -> None:
+        self.kind = kind
+        self.number = number
+        self.pickled = pickled
+        self.buffers = buffers
+
+    def load(self) -> Any:
+        """Return the object; its arrays use the memory of the frame's buffers."""
+        return pickle.loads(self.pickled, buffers=self.buffers)
+
+
+def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
+    """Return the pieces of memory that make up the frame of `obj`.
+
+    Functions and classes that a worker could not import travel by value.
+    """
+    outside: list[pickle.PickleBuffer] = []
+    pickled = cloudpickle.dumps(obj, protocol=5, buffer_callback=outside.append)
+    return pieces(kind, number, pickled, [buffer.raw() for buffer in outside])
+
+
+def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview] = ()) -> list[Piece]:
+    """Return the pieces of memory that make up a frame."""
+    head = _HEADER.pack(kind, number, len(pickled), len(buffers))
+    sizes = b"".join(_SIZE.pack(buffer.nbytes) for buffer in buffers)
+    whole = [memoryview(head + sizes + pickled), *buffers]
+    return [piece for piece in whole if piece.nbytes]
+
+
+def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
+    """Write a whole frame, waiting until the other end has taken it."""
+    for piece in frame:
+        sock.sendall(piece)
+
+
+def read_frame(sock: socket.socket, memory: BufferPool | None = None) -> Frame | None:
+    """Return the next frame, waiting for it; None if the other end is closed."""
+    reader = FrameReader(sock, memory)
+    while (frames := reader.read(most_frames=1)) is not None:
+        if frames:
+            return frames[0]
+    return None
+
+
+class FrameReader:
+    """Reads frames bit by bit, never beyond what the socket holds.
+
+    Args:
+        sock: The socket, blocking or not.
+        memory: Where large buffers are read to; fresh memory without.
+    """
+
+    def __init__(self, sock: socket.socket, memory: BufferPool | None = None) -> None:
+        self._sock = sock
+        self._memory = memory
+        self._begin()
+
+    def _begin(self) -> None:
+        self._kind = self._number = self._pickle_size = self._n_buffers = 0
+        self._pickled: Any = b""
+        self._buffers: list[Any] = []
+        self._stage = 0
+        self._head = bytearray(_HEADER.size)
+        self._todo: collections.deque[Piece] = collections.deque([memoryview(self._head)])
+
+    def read(self, most_frames: int = 1 << 30) -> list[Frame] | None:
+        """Return the frames that became whole; None if the other end is closed."""
+        frames: list[Frame] = []
+        left = READ_AT_MOST
+        while left > 0 and len(frames) < most_frames:
+            if self._todo:
+                piece = self._todo[0]
+                try:
+                    n = self._sock.recv_into(piece)
+                except (BlockingIOError, InterruptedError):
+                    break
+                except ConnectionError:
+                    n = 0
+                if n == 0:
+                    return frames or None
+                left -= n
+                if n < piece.nbytes:
+                    self._todo[0] = piece[n:]
+                    continue
+                self._todo.popleft()
+            if not self._todo and self._advance():
+                frames.append(Frame(Kind(self._kind), self._number, self._pickled, self._buffers))
+                self._begin()
+        return frames
+
+    def _advance(self) -> bool:
+        """Go on to the next part of the frame, once one is read; return whether it is whole."""
+        if self._stage == 0:
+            self._kind, self._number, self._pickle_size, self._n_buffers = _HEADER.unpack(self._head)
+            self._sizes = bytearray(_SIZE.size * self._n_buffers)
+            self._pickled = bytearray(self._pickle_size)
+            self._stage = 1
+            self._want(self._sizes, self._pickled)
+        elif self._stage == 1:
+            self._buffers = [self._room(size) for (size,) in _SIZE.iter_unpack(self._sizes)]
+            self._stage = 2
+            self._want(*self._buffers)
+        return self._stage > 0 and not self._todo and (self._stage == 2 or not self._n_buffers)
+
+    def _want(self, *memory: Any) -> None:
+        self._todo.extend(memoryview(part) for part in memory if len(part))
+
+    def _room(self, size: int) -> Any:
+        """Return `size` bytes to read into."""
+        if self._memory is None or size < SMALLEST_LEASE:
+            return np.empty(size, np.uint8)
+        return self._memory.lease(size)
+
+
+class FrameWriter:
+    """Holds frames until the socket has taken them."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._todo: collections.deque[Piece] = collections.deque()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is yet to be written."""
+        return bool(self._todo)
+
+    def put(self, frame: Sequence[Piece]) -> None:
+        """Queue a frame and write what can be written now."""
+        self._todo.extend(frame)
+        self.write()
+
+    def write(self) -> None:
+        """Write as much as the socket takes."""
+        while self._todo:
+            piece = self._todo[0].cast("B")
+            try:
+                n = self._sock.send(piece)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._todo.clear()  # the worker is gone; its sentinel tells
+                return
+            if n < piece.nbytes:
+                self._todo[0] = piece[n:]
+            else:
+                self._todo.popleft()

@@ -1,0 +1,88 @@
+"""Objects that reach each worker once, kept there until the pool forgets them.
+
+Who owns what. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number; tasks carry a
+:class:`ConstantRef` in its place. A worker gets the pickle in a frame before the first task that needs it, on the same
+socket, so that it is always there in time; it loads it when it is first used. When the last reference to the
+:class:`SharedConstant` goes, the workers are told to forget the number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from ...errors import ArgumentTypeError, CannotTravel
+from . import channel
+from .channel import Frame, Kind, Piece
+
+_numbers = itertools.count(1)
+
+
+class SharedConstant:
+    """A value that reaches each worker once. Made by ``pool.shared_constant``.
+
+    Args:
+        value: The value; it must not change afterwards.
+
+    Raises:
+        CannotTravel: it cannot be pickled.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.number = next(_numbers)
+        try:
+            # Arrays are not copied: the frame refers to their memory.
+            self.frame: list[Piece] = channel.encode(Kind.CONSTANT, self.number, value)
+        except Exception as error:
+            raise CannotTravel(
+                f"a {type(value).__name__} cannot be sent to a worker process, for a part of it cannot be pickled: "
+                f"{error}; use WorkerThreadPool, or open such things in the worker"
+            ) from error
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError("a shared constant may only stand among the arguments of a task, not inside one")
+
+
+class ConstantRef:
+    """Stands for a shared constant among the arguments of a task."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def value(self) -> Any:
+        """Return the constant's value; only in a worker."""
+        return WORKER_CONSTANTS.get(self.number)
+
+
+class WorkerConstants:
+    """The constants that a worker holds; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._frames: dict[int, Frame] = {}
+        self._values: dict[int, Any] = {}
+        self._lock = threading.RLock()
+
+    def put(self, frame: Frame) -> None:
+        """Keep a constant that has arrived."""
+        self._frames[frame.number] = frame
+
+    def get(self, number: int) -> Any:
+        """Return the value, loading it when it is first used."""
+        with self._lock:
+            if number not in self._values:
+                # The frame stays until the load has worked, so that its error is the same for each task.
+                self._values[number] = self._frames[number].load()
+                del self._frames[number]
+            return self._values[number]
+
+    def forget(self, number: int) -> None:
+        """Let go of a constant."""
+        self._frames.pop(number, None)
+        self._values.pop(number, None)
+
+
+WORKER_CONSTANTS = WorkerConstants()

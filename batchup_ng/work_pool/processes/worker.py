@@ -1,0 +1,146 @@
+"""What runs in a worker process: reads tasks from its socket, writes results to it.
+
+The worker owns its end of the socket and its reused buffers. It ends when the pool's end of the socket is closed, be
+it on purpose or because the pool's process died: between tasks it reads the end of the stream; in a task a watching
+thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process.
+
+Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
+with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+import cloudpickle
+
+from ...buffers import BufferPool
+from ...errors import CannotTravel, RemoteTraceback
+from . import channel
+from .channel import Frame, Kind
+from .constants import WORKER_CONSTANTS, ConstantRef
+
+GRACE = 0.5
+"""Seconds that a task may go on after the pool is gone."""
+
+
+def main(fd: int, threads: int) -> None:
+    """Serve on the socket `fd` until its other end is closed: the whole life of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the pool decides what it means
+    with socket.socket(fileno=fd) as sock:
+        threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
+        Worker(sock, threads).serve()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _leave_with(fd: int) -> None:
+    """End the process soon after the other end of the socket is closed."""
+    poll = select.poll()
+    poll.register(fd, 0)  # a hang-up is always reported
+    while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll()):
+        pass
+    time.sleep(GRACE)
+    os._exit(0)
+
+
+class Worker:
+    """Serves one socket.
+
+    Args:
+        sock: The worker's end.
+        threads: How many tasks to run at once.
+    """
+
+    def __init__(self, sock: socket.socket, threads: int = 1) -> None:
+        self._sock = sock
+        self._threads = threads
+        self._sending = threading.Lock()
+
+    def serve(self) -> None:
+        """Run tasks until the other end is closed."""
+        self._send(channel.pieces(Kind.READY, os.getpid()))
+        if self._threads == 1:
+            self._serve(self._run)
+            return
+        with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
+            self._serve(lambda frame: executor.submit(self._run, frame))
+
+    def _serve(self, run: Any) -> None:
+        while (frame := channel.read_frame(self._sock)) is not None:
+            if frame.kind is Kind.TASK:
+                run(frame)
+            elif frame.kind is Kind.CONSTANT:
+                WORKER_CONSTANTS.put(frame)
+            elif frame.kind is Kind.FORGET:
+                WORKER_CONSTANTS.forget(frame.number)
+            del frame
+
+    def _run(self, frame: Frame) -> None:
+        try:
+            fn, args, kwargs = frame.load()
+            args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
+            kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
+            answer = encode_result(frame.number, fn(*args, **kwargs))
+        except BaseException as error:
+            answer = encode_error(frame.number, error)
+        self._send(answer)
+
+    def _send(self, frame: list[channel.Piece]) -> None:
+        try:
+            with self._sending:
+                channel.write_frame(self._sock, frame)
+        except OSError:
+            pass  # the pool is gone; the end of the stream is read next
+
+
+def encode_result(number: int, result: Any) -> list[channel.Piece]:
+    """Return the frame of a result.
+
+    Raises:
+        CannotTravel: it cannot be pickled.
+    """
+    try:
+        return channel.encode(Kind.RESULT, number, result)
+    except Exception as error:
+        raise CannotTravel(
+            f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
+        ) from error
+
+
+def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
+    """Return the frame of an exception with the text of its traceback; what cannot travel goes as its text."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    error.__traceback__ = None
+    try:
+        pickled = cloudpickle.dumps(error)
+        if type(pickle.loads(pickled)) is not type(error):
+            raise TypeError("it is of another type when loaded")
+    except Exception:
+        error = CannotTravel(f"an exception of type {type(error).__name__} that cannot be pickled was raised: {error}")
+    return channel.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
+
+
+_buffers = BufferPool()
+
+
+def worker_buffers() -> BufferPool:
+    """Return the reused buffers of this worker process."""
+    return _buffers
+
+
+class WorkerBuffers:
+    """Stands for the buffers of whichever worker it is sent to."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return worker_buffers, ()

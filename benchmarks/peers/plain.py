@@ -1,0 +1,135 @@
+"""Hand-written loops that the loaders are compared with.
+
+They are the least that the task costs on this machine: no errors handled, no order kept by anybody else, memory
+reused by hand. ``plain``, ``plain-1thread`` and ``plain-loop`` use one thread; ``plain-threads`` and ``pool-imap`` use
+as many workers as the loaders do.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from multiprocessing.pool import Pool
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.peers.base import Batch, Variant
+from benchmarks.readers import ArrayReader, ImageReader, PythonReader, Rows, shuffled_batches
+from benchmarks.workloads import Workload
+
+
+def variants(kind: str) -> tuple[Variant, ...]:
+    """The loops of a workload; ``pool-imap`` and ``plain-threads`` are what ours has to match."""
+    loop = partial(Variant, module=__name__, family="plain", baseline=True)
+    return {
+        "arrays": (loop(name="plain", open=TakeLoop),),
+        "images": (loop(name="plain-1thread", open=DecodeLoop), loop(name="plain-threads", open=DecodeThreads)),
+        "python": (loop(name="plain-loop", open=WorkLoop), loop(name="pool-imap", open=PoolImap)),
+    }[kind]
+
+
+class TakeLoop:
+    """``numpy.take`` into one reused batch (``mode="clip"``, for without it NumPy makes a copy on the way)."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        self._workload = workload
+        self._reader = ArrayReader(workload)
+        self._x = np.empty((workload.batch_size, *self._reader.images.shape[1:]), np.uint8)
+        self._y = np.empty(workload.batch_size, np.int64)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        for rows in shuffled_batches(self._workload, number):
+            x, y = self._x[: len(rows)], self._y[: len(rows)]
+            np.take(self._reader.images, rows, axis=0, out=x, mode="clip")
+            np.take(self._reader.labels, rows, axis=0, out=y, mode="clip")
+            yield x, y
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class DecodeLoop:
+    """Decode one picture after the other into one reused batch."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        self._workload = workload
+        self._reader = ImageReader(workload)
+        self._x = np.empty((workload.batch_size, *workload.size, 3), np.uint8)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        for rows in shuffled_batches(self._workload, number):
+            x = self._x[: len(rows)]
+            self._reader.decode_into(rows, x)
+            yield x, self._reader.labels[rows]
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class DecodeThreads:
+    """A bare executor that decodes whole batches, a few ahead, into a ring of reused ones."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        self._workload = workload
+        self._workers = workers
+        self._reader = ImageReader(workload)
+        shape = (workload.batch_size, *workload.size, 3)
+        self._ring = [np.empty(shape, np.uint8) for _ in range(2 * workers)]
+        self._executor: ThreadPoolExecutor | None = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self._executor = self._executor or ThreadPoolExecutor(self._workers)
+        running: deque[tuple[Future[None], NDArray[np.uint8], Rows]] = deque()
+        for k, rows in enumerate(shuffled_batches(self._workload, number)):
+            if len(running) == len(self._ring):
+                yield self._oldest(running)
+            x = self._ring[k % len(self._ring)][: len(rows)]
+            running.append((self._executor.submit(self._reader.decode_into, rows, x), x, rows))
+        while running:
+            yield self._oldest(running)
+
+    def _oldest(self, running: deque[tuple[Future[None], NDArray[np.uint8], Rows]]) -> Batch:
+        future, x, rows = running.popleft()
+        future.result()
+        return x, self._reader.labels[rows]
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+
+
+class WorkLoop:
+    """The work, in the one process that also consumes it."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        self._workload = workload
+        self._reader = PythonReader(workload)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return map(self._reader.many, shuffled_batches(self._workload, number))
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class PoolImap:
+    """A bare ``multiprocessing.Pool.imap`` whose tasks are whole batches, with the platform's start method."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        self._workload = workload
+        self._workers = workers
+        self._reader = PythonReader(workload)
+        self._pool: Pool | None = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self._pool = self._pool or multiprocessing.Pool(self._workers)
+        return self._pool.imap(self._reader.many, shuffled_batches(self._workload, number))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool.join()

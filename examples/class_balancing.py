@@ -1,0 +1,25 @@
+"""Draw rare classes as often as common ones."""
+
+import numpy as np
+
+import batchup_ng as bu
+from batchup_ng.demo.digits import load_digits
+
+images, labels = load_digits()
+
+# Make the set lopsided: all zeros, and of digit n only one in n + 1.
+keep = np.concatenate([np.flatnonzero(labels == digit)[:: digit + 1] for digit in range(10)])
+images, labels = images[keep], labels[keep].astype(np.int64)
+print("in the data:", np.bincount(labels, minlength=10).tolist())
+
+sampler = bu.WeightedSampler.class_balancing_sampler(labels)
+source = bu.ArrayDataSource([images, labels], sampler=sampler)
+
+# A weighted draw has no end, so the loop says how many batches it wants.
+drawn = np.zeros(10, dtype=int)
+with bu.WorkerThreadPool(2) as pool, pool.parallel_data_source(source).batch_iterator(64, shuffle=1) as batches:
+    for _, (_, y) in zip(range(150), batches, strict=False):
+        drawn += np.bincount(y, minlength=10)
+
+print("as drawn:   ", drawn.tolist())
+print(f"rarest to commonest class: 1 to {drawn.max() / drawn.min():.2f}")

@@ -1,0 +1,36 @@
+"""Learn from a few labelled digits and many without labels, side by side in every batch."""
+
+import numpy as np
+
+import batchup_ng as bu
+from batchup_ng.demo.classifier import Classifier
+from batchup_ng.demo.digits import load_digits
+
+N_LABELLED, EPOCHS, SURE = 100, 15, 0.9
+
+images, labels = load_digits()
+images = images.astype(np.float32) / 16
+everything = bu.ArrayDataSource([images, labels.astype(np.int64)])
+train, test = bu.split(everything, [0.75, 0.25], 1, stratify=labels)
+x_train, y_train = next(iter(train.batch_iterator(len(images))))
+x_test, y_test = next(iter(test.batch_iterator(len(images))))
+
+# The labelled digits are few, so they are repeated for ever: an epoch ends with the last one without a label.
+labelled = bu.ArrayDataSource([x_train[:N_LABELLED], y_train[:N_LABELLED]], repeats=-1)
+unlabelled = bu.ArrayDataSource([x_train[N_LABELLED:]])
+both = bu.CompositeDataSource([labelled, unlabelled])
+
+network = Classifier(64, 10, seed=1)
+with bu.WorkerThreadPool(2) as pool:
+    background = pool.parallel_data_source(both)
+    for epoch in range(EPOCHS):
+        for x, y, x_without in background.batch_iterator(32, shuffle=7, epoch=epoch):
+            network.train_batch(x, y)
+            # The network's own answer is taken as the label where it is sure of it (from the second epoch on).
+            guess = network.probabilities(x_without)
+            sure = guess.max(axis=1) > SURE
+            if epoch > 0 and sure.any():
+                network.train_batch(x_without[sure], guess[sure].argmax(axis=1))
+
+accuracy = np.mean(network.predict(x_test) == y_test)
+print(f"test accuracy {accuracy:.3f} from {N_LABELLED} labelled and {unlabelled.num_samples()} other digits")

@@ -1,0 +1,305 @@
+"""MapStyle keeps the accessor contract; samples are stacked by their structure."""
+
+import collections
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from batchup_ng.accessors.map_style import MapStyle, row_numbers
+from batchup_ng.errors import ArgumentTypeError, SampleReadError
+from batchup_ng.testing.accessors import AccessorContract, assert_same_rows
+
+VECTORS = np.random.default_rng(3).normal(size=(5, 2, 3)).astype(np.float32)
+
+
+class Listed:
+    """A data set of given samples, that only takes Python ints, and none that are negative."""
+
+    def __init__(self, samples):
+        self.samples = list(samples)
+        self.asked = []
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, row):
+        assert type(row) is int
+        assert row >= 0
+        self.asked.append(row)
+        return self.samples[row]
+
+
+class AtOnce(Listed):
+    """The same, which can be asked for several rows."""
+
+    def __getitems__(self, rows):
+        assert type(rows) is list
+        self.asked.append(rows)
+        return [self.samples[row] for row in rows]
+
+
+def stacked(*samples):
+    return MapStyle(Listed(samples))[:]
+
+
+class TestOfArrays(AccessorContract):
+    def make(self, tmp_path):
+        return MapStyle(Listed(VECTORS)), list(VECTORS)
+
+
+class TestOfArraysAskedForAtOnce(AccessorContract):
+    def make(self, tmp_path):
+        return MapStyle(AtOnce(VECTORS)), list(VECTORS)
+
+
+class TestOfArraysOfSeveralSizes(AccessorContract):
+    def make(self, tmp_path):
+        arrays = [np.full(n, n) for n in range(1, 6)]
+        return MapStyle(Listed(arrays)), arrays
+
+
+class TestOfATorchDataset(AccessorContract):
+    def make(self, tmp_path):
+        torch = pytest.importorskip("torch", reason="its data sets are what is read")
+        whole = torch.utils.data.TensorDataset(torch.from_numpy(VECTORS))
+        # A Subset offers __getitems__; its samples are tuples of one tensor, of which the column is taken.
+        return OnlyColumn(MapStyle(torch.utils.data.Subset(whole, [4, 3, 2, 1, 0]))), list(VECTORS[::-1])
+
+
+class OnlyColumn:
+    """The only column of samples that are tuples of one."""
+
+    def __init__(self, accessor):
+        self.accessor = accessor
+
+    def __len__(self):
+        return len(self.accessor)
+
+    def __getitem__(self, rows):
+        (column,) = self.accessor[rows]
+        return np.asarray(column)
+
+
+def test_one_row_is_the_sample_itself():
+    samples = [object(), (1, "a"), None]
+    accessor = MapStyle(Listed(samples))
+    assert all(accessor[i] is samples[i] for i in range(3))
+
+
+def test_numbers_become_one_array():
+    np.testing.assert_array_equal(stacked(1, 2, 3), np.array([1, 2, 3]), strict=True)
+    np.testing.assert_array_equal(stacked(1, 2.5), np.array([1.0, 2.5]), strict=True)
+    np.testing.assert_array_equal(stacked(True, False), np.array([True, False]), strict=True)
+    np.testing.assert_array_equal(stacked(np.uint8(4), np.uint8(5)), np.array([4, 5], np.uint8), strict=True)
+
+
+def test_numbers_stack_with_arrays_without_axes():
+    np.testing.assert_array_equal(stacked(np.array(1.5), 2.0), np.array([1.5, 2.0]), strict=True)
+
+
+def test_arrays_of_several_shapes_become_a_list_of_arrays():
+    column = stacked(np.zeros(2), np.zeros(3))
+    assert isinstance(column, list)
+    assert [array.shape for array in column] == [(2,), (3,)]
+
+
+def test_tuples_become_a_tuple_of_columns():
+    x, y = MapStyle(Listed([(VECTORS[i], i) for i in range(5)]))[np.array([3, 1])]
+    np.testing.assert_array_equal(x, VECTORS[[3, 1]], strict=True)
+    np.testing.assert_array_equal(y, np.array([3, 1]), strict=True)
+
+
+def test_named_tuples_become_plain_tuples():
+    pair = collections.namedtuple("pair", "x y")
+    assert type(stacked(pair(1, 2), pair(3, 4))) is tuple
+
+
+def test_mappings_become_a_dict_of_columns_in_the_order_of_the_first():
+    columns = stacked({"b": 1, "a": "p"}, {"a": "q", "b": 2})
+    assert list(columns) == ["b", "a"]
+    np.testing.assert_array_equal(columns["b"], np.array([1, 2]), strict=True)
+    assert columns["a"] == ["p", "q"]
+
+
+def test_other_mappings_than_dict_are_mappings():
+    assert stacked(collections.UserDict(a="p"), {"a": "q"}) == {"a": ["p", "q"]}
+
+
+def test_structure_may_nest():
+    (columns, names), last = stacked((({"x": 1}, "p"), 0.5), (({"x": 2}, "q"), 1.5))
+    np.testing.assert_array_equal(columns["x"], np.array([1, 2]), strict=True)
+    assert names == ["p", "q"]
+    np.testing.assert_array_equal(last, np.array([0.5, 1.5]), strict=True)
+
+
+@pytest.mark.parametrize("samples", [["a", "bc"], [b"a", b"bc"], [None, "a"], [[1, 2], [3, 4]], [{1}, {2}]])
+def test_strings_lists_and_other_objects_become_a_list(samples):
+    assert stacked(*samples) == samples
+
+
+def test_pictures_stay_pictures():
+    pictures = [Image.new("L", (2, 2), value) for value in (1, 2)]
+    column = stacked(*pictures)
+    assert all(mine is theirs for mine, theirs in zip(column, pictures, strict=True))
+
+
+def test_torch_tensors_become_arrays():
+    torch = pytest.importorskip("torch", reason="tensors are what is read")
+    x, y = stacked((torch.ones(2), torch.tensor(1)), (torch.zeros(2), torch.tensor(2)))
+    np.testing.assert_array_equal(x, np.array([[1, 1], [0, 0]], np.float32), strict=True)
+    np.testing.assert_array_equal(y, np.array([1, 2], np.int64), strict=True)
+
+
+def test_a_tensor_that_numpy_cannot_take_is_an_error_with_its_row():
+    torch = pytest.importorskip("torch", reason="tensors are what is read")
+    dataset = Listed([torch.ones(2), torch.ones(2, requires_grad=True)])
+    with pytest.raises(SampleReadError, match="row 1 has a Tensor that NumPy cannot take") as caught:
+        MapStyle(dataset)[[0, 1]]
+    assert caught.value.source == 1
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ((1, 2, 3), "a tuple of 3"),
+        ({"x": 1}, r"a mapping with the keys \[\"'x'\"\]"),
+        (5, "a number or array"),
+        ("text", "a string or other object"),
+        (None, "a string or other object"),
+        ([1, 2], "a string or other object"),
+    ],
+)
+def test_a_sample_of_another_structure_is_an_error_with_its_row(odd, words):
+    accessor = MapStyle(Listed([(1, 2), (3, 4), odd, (5, 6)]))
+    with pytest.raises(SampleReadError, match=f"row 2 holds {words}, row 3 holds a tuple of 2") as caught:
+        accessor[np.array([3, 0, 2])]
+    assert caught.value.source == 2
+
+
+def test_a_structure_that_differs_deep_inside_is_an_error_with_its_row():
+    with pytest.raises(SampleReadError, match="row 1 holds a mapping"):
+        stacked((1, {"a": 1}), (2, {"b": 1}))
+
+
+def test_no_number_among_numbers_is_an_error_with_its_row():
+    with pytest.raises(SampleReadError, match="row 1 holds a string or other object, row 0 holds a number or array"):
+        stacked(1, None)
+
+
+def test_no_rows_have_the_structure_of_row_0():
+    x, rest = MapStyle(Listed([(VECTORS[0], {"n": 1, "s": "p"})]))[[]]
+    assert (x.shape, x.dtype) == ((0, 2, 3), np.float32)
+    assert rest["n"].shape == (0,)
+    assert rest["s"] == []
+
+
+def test_an_empty_data_set_has_no_rows():
+    assert len(MapStyle(Listed([]))[:]) == 0
+    assert len(MapStyle(AtOnce([]))[:]) == 0
+
+
+def test_a_data_set_that_can_is_asked_once():
+    dataset = AtOnce(VECTORS)
+    MapStyle(dataset)[np.array([4, -5, 2])]
+    assert dataset.asked == [[4, 0, 2]]
+
+
+@pytest.mark.parametrize(("answer", "words"), [([1], "1 samples"), ({"x": [1, 2]}, "a dict"), (None, "a NoneType")])
+def test_a_wrong_answer_from_getitems_is_refused(answer, words):
+    dataset = AtOnce([1, 2])
+    dataset.__getitems__ = lambda rows: answer
+    with pytest.raises(ArgumentTypeError, match=f"__getitems__ of AtOnce must .* the 2 rows asked for, not {words}"):
+        MapStyle(dataset)[:]
+
+
+def test_an_error_of_the_data_set_arrives_as_it_is():
+    class Broken(Listed):
+        def __getitem__(self, row):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        MapStyle(Broken([1, 2]))[:]
+
+
+@pytest.mark.parametrize(("dataset", "missing"), [(iter([1]), "__len__"), ({1, 2}, "__getitem__"), (7, "__len__")])
+def test_a_data_set_without_one_of_the_methods_is_refused(dataset, missing):
+    with pytest.raises(ArgumentTypeError, match=f"has no {missing}; give a stream of batches to IteratorDataSource"):
+        MapStyle(dataset)
+
+
+def test_a_mapping_of_splits_is_refused_with_its_keys():
+    with pytest.raises(ArgumentTypeError, match=r"is a mapping with the keys 'train', 'test'; .*dataset\['train'\]"):
+        MapStyle({"train": [1], "test": [2]})
+
+
+def test_a_data_set_whose_length_fails_is_refused():
+    class Endless(Listed):
+        def __len__(self):
+            raise NotImplementedError("streams have none")
+
+    with pytest.raises(ArgumentTypeError, match="len\\(\\) of this Endless fails: streams have none"):
+        MapStyle(Endless([]))
+
+
+def test_an_iterable_torch_dataset_is_refused():
+    data = pytest.importorskip("torch.utils.data", reason="its data sets are what is read")
+    with pytest.raises(ArgumentTypeError, match="has no __len__"):
+        MapStyle(type("Stream", (data.IterableDataset,), {"__iter__": lambda self: iter([1])})())
+
+
+def test_its_repr_names_the_data_set():
+    assert repr(MapStyle(Listed([1, 2]))) == "MapStyle(Listed of 2 samples)"
+
+
+def test_a_lock_inside_the_data_set_is_not_copied():
+    dataset = Listed([1])
+    dataset.lock = threading.Lock()
+    assert MapStyle(dataset).dataset is dataset
+
+
+@given(n=st.integers(1, 20), data=st.data())
+def test_row_numbers_are_those_of_numpy(n, data):
+    positions = np.arange(n)
+    key = data.draw(
+        st.one_of(
+            st.integers(-n, n - 1),
+            st.slices(n),
+            st.lists(st.integers(-n, n - 1)),
+            st.lists(st.integers(-n, n - 1)).map(lambda rows: np.array(rows, np.int32)),
+            st.lists(st.booleans(), min_size=n, max_size=n),
+            st.lists(st.booleans(), min_size=n, max_size=n).map(np.array),
+        )
+    )
+    expected = positions[np.array(key, np.int64) if isinstance(key, list) and not key else key]
+    np.testing.assert_array_equal(row_numbers(key, n), expected)
+
+
+@pytest.mark.parametrize(
+    "key", ["0", 1.0, None, True, (0, 1), [0.5], [[0, 1]], np.zeros((1, 1), int), np.array(1.0), [None]]
+)
+def test_another_kind_of_index_is_refused(key):
+    with pytest.raises(ArgumentTypeError, match="an index must be a whole number, a slice"):
+        MapStyle(Listed([1, 2]))[key]
+
+
+@pytest.mark.parametrize("key", [5, -6, 2**70, [0, 5], np.array([-6]), np.array([2**63], np.uint64)])
+def test_a_row_out_of_range_names_the_number_of_rows(key):
+    with pytest.raises(IndexError, match="out of range for 5 rows"):
+        MapStyle(Listed(range(5)))[key]
+
+
+def test_a_mask_of_another_length_names_both():
+    with pytest.raises(IndexError, match="one entry for each of the 5 rows, not 2"):
+        MapStyle(Listed(range(5)))[np.array([True, False])]
+
+
+def test_a_list_and_a_tensor_are_index_arrays():
+    torch = pytest.importorskip("torch", reason="tensors are what is read")
+    accessor = MapStyle(Listed(VECTORS))
+    assert_same_rows(accessor[[1, 0]], VECTORS[[1, 0]])
+    assert_same_rows(accessor[torch.tensor([1])], VECTORS[[1]])

@@ -1,0 +1,144 @@
+"""A peer that goes wrong harms neither the others nor the machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Options, measure, round_order, waves
+from benchmarks.outcome import Outcome
+from benchmarks.peer_process import PeerFailed, PeerProcess
+from benchmarks.peers.base import Variant, find
+from benchmarks.workloads import Workload
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
+    """Ten rows whose y is x + 1, for the peers of ``broken_peers``."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE))
+    return Workload(kind="python", folder=str(tmp_path), samples=10, batch_size=4, x_sum=45, y_sum=55)
+
+
+def peer(name: str) -> Variant:
+    return find("broken_peers", "python", name)
+
+
+def run(workload: Workload, *names: str, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
+    outcomes = measure([peer(name) for name in names], workload, Options(rounds=rounds, timeout=timeout))
+    return {outcome.name: outcome for outcome in outcomes}
+
+
+def test_a_good_peer_has_a_first_epoch_and_its_rounds(workload: Workload) -> None:
+    outcome = run(workload, "good", rounds=3)["good"]
+    assert outcome.status == "measured"
+    assert outcome.first is not None
+    assert [epoch.samples for epoch in outcome.rounds] == [10, 10, 10]
+    assert [epoch.batches for epoch in outcome.rounds] == [3, 3, 3]
+    assert all(0 < epoch.first_batch_seconds <= epoch.seconds for epoch in outcome.rounds)
+
+
+def test_a_peer_whose_library_is_missing_is_absent(workload: Workload) -> None:
+    outcomes = run(workload, "absent", "good")
+    assert outcomes["absent"].status == "absent"
+    assert "no_such_module_anywhere" in outcomes["absent"].detail
+    assert outcomes["good"].status == "measured"
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("no-import", "ImportError: libnothing.so is missing"),
+        ("raises", "ValueError: bad luck"),
+        ("dies", "about to die"),
+        ("drops", "samples of an epoch must be 10; the peer delivered 6"),
+        ("repeats", "sum of y of an epoch must be 55"),
+    ],
+)
+def test_a_peer_that_fails_is_reported_while_the_others_go_on(workload: Workload, name: str, detail: str) -> None:
+    outcomes = run(workload, name, "good")
+    assert outcomes[name].status == "failed"
+    assert detail in outcomes[name].detail
+    assert len(outcomes["good"].rounds) == 2
+
+
+def test_a_peer_that_hangs_fails_at_the_timeout(workload: Workload) -> None:
+    outcomes = run(workload, "hangs", timeout=4)
+    assert outcomes["hangs"].detail == "no answer within 4 s"
+
+
+def test_what_a_peer_prints_is_no_answer(workload: Workload) -> None:
+    assert run(workload, "prints")["prints"].status == "measured"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+def test_close_ends_the_whole_group(workload: Workload) -> None:
+    process = PeerProcess(peer("litters"), workload, workers=2, timeout=30)
+    try:
+        process.open()
+        process.epoch(0)
+        assert len(members(process.group)) == 2
+    finally:
+        process.close()
+        process.close()
+    assert members(process.group) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+def test_a_failure_ends_the_whole_group(workload: Workload) -> None:
+    process = PeerProcess(peer("hangs"), workload, workers=2, timeout=4)
+    process.open()
+    with pytest.raises(PeerFailed, match="no answer within 4 s"):
+        process.epoch(0)
+    assert members(process.group) == []
+    process.close()
+
+
+def members(group: int) -> list[str]:
+    """The commands of the living processes of a group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            command, _, rest = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        state, _, its_group = rest.split()[:3]
+        if int(its_group) == group and state != "Z":
+            found.append(command)
+    return found
+
+
+def test_each_round_is_another_permutation() -> None:
+    names = [f"peer{n}" for n in range(8)]
+    orders = [round_order(names, number) for number in range(5)]
+    assert all(sorted(order) == names for order in orders)
+    assert len({tuple(order) for order in orders}) == 5
+    assert orders[3] == round_order(names, 3)
+
+
+def test_variants_that_fit_together_are_one_wave() -> None:
+    variants = [peer("good"), peer("drops"), peer("dies")]
+    assert waves(variants, nbytes=10, available=30) == [variants]
+    assert waves(variants, nbytes=10, available=20) == [variants[:2], variants[2:]]
+    assert waves(variants, nbytes=10, available=1) == [[variant] for variant in variants]
+    assert waves([], nbytes=10, available=1) == []
+
+
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"workers": -1}, {"timeout": 0.0}])
+def test_options_are_checked_when_made(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must be above 0"):
+        Options(**wrong)
+
+
+def test_peers_run_in_a_group_of_their_own(workload: Workload) -> None:
+    process = PeerProcess(peer("good"), workload, workers=2, timeout=30)
+    try:
+        process.open()
+        assert os.getpgid(process.group) == process.group != os.getpgid(0)
+    finally:
+        process.close()

@@ -1,0 +1,156 @@
+"""``python -m batchup_ng demo`` keeps its promises with each pool."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from batchup_ng import cli
+from batchup_ng.demo import job
+from batchup_ng.errors import ArgumentError
+
+ROOT = Path(__file__).parents[2]
+
+
+def command_line(folder: Path, *words: str) -> dict[str, object]:
+    """Return how to start the command line, with `folder` as the place for temporary files."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = dict(os.environ, TMPDIR=str(folder), PYTHONPATH=path)
+    return {"args": [sys.executable, "-m", "batchup_ng", *words], "env": environment, "cwd": folder, "text": True}
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    return subprocess.run(**command_line(folder, *words), capture_output=True, timeout=100, check=False)  # type: ignore[call-overload]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("pool", job.POOLS)
+def test_the_demo_reaches_its_accuracy_in_under_a_minute(pool: str, tmp_path: Path) -> None:
+    started = time.monotonic()
+    done = run(tmp_path, "demo", "--pool", pool, "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 60
+    lines = done.stdout.strip().splitlines()
+    assert float(re.fullmatch(r"test accuracy (\S+) \(0\.95 reached\)", lines[-1])[1]) >= 0.95
+    epoch = r"epoch +\d+: +[\d,]+ samples/s, +\d+% of the time spent waiting for data, accuracy \d\.\d{3}"
+    assert [line for line in lines[1:-1] if not re.fullmatch(epoch, line)] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_result_does_not_depend_on_who_does_the_work() -> None:
+    reports = {}
+    for pool in job.POOLS:
+        said: list[str] = []
+        job.run_demo(job.DemoOptions(pool=pool, workers=2, epochs=2, seed=5), say=said.append)
+        reports[pool] = [line.rpartition("accuracy")[2] for line in said[1:]]
+    assert reports["thread"] == reports["serial"]
+    assert reports["process"] == reports["serial"]
+
+
+def test_another_seed_gives_another_run() -> None:
+    accuracies = {job.run_demo(job.DemoOptions(pool="serial", epochs=1, seed=seed), say=list) for seed in range(3)}
+    assert len(accuracies) > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["demo", "--pool", "thraed"], r"invalid choice: 'thraed'.*thread"),
+        (["demo", "--workers", "0"], r"workers must be at least 1, not 0"),
+        (["demo", "--workers", "two"], r"invalid int value: 'two'"),
+        (["demo", "--epochs", "-1"], r"epochs must be at least 1, not -1"),
+        (["demo", "--seed", "-1"], r"seed must be 0 or more, not -1"),
+        (["demo", "--epoch", "1"], r"unrecognized arguments: --epoch"),
+        (["dmeo"], r"invalid choice: 'dmeo'.*demo"),
+        ([], r"required: COMMAND"),
+    ],
+)
+def test_a_wrong_option_gets_one_line_and_exit_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = cli.main(words)
+    except SystemExit as stop:
+        code = stop.code
+    printed = capsys.readouterr()
+    assert code == 2
+    assert printed.out == ""
+    assert re.fullmatch(rf"batchup_ng.*{message}.*\n", printed.err)
+
+
+def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
+    done = run(tmp_path, "demo", "--pool", "none")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_an_accuracy_too_low_is_exit_code_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "run_demo", lambda options, progress: 0.5)
+    assert cli.main(["demo"]) == 1
+    assert capsys.readouterr().out == "test accuracy 0.500 (0.95 not reached; try more epochs)\n"
+
+
+@pytest.mark.parametrize("pool", job.POOLS)
+def test_an_error_leaves_no_folder(pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job.tempfile, "tempdir", str(tmp_path))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(job.Classifier, "train_batch", fail)
+    with pytest.raises(RuntimeError, match="no more"):
+        job.run_demo(job.DemoOptions(pool=pool, workers=2), say=list)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("pool", job.POOLS)
+def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
+    started = command_line(tmp_path, "demo", "--pool", pool, "--epochs", "100000")
+    with subprocess.Popen(**started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:  # type: ignore[call-overload]
+        for _ in range(3):
+            assert process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group, the workers too
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "batchup_ng: stopped"
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bar_is_drawn_around_each_epoch() -> None:
+    drawn: list[tuple[str, int]] = []
+
+    class Bar:
+        def __init__(self, batches: object, *, total: int, desc: str, leave: bool, disable: None) -> None:
+            self.batches, self.title, self.steps = batches, desc, 0
+            assert total == 43
+
+        def __iter__(self):
+            for batch in self.batches:
+                self.steps += 1
+                yield batch
+
+        def close(self) -> None:
+            drawn.append((self.title, self.steps))
+
+    job.run_demo(job.DemoOptions(pool="serial", epochs=2), say=list, progress=Bar)
+    assert drawn == [("epoch 1", 43), ("epoch 2", 43)]
+
+
+def test_the_demo_works_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    assert cli.progress_bar() is None
+
+
+def test_options_are_checked_when_made() -> None:
+    with pytest.raises(ArgumentError, match=r"pool must be one of 'serial', .*, not 'threads'; did you mean 'thread'"):
+        job.DemoOptions(pool="threads")

@@ -1,0 +1,79 @@
+"""Every file in `examples/` runs as a reader would run it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+# What each example imports beyond the core, and the last line that it must print.
+NEEDS = {
+    "hdf5_file": ["h5py"],
+    "keras_digits": ["keras", "torch"],
+    "lmdb_file": ["lmdb"],
+    "table_of_files": ["pandas"],
+    "torch_digits": ["torch"],
+}
+LAST_LINE = {
+    "class_balancing": r"rarest to commonest class: 1 to 1\.[0-3]\d",
+    "digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 20 epochs",
+    "hdf5_file": r"1797 rows of HDF5 from 2 processes; sum (\d+), in memory \1",
+    "images_of_different_sizes": r"60 images, after the cut all of shape \(48, 48, 3\): True",
+    "keras_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs of fit in Keras .+",
+    "lmdb_file": r"1797 rows of LMDB from 2 processes; sum (\d+), in memory \1",
+    "predict": r"1797 predictions, (0\.9[5-9]\d|1\.000) of them right",
+    "semi_supervised": r"test accuracy 0\.[89]\d\d from 100 labelled and \d+ other digits",
+    "table_of_files": r"epoch 1: 1797 rows, pixels from -1\.00 to 0\.\d\d",
+    "torch_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs in torch .+",
+    "train_and_validate": r"stopped after \d+ epochs; threads left: 0",
+}
+
+# Folders of settings or compiled code that Keras and torch make, of which we know nothing.
+OTHERS_LEAVE = ("keras", "torch")
+
+
+def run_example(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run an example away from the checkout, with `folder` as its home and place for temporary files."""
+    environment = dict(os.environ, TMPDIR=str(folder), KERAS_HOME=str(folder / "keras"), PYTHONWARNINGS="default")
+    environment.pop("KERAS_BACKEND", None)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parents[1]), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, str(path)]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_prints_its_result(path: Path, tmp_path: Path) -> None:
+    absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]
+    if absent:
+        pytest.skip(f"examples/{path.name} needs {', '.join(absent)}; install the extra 'examples'")
+    done = run_example(path, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(LAST_LINE[path.stem], done.stdout.strip().splitlines()[-1]), done.stdout
+    assert "Traceback" not in done.stderr, done.stderr
+    assert [left.name for left in tmp_path.iterdir() if not left.name.startswith(OTHERS_LEAVE)] == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_and_says_what_it_shows(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 60
+    assert re.fullmatch(r'"""[A-Z].+[^"]\."""', lines[0]), "the first line is one sentence"
+
+
+def test_every_example_is_known_here() -> None:
+    assert sorted(LAST_LINE) == [path.stem for path in EXAMPLES]
+
+
+def test_no_example_hides_a_library() -> None:
+    assert [path.stem for path in EXAMPLES if path.stem in sys.stdlib_module_names or path.stem in NEEDS.values()] == []
+    assert not {path.stem for path in EXAMPLES} & {library for libraries in NEEDS.values() for library in libraries}
