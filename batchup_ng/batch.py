@@ -53,12 +53,15 @@ def trim(batch: Any, n: int) -> Any:
 
 
 def trim_to_shortest(batches: Sequence[Any]) -> Sequence[Any]:
-    """Return `batches` cut to the length of the shortest; the same object where they agree."""
-    lengths = [length(batch) for batch in batches]
-    shortest = min(lengths)
-    if shortest == max(lengths):
+    """Return `batches` with every leaf cut to the length of the shortest; the same object where they agree."""
+    lengths = {len(leaf) for batch in batches for leaf in leaves(batch) if _has_length(leaf)}
+    if len(lengths) <= 1:
         return batches
-    return tuple([trim(batch, shortest) for batch in batches])
+    return tuple([trim(batch, min(lengths)) for batch in batches])
+
+
+def _has_length(leaf: Any) -> bool:
+    return hasattr(leaf, "__len__") and getattr(leaf, "ndim", 1) > 0
 
 
 def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers) -> Any:

@@ -39,7 +39,9 @@ def repeats(value: Any) -> int:
     """Return a number of repeats: at least 1, or -1 for ever."""
     number = integer("repeats", value)
     if number == 0 or number < -1:
-        raise ArgumentError(f"Invalid number of repeats; should be >= 1 or -1, not {number}; pass -1 to repeat for ever")
+        raise ArgumentError(
+            f"Invalid number of repeats; should be >= 1 or -1, not {number}; pass -1 to repeat for ever"
+        )
     return number
 
 

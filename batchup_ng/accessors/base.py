@@ -7,11 +7,13 @@ fill memory it is given is a :class:`ReadsInto` as well, which saves a copy a ba
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from ..buffers import Buffers
+from ..errors import ArgumentTypeError
 
 
 @runtime_checkable
@@ -93,6 +95,45 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     if low < 0:
         rows = np.where(rows < 0, rows + n, rows)
     return rows
+
+
+def chosen_rows(key: Any, length: int) -> int | np.ndarray:
+    """Return what an index asks for: an ``int`` for one row, a 1-D ``intp`` array for several; none negative.
+
+    Args:
+        key: An integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`.
+        length: How many rows there are.
+
+    Raises:
+        IndexError: a row is out of range, or a mask has another length.
+        ArgumentTypeError: `key` is of another kind.
+    """
+    if isinstance(key, slice):
+        return np.arange(*key.indices(length), dtype=np.intp)
+    single = _as_int(key)
+    if single is not None:
+        return int(checked_rows(np.array([single]), length)[0])
+    rows = np.asarray(key) if isinstance(key, (list, range)) or hasattr(key, "__array__") else np.empty((0, 0))
+    if rows.ndim == 1 and rows.dtype == bool:
+        if len(rows) != length:
+            raise IndexError(f"a boolean mask must have one entry for each of the {length} rows, not {len(rows)}")
+        return np.flatnonzero(rows)
+    if rows.ndim == 1 and (rows.dtype.kind in "iu" or rows.size == 0):
+        return checked_rows(rows, length).astype(np.intp, copy=False)
+    raise ArgumentTypeError(
+        f"an index must be a whole number, a slice, a 1-D array or list of whole numbers, or a boolean mask, "
+        f"not {key!r:.80} of type {type(key).__name__}"
+    )
+
+
+def _as_int(key: Any) -> int | None:
+    """Return `key` as an ``int`` if it asks for one row; a boolean does not, nor does an array with one entry."""
+    if isinstance(key, bool) or getattr(key, "ndim", 0) != 0:
+        return None
+    try:
+        return operator.index(key)
+    except TypeError:
+        return None
 
 
 def _as_run(rows: np.ndarray) -> slice | None:

@@ -28,8 +28,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ..checks import one_of, positive_int
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
-from .base import checked_rows
-from .map_style import row_numbers
+from .base import checked_rows, chosen_rows
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 """Formats that are read, as Pillow names them, where the installed Pillow can."""
@@ -102,7 +101,7 @@ class ImageFiles:
             ArgumentTypeError: `rows` is none of the kinds of index.
             SampleReadError: a file cannot be read as a picture; ``.source`` is its path.
         """
-        chosen = row_numbers(rows, len(self))
+        chosen = chosen_rows(rows, len(self))
         if isinstance(chosen, int):
             return self._picture(chosen).astype(self._dtype)
         if self._size is None:

@@ -10,14 +10,13 @@ The data set is read on whichever thread asks, with no lock: it must be as threa
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentTypeError, SampleReadError
-from .base import checked_rows
+from .base import chosen_rows
 
 SCALARS = (bool, int, float, complex, np.generic)
 """What counts as a number."""
@@ -67,7 +66,7 @@ class MapStyle:
             SampleReadError: a sample has another structure than the others; ``.source`` is its row.
             ArgumentTypeError: `rows` is of another kind, or ``__getitems__`` gives anything but a list of samples.
         """
-        chosen = row_numbers(rows, len(self))
+        chosen = chosen_rows(rows, len(self))
         if isinstance(chosen, int):
             return self.dataset[chosen]
         if len(chosen) > 0 or len(self) == 0:
@@ -89,45 +88,6 @@ class MapStyle:
                 f"{len(rows)} rows asked for, not {what}; mend it or leave it out"
             )
         return samples
-
-
-def row_numbers(key: Any, length: int) -> int | np.ndarray:
-    """Return what an index asks for: an ``int`` for one row, a 1-D ``intp`` array for several; none negative.
-
-    Args:
-        key: An integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`.
-        length: How many rows there are.
-
-    Raises:
-        IndexError: a row is out of range, or a mask has another length.
-        ArgumentTypeError: `key` is of another kind.
-    """
-    if isinstance(key, slice):
-        return np.arange(*key.indices(length), dtype=np.intp)
-    single = _as_int(key)
-    if single is not None:
-        return int(checked_rows(np.array([single]), length)[0])
-    rows = np.asarray(key) if isinstance(key, (list, range)) or hasattr(key, "__array__") else np.empty((0, 0))
-    if rows.ndim == 1 and rows.dtype == bool:
-        if len(rows) != length:
-            raise IndexError(f"a boolean mask must have one entry for each of the {length} rows, not {len(rows)}")
-        return np.flatnonzero(rows)
-    if rows.ndim == 1 and (rows.dtype.kind in "iu" or rows.size == 0):
-        return checked_rows(rows, length).astype(np.intp, copy=False)
-    raise ArgumentTypeError(
-        f"an index must be a whole number, a slice, a 1-D array or list of whole numbers, or a boolean mask, "
-        f"not {key!r:.80} of type {type(key).__name__}"
-    )
-
-
-def _as_int(key: Any) -> int | None:
-    """Return `key` as an ``int`` if it asks for one row; a boolean does not, nor does an array with one entry."""
-    if isinstance(key, bool) or getattr(key, "ndim", 0) != 0:
-        return None
-    try:
-        return operator.index(key)
-    except TypeError:
-        return None
 
 
 def _check_dataset(dataset: Any) -> None:

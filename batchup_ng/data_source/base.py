@@ -92,15 +92,17 @@ class AbstractDataSource(SourceNode):
         iterator, total = self._bounded(batch_size, n_batches, kwargs)
         return batch_map.batch_map_mean(func, iterator, progress_iter_func, sum_axis, total, prepend_args)
 
-    def _bounded(self, batch_size: int, n_batches: int | None, kwargs: dict[str, Any]) -> tuple[Iterator[Any], int | None]:
+    def _bounded(
+        self, batch_size: int, n_batches: int | None, kwargs: dict[str, Any]
+    ) -> tuple[Iterator[Any], int | None]:
         """Return the iterator of an epoch, the number of batches to take from it."""
         if n_batches is not None:
             return self.batch_iterator(batch_size, **kwargs), checks.positive_int("n_batches", n_batches)
         n = self.num_samples(**_for_counting(kwargs))
         if n == math.inf:
             raise ArgumentError(
-                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified; "
-                "pass n_batches="
+                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
+                "; pass n_batches="
             )
         iterator = self.batch_iterator(batch_size, **kwargs)
         try:
@@ -153,8 +155,8 @@ class PlannedDataSource(AbstractDataSource):
         Args:
             batch_size: Samples a batch; the last may have fewer.
             shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
-                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState`` exactly
-                as BatchUp drew it. True: drawn from NumPy's global state.
+                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
+                exactly as BatchUp drew it. True: drawn from NumPy's global state.
             **options: ``epoch`` (int, 0): number of the epoch, which with an int seed gives each epoch an order
                 of its own. ``drop_last`` (bool, False): leave out a last batch that is not whole. Sources
                 made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other options on to it.
@@ -271,7 +273,10 @@ class MapDataSource(PlannedDataSource):
 
 
 class SampleMapDataSource(MapDataSource):
-    """A source whose samples are those of another with a function applied: see :meth:`AbstractDataSource.map_samples`."""
+    """A source whose samples are those of another with a function applied.
+
+    See :meth:`AbstractDataSource.map_samples`.
+    """
 
     _kinds_of_rng = (None, "sample")
 

@@ -119,7 +119,7 @@ class BatchIterator(Iterator[Any]):
         if total is None:
             raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
         if total == math.inf:
-            raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
+            raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
         return 0 if self._ended else max(0, int(total) - self._delivered)
 
     def __length_hint__(self) -> int:

@@ -77,7 +77,9 @@ class ZipDataSource(_Rearranged):
         self.flatten = flatten
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         if len(set(lengths)) > 1:
-            raise ArgumentError(f"sources must have the same length to be zipped, not {lengths}; use subset to cut them")
+            raise ArgumentError(
+                f"sources must have the same length to be zipped, not {lengths}; use subset to cut them"
+            )
         super().__init__(lengths[0])
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:

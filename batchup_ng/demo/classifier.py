@@ -59,7 +59,8 @@ class Classifier:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the likeliest class of each sample: ``(n,) int64``."""
-        return np.argmax(self.probabilities(x), axis=1)
+        classes: np.ndarray = self.probabilities(x).argmax(axis=1)
+        return classes
 
     def train_batch(self, x: np.ndarray, y: np.ndarray) -> float:
         """Take one step of Adam on a batch.

@@ -150,8 +150,7 @@ def drawn(batches: Any, progress: Progress | None, title: str) -> Iterator[Any]:
 def measure_accuracy(network: Classifier, source: AbstractDataSource) -> float:
     """Return the share of the samples of `source` that `network` tells right, 0 to 1."""
     right = rows = 0
-    with source.batch_iterator(128) as batches:
-        for x, y in batches:
-            right += int((network.predict(x) == y).sum())
-            rows += len(y)
+    for x, y in source.batch_iterator(128):
+        right += int((network.predict(x) == y).sum())
+        rows += len(y)
     return right / rows

@@ -33,6 +33,10 @@ REMEMBERED = 4096
 """How many of the latest batches an endless drawn plan can still give again."""
 
 
+BLOCK = 4096
+"""Positions of a shuffled order that are computed at once, some 0.4 ms of work."""
+
+
 class ChoiceBatch(NamedTuple):
     """The rows of a batch that comes whole from one of several sources."""
 
@@ -88,24 +92,43 @@ class RowPlan(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True)
 class SamplerPlan:
-    """The rows of a source that has a sampler."""
+    """The rows of a source that has a sampler.
 
-    sampler: RandomAccessSampler
-    batch_size: int
-    key: OrderKey | None
-    drop_last: bool
+    A shuffled order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy
+    costs besides its work is then shared by the batches of the block.
+
+    Args:
+        sampler: Tells the row at any position.
+        batch_size: Samples of a whole batch.
+        key: Names the order; None is in order.
+        drop_last: Whether to leave out a last batch that is not whole.
+    """
+
     regular: ClassVar[bool] = True
 
-    @property
-    def n_batches(self) -> float:
-        return count_batches(self.sampler.num_indices_generated(), self.batch_size, self.drop_last)
+    def __init__(self, sampler: RandomAccessSampler, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+        self._sampler = sampler
+        self._batch_size = batch_size
+        self._key = key
+        self._n_samples = sampler.num_indices_generated()
+        self.n_batches = count_batches(self._n_samples, batch_size, drop_last)
+        self._batches_a_block = max(1, BLOCK // batch_size)
+        self._block: tuple[int, np.ndarray] = (-1, np.arange(0))
 
     def rows(self, number: int) -> Any:
-        start = number * self.batch_size
-        stop = min(start + self.batch_size, self.sampler.num_indices_generated())
-        return self.sampler.rows_at(np.arange(start, int(stop), dtype=np.int64), self.key)
+        if self._key is None:
+            return self._rows_between(number * self._batch_size, (number + 1) * self._batch_size)
+        which, within = divmod(number, self._batches_a_block)
+        kept, rows = self._block
+        if kept != which:
+            size = self._batches_a_block * self._batch_size
+            rows = self._rows_between(which * size, (which + 1) * size)
+            self._block = which, rows
+        return rows[within * self._batch_size : (within + 1) * self._batch_size]
+
+    def _rows_between(self, start: int, stop: int) -> np.ndarray:
+        return self._sampler.rows_at(np.arange(start, int(min(stop, self._n_samples)), dtype=np.int64), self._key)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -374,9 +397,18 @@ def rows_length(rows: Any) -> int:
 
 
 def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the rows of a composite cut to the length of the shortest part."""
-    lengths = [rows_length(part) for part in rows]
-    shortest = min(lengths)
-    if shortest == max(lengths):
+    """Return the rows of a composite with every leaf cut to the length of the shortest."""
+    lengths = set(_leaf_lengths(rows))
+    if len(lengths) == 1:
         return rows
-    return tuple([first_rows(part, shortest) for part in rows])
+    return tuple([first_rows(part, min(lengths)) for part in rows])
+
+
+def _leaf_lengths(rows: Any) -> Iterator[int]:
+    if isinstance(rows, ChoiceBatch):
+        yield from _leaf_lengths(rows.sample_indices)
+    elif isinstance(rows, tuple):
+        for part in rows:
+            yield from _leaf_lengths(part)
+    else:
+        yield len(rows)

@@ -58,18 +58,22 @@ class WeightedSampler(RandomAccessSampler):
         return np.asarray(self._cdf.searchsorted(uniform, side="right"))
 
     @staticmethod
-    def class_balancing_sample_weights(y: Any) -> np.ndarray:
+    def class_balancing_sample_weights(y: Any, n_classes: int | None = None) -> np.ndarray:
         """Return weights that make each class that occurs in `y` equally likely: ``(n,) float64``, summing to 1.
 
         A class number that does not occur takes no part: it gets no share, it takes none from the others.
 
         Args:
             y: Class of each sample: ``(n,) int``, not negative.
+            n_classes: How many classes there are, for a check that none is beyond; it does not change the weights.
+
+        Raises:
+            ArgumentError: `y` is empty, or a class is negative or not below `n_classes`.
 
         >>> WeightedSampler.class_balancing_sample_weights(np.array([0, 0, 3, 3, 3, 3]))
         array([0.25 , 0.25 , 0.125, 0.125, 0.125, 0.125])
         """
-        y = _classes(y)
+        y = _classes(y, n_classes)
         counts = np.bincount(y)
         present = np.count_nonzero(counts)
         class_weights = np.zeros(len(counts))
@@ -77,9 +81,9 @@ class WeightedSampler(RandomAccessSampler):
         return np.asarray(class_weights[y])
 
     @staticmethod
-    def class_balancing_sampler(y: Any) -> WeightedSampler:
+    def class_balancing_sampler(y: Any, n_classes: int | None = None) -> WeightedSampler:
         """Return a sampler that draws each class that occurs in `y` equally often."""
-        return WeightedSampler(WeightedSampler.class_balancing_sample_weights(y))
+        return WeightedSampler(WeightedSampler.class_balancing_sample_weights(y, n_classes))
 
 
 class WeightedSubsetSampler(WeightedSampler):
@@ -109,21 +113,24 @@ class WeightedSubsetSampler(WeightedSampler):
         return np.asarray(self.indices[super()._rows_of(uniform)])
 
     @staticmethod
-    def class_balancing_sampler(y: Any, indices: Any) -> WeightedSubsetSampler:  # type: ignore[override]
+    def class_balancing_sampler(  # type: ignore[override]
+        y: Any, indices: Any, n_classes: int | None = None
+    ) -> WeightedSubsetSampler:
         """Return a sampler that draws from `indices`, each class that occurs there equally often.
 
         Args:
             y: Class of every sample of the data: ``(N,) int``.
             indices: Row numbers: ``(n,) int``.
+            n_classes: How many classes there are, for a check that none is beyond.
         """
         # BatchUp's signature, which differs from that of WeightedSampler: hence the ignored override.
         rows = row_numbers("indices", indices)
-        weights = WeightedSampler.class_balancing_sample_weights(np.asarray(y)[rows])
+        weights = WeightedSampler.class_balancing_sample_weights(np.asarray(y)[rows], n_classes)
         return WeightedSubsetSampler(weights, rows)
 
 
-def _classes(y: Any) -> np.ndarray:
-    """Return `y` as class numbers."""
+def _classes(y: Any, n_classes: int | None) -> np.ndarray:
+    """Return `y` as class numbers below `n_classes`."""
     y = np.asarray(y)
     if y.ndim != 1 or len(y) == 0:
         raise ArgumentError(f"y must be a one-dimensional, non-empty array of classes, not of shape {y.shape}")
@@ -131,4 +138,7 @@ def _classes(y: Any) -> np.ndarray:
         raise ArgumentTypeError(f"y must be class numbers, not {y.dtype}; use numpy.unique(y, return_inverse=True)[1]")
     if int(y.min()) < 0:
         raise ArgumentError(f"y must not be negative, and its least class is {int(y.min())}; number classes from 0")
-    return y.astype(np.int64)
+    if n_classes is not None and int(y.max()) >= n_classes:
+        raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {int(y.max())}")
+    classes: np.ndarray = y.astype(np.int64)
+    return classes

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from batchup_ng.accessors.map_style import MapStyle, row_numbers
+from batchup_ng.accessors.base import chosen_rows
+from batchup_ng.accessors.map_style import MapStyle
 from batchup_ng.errors import ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract, assert_same_rows
 
@@ -276,7 +277,7 @@ def test_row_numbers_are_those_of_numpy(n, data):
         )
     )
     expected = positions[np.array(key, np.int64) if isinstance(key, list) and not key else key]
-    np.testing.assert_array_equal(row_numbers(key, n), expected)
+    np.testing.assert_array_equal(chosen_rows(key, n), expected)
 
 
 @pytest.mark.parametrize(

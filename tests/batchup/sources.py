@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from .comparing import Library
 
 Batch: TypeAlias = Any
+
+unhurried = settings(deadline=None)
+"""For tests that may run beside many others: a slow machine is no failure."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,9 @@ class MapSpec:
         return self.source.build(library).map(self.function)
 
 
+EVEN_MAPS = (reverse_parts, add_one)
+ALL_MAPS = (*EVEN_MAPS, keep_half)
+
 weight_values = st.one_of(st.integers(1, 5).map(float), st.floats(0.01, 10.0), st.just(0.0))
 
 
@@ -169,9 +176,9 @@ def arrays(draw: st.DrawFn, **options: Any) -> Any:
     return ArraySpec(draw(samplers(**options)), draw(st.booleans()), draw(st.booleans()), draw(st.integers(1, 2)))
 
 
-def maps_of(specs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def maps_of(specs: st.SearchStrategy[Any], functions: tuple[Any, ...] = EVEN_MAPS) -> st.SearchStrategy[Any]:
     """A source under a map."""
-    return st.builds(MapSpec, specs, st.sampled_from([reverse_parts, add_one, keep_half]))
+    return st.builds(MapSpec, specs, st.sampled_from(functions))
 
 
 def composites_of(specs: st.SearchStrategy[Any], trims: st.SearchStrategy[bool]) -> st.SearchStrategy[Any]:
@@ -186,12 +193,17 @@ def choices_of(specs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.builds(ChoiceSpec, parts, stratified=st.booleans())
 
 
-def trees(trims: st.SearchStrategy[bool]) -> st.SearchStrategy[Any]:
+def trees(trims: st.SearchStrategy[bool], functions: tuple[Any, ...] = EVEN_MAPS) -> st.SearchStrategy[Any]:
     """Arrays under maps and composites, nested."""
-    return st.recursive(arrays(), lambda specs: st.one_of(maps_of(specs), composites_of(specs, trims)), max_leaves=5)
+
+    def extend(specs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return st.one_of(maps_of(specs, functions), composites_of(specs, trims))
+
+    return st.recursive(arrays(), extend, max_leaves=5)
 
 
 trimmed_trees = trees(st.just(True))
+shortening_trees = trees(st.just(True), ALL_MAPS)
 mixed_trees = trees(st.booleans())
 # Not mixed: to trim, BatchUp measures only the first array of a part, and does not see that the others are ragged.
 like_trees = st.one_of(trimmed_trees, trees(st.just(False)))

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from batchup_ng import data_source, sampling, work_pool
 
 from .comparing import Library, assert_same_stream, leaf_lengths, take, warnings_are_errors
-from .sources import mixed_trees
+from .sources import mixed_trees, unhurried
 
 
+@unhurried
 @given(spec=mixed_trees, batch_size=st.integers(1, 30), seed=st.integers(0, 2**32 - 1))
 def test_untrimmed_composites_give_the_same_by_a_pool(ours: Library, spec: Any, batch_size: int, seed: int) -> None:
     # BatchUp trims index batches whatever `trim` says, so that its pools end with shorter batches than plain iteration.
@@ -36,14 +37,6 @@ def test_an_untrimmed_composite_ends_ragged_by_every_route(pool: work_pool.Abstr
         assert [leaf_lengths(batch) for batch in batches] == [[5, 5], [5, 5], [3, 1]]
 
 
-def test_a_trimmed_composite_evens_out_all_that_is_inside() -> None:
-    # BatchUp measures the first array of each part only, so that ragged arrays stay in a batch that is to be even.
-    parts = [data_source.ArrayDataSource([np.arange(n)]) for n in (13, 11)]
-    ragged = data_source.CompositeDataSource(parts, trim=False)
-    ds = data_source.CompositeDataSource([ragged, data_source.ArrayDataSource([np.arange(13)])])
-    assert [leaf_lengths(batch) for batch in ds.batch_iterator(5)] == [[5] * 3, [5] * 3, [1] * 3]
-
-
 def test_a_choice_inside_a_composite_is_trimmed_in_a_pool(pool: work_pool.AbstractWorkerPool) -> None:
     # BatchUp cuts through the pair that names the chosen source, so that its pools fail with a TypeError.
     choice = data_source.ChoiceDataSource([data_source.ArrayDataSource([np.arange(n)]) for n in (13, 11)])
@@ -58,6 +51,7 @@ def stratified(lengths: list[int]) -> data_source.ChoiceDataSource:
     return data_source.ChoiceDataSource(parts, stratified=True)
 
 
+@unhurried
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=4),
     batch_size=st.integers(1, 12),
@@ -79,6 +73,7 @@ def test_a_plain_choice_gathers_all_the_batches_it_gives() -> None:
     np.testing.assert_array_equal(seen, [0, 1, 3, 4, 2, 5])
 
 
+@unhurried
 @given(spec=mixed_trees, batch_size=st.integers(1, 30))
 def test_the_length_of_an_iterator_is_known_or_refused(ours: Library, spec: Any, batch_size: int) -> None:
     # BatchUp's iterators are generators, which tell nothing of their length.
