@@ -98,3 +98,10 @@ def test_the_commands_of_the_readme_make_their_own_environment() -> None:
 def test_the_changelog_opens_with_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changelog, re.MULTILINE)[1] == __version__
+
+
+@needs_checkout
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_between_our_files_lead_somewhere(page: str) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [target for target in targets if not (ROOT / target).exists()] == []

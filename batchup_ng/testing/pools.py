@@ -1,0 +1,243 @@
+"""The contract of a pool as a pytest suite to inherit.
+
+    class TestMine(PoolContract):
+        def make(self):
+            return MyPool(workers=2)
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ..data_source import ArrayDataSource, CallableDataSource, IteratorDataSource
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
+from ..work_pool.base import AbstractWorkerPool
+
+PoolFixture = AbstractWorkerPool
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def shifted(x: int, by: int = 0) -> int:
+    return x + by
+
+
+def fails_at_three(x: int) -> int:
+    if x == 3:
+        raise ZeroDivisionError(f"{x} cannot be done")
+    return x
+
+
+def counting_batches(batch_size: int, **options: Any) -> Iterator[Any]:
+    for start in range(0, 20, batch_size):
+        yield (np.arange(start, min(start + batch_size, 20)),)
+
+
+class PoolContract(ABC):
+    """What every pool must do; a subclass says how one is made."""
+
+    @abstractmethod
+    def make(self) -> AbstractWorkerPool:
+        """Return a new pool."""
+
+    @pytest.fixture
+    def pool(self) -> Iterator[PoolFixture]:
+        """A pool that is closed after the test."""
+        with self.make() as pool:
+            yield pool
+
+    # -- the work stream ---------------------------------------------------------------------------------------
+
+    def test_results_come_in_the_order_of_the_tasks(self, pool: PoolFixture) -> None:
+        stream = pool.work_stream(((square, (i,)) for i in range(100)), task_buffer_size=7)
+        assert list(stream.retrieve_iter()) == [i * i for i in range(100)]
+
+    def test_retrieve_gives_none_at_the_end(self, pool: PoolFixture) -> None:
+        stream = pool.work_stream(iter([(square, (3,))]))
+        assert [stream.retrieve(), stream.retrieve(), stream.retrieve()] == [9, None, None]
+
+    def test_a_task_may_be_a_function_with_arguments_and_keywords(self, pool: PoolFixture) -> None:
+        tasks = [(dict,), (square, (4,)), (shifted, (4,), {"by": 3}), (shifted, [5])]
+        assert list(pool.work_stream(iter(tasks)).retrieve_iter()) == [{}, 16, 7, 5]
+
+    def test_lambdas_and_closures_are_welcome(self, pool: PoolFixture) -> None:
+        offset = 40
+        stream = pool.work_stream(((lambda x: x + offset), (i,)) for i in range(3))
+        assert list(stream.retrieve_iter()) == [40, 41, 42]
+
+    def test_an_error_is_raised_in_its_turn_and_the_others_follow(self, pool: PoolFixture) -> None:
+        stream = pool.work_stream((fails_at_three, (i,)) for i in range(6))
+        assert [stream.retrieve() for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(ZeroDivisionError, match="3 cannot be done"):
+            stream.retrieve()
+        assert [stream.retrieve() for _ in range(3)] == [4, 5, None]
+
+    def test_an_error_of_the_generator_is_raised_in_its_turn(self, pool: PoolFixture) -> None:
+        def tasks() -> Iterator[Any]:
+            yield square, (2,)
+            yield square, (3,)
+            raise KeyError("no more")
+
+        stream = pool.work_stream(tasks())
+        assert [stream.retrieve(), stream.retrieve()] == [4, 9]
+        with pytest.raises(KeyError, match="no more"):
+            stream.retrieve()
+
+    def test_what_is_no_task_is_refused(self, pool: PoolFixture) -> None:
+        for bad in (3, (), (3,), (square, 3), (square, (3,), [1]), (square, (1,), {}, 4)):
+            with pytest.raises((ArgumentTypeError, ArgumentError), match="task"):
+                pool.work_stream(iter([bad]))
+
+    def test_a_generator_function_that_was_not_called_is_refused(self, pool: PoolFixture) -> None:
+        with pytest.raises(ArgumentTypeError, match="call the generator function"):
+            pool.work_stream(counting_batches)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("size", [1, 3, 20])
+    def test_a_stream_is_never_further_ahead_than_its_buffer(self, pool: PoolFixture, size: int) -> None:
+        taken = itertools.count()
+        given = 0
+
+        def tasks() -> Iterator[Any]:
+            for i in range(50):
+                assert next(taken) - given < size + 1
+                yield square, (i,)
+
+        stream = pool.work_stream(tasks(), task_buffer_size=size)
+        for _ in stream.retrieve_iter():
+            given += 1
+        assert given == 50
+        assert stream.most_ahead <= size
+
+    def test_several_streams_share_the_pool(self, pool: PoolFixture) -> None:
+        streams = [pool.work_stream(iter([(square, (i + k,)) for i in range(30)]), 4) for k in (0, 100, 200)]
+        got = [[stream.retrieve() for stream in streams] for _ in range(30)]
+        assert got == [[i * i, (i + 100) ** 2, (i + 200) ** 2] for i in range(30)]
+
+    def test_several_threads_may_use_the_pool(self, pool: PoolFixture) -> None:
+        results: dict[int, list[int]] = {}
+
+        def consume(k: int) -> None:
+            stream = pool.work_stream(((square, (i + k,)) for i in range(40)), 5)
+            results[k] = list(stream.retrieve_iter())
+
+        threads = [threading.Thread(target=consume, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert results == {k: [(i + k) ** 2 for i in range(40)] for k in range(4)}
+
+    def test_a_closed_stream_has_nothing_more(self, pool: PoolFixture) -> None:
+        stream = pool.work_stream((square, (i,)) for i in range(50))
+        assert stream.retrieve() == 0
+        stream.close()
+        stream.close()
+        assert stream.retrieve() is None
+
+    def test_a_shared_constant_reaches_the_task(self, pool: PoolFixture) -> None:
+        table = pool.shared_constant(np.arange(100))
+        stream = pool.work_stream((np.take, (table, i)) for i in range(100))
+        assert [int(value) for value in stream.retrieve_iter()] == list(range(100))
+
+    # -- sources -----------------------------------------------------------------------------------------------
+
+    def source(self) -> ArrayDataSource:
+        """Return a source of 50 samples."""
+        return ArrayDataSource([np.arange(50), np.arange(50.0).reshape(50, 1) * np.ones((1, 40000))])
+
+    @pytest.mark.parametrize("shuffle", [None, 7])
+    def test_batches_are_those_of_the_source(self, pool: PoolFixture, shuffle: Any) -> None:
+        source = self.source()
+        parallel = pool.parallel_data_source(source, batch_buffer_size=3)
+        for epoch in range(2):
+            expected = list(source.batch_iterator(8, shuffle=shuffle, epoch=epoch))
+            got = list(parallel.batch_iterator(8, shuffle=shuffle, epoch=epoch))
+            assert len(got) == len(expected) == 7
+            for (i, x), (j, y) in zip(got, expected, strict=True):
+                np.testing.assert_array_equal(i, j)
+                np.testing.assert_array_equal(x, y, strict=True)
+
+    def test_batches_may_be_kept_and_written(self, pool: PoolFixture) -> None:
+        kept = list(pool.parallel_data_source(self.source(), 2).batch_iterator(8))
+        for _, x in kept:
+            x += 1
+        np.testing.assert_array_equal(np.concatenate([x for _, x in kept])[:, 0], np.arange(50.0) + 1)
+
+    def test_the_iterator_counts_down(self, pool: PoolFixture) -> None:
+        with pool.parallel_data_source(self.source()).batch_iterator(20, drop_last=True) as iterator:
+            assert len(iterator) == 2
+            next(iterator)
+            assert len(iterator) == 1
+            assert iterator.stats()["samples"] == 20
+
+    def test_an_error_in_a_map_ends_the_epoch(self, pool: PoolFixture) -> None:
+        def fail(i: Any, x: Any) -> Any:
+            if 17 in i:
+                raise LookupError("sample 17")
+            return i, x
+
+        iterator = pool.parallel_data_source(self.source().map(fail)).batch_iterator(10)
+        next(iterator)
+        with pytest.raises(LookupError, match="sample 17"):
+            next(iterator)
+        assert list(iterator) == []
+
+    def test_what_is_no_source_is_refused(self, pool: PoolFixture) -> None:
+        with pytest.raises(TypeError, match="AbstractDataSource"):
+            pool.parallel_data_source([np.arange(4)])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="random access.*prefetch"):
+            pool.parallel_data_source(CallableDataSource(counting_batches))
+        with pytest.raises(ArgumentError, match="batch_buffer_size"):
+            pool.parallel_data_source(self.source(), batch_buffer_size=0)
+
+    def test_a_stream_of_a_function_is_prefetched(self, pool: PoolFixture) -> None:
+        source = pool.prefetch(CallableDataSource(counting_batches, 20), batch_buffer_size=2)
+        for _ in range(2):
+            with source.batch_iterator(6) as iterator:
+                assert len(iterator) == 4
+                assert [batch[0].tolist() for batch in iterator] == [
+                    batch[0].tolist() for batch in counting_batches(6)
+                ]
+
+    def test_a_live_iterator_is_prefetched(self, pool: PoolFixture) -> None:
+        source = pool.prefetch(IteratorDataSource(counting_batches(6)))
+        assert sum(len(batch[0]) for batch in source.batch_iterator(6)) == 20
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def test_close_may_be_called_twice(self) -> None:
+        pool = self.make()
+        pool.close()
+        pool.close()
+
+    def test_a_closed_pool_refuses_work(self) -> None:
+        pool = self.make()
+        pool.close()
+        with pytest.raises(PoolClosed, match="make a new one"):
+            pool.work_stream(iter([(square, (2,))]))
+
+    def test_closing_fails_what_is_waited_for(self) -> None:
+        pool = self.make()
+        stream = pool.work_stream((square, (i,)) for i in range(1000))
+        assert stream.retrieve() == 0
+        pool.close()
+        with pytest.raises(PoolClosed):
+            for _ in stream.retrieve_iter():
+                pass
+
+    def test_a_loop_that_is_broken_off_costs_nothing(self, pool: PoolFixture) -> None:
+        parallel = pool.parallel_data_source(self.source(), 4)
+        for _ in range(20):
+            for i, _x in parallel.batch_iterator(5):
+                assert i[0] == 0
+                break
+        assert len(list(parallel.batch_iterator(5))) == 10

@@ -1,0 +1,129 @@
+"""The contract of a random-access data source as a pytest suite to inherit.
+
+    class TestMine(SourceContract):
+        def make(self):
+            return MySource(...)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from itertools import islice
+from typing import Any, ClassVar
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from .. import batch as batches
+from ..buffers import FRESH
+from ..data_source.base import PlannedDataSource
+from ..errors import ArgumentError, ArgumentTypeError
+from ..work_pool import WorkerThreadPool
+
+SOME = 30
+"""How many batches of an endless epoch are looked at."""
+
+
+def assert_same_batch(got: Any, expected: Any) -> None:
+    """Assert that two batches are equal: structure, shapes, dtypes, bytes."""
+    assert type(got) is type(expected) or isinstance(got, np.ndarray) == isinstance(expected, np.ndarray)
+    if isinstance(expected, (tuple, list)):
+        assert len(got) == len(expected)
+        for mine, theirs in zip(got, expected, strict=True):
+            assert_same_batch(mine, theirs)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(got, expected, strict=True)
+    else:
+        assert got == expected
+
+
+def assert_same_batches(got: list[Any], expected: list[Any]) -> None:
+    """Assert that two lists of batches are equal."""
+    assert len(got) == len(expected)
+    for mine, theirs in zip(got, expected, strict=True):
+        assert_same_batch(mine, theirs)
+
+
+class SourceContract(ABC):
+    """What every random-access source must do; a subclass says how one is made."""
+
+    shuffles: ClassVar[tuple[Any, ...]] = (None, 5, "RandomState", "Generator")
+
+    @abstractmethod
+    def make(self) -> PlannedDataSource:
+        """Return a source: new, but the same each time."""
+
+    def shuffle(self, kind: Any) -> Any:
+        """Return what to pass as ``shuffle=``: generators are new each time."""
+        if kind == "RandomState":
+            return np.random.RandomState(8)
+        return np.random.default_rng(8) if kind == "Generator" else kind
+
+    def epoch(self, kind: Any, batch_size: int = 4, **options: Any) -> list[Any]:
+        """Return the batches of an epoch, or its beginning, made serially."""
+        return list(islice(self.make().batch_iterator(batch_size, shuffle=self.shuffle(kind), **options), SOME))
+
+    def test_an_epoch_is_the_same_each_time(self) -> None:
+        for kind in self.shuffles:
+            assert_same_batches(self.epoch(kind), self.epoch(kind))
+
+    def test_the_plan_gives_any_batch_on_its_own(self) -> None:
+        for kind in self.shuffles:
+            source = self.make()
+            expected = self.epoch(kind)
+            plan = source.plan(4, self.shuffle(kind))
+            for number in reversed(range(len(expected))):
+                planned = plan[number]
+                assert planned.number == number
+                assert_same_batch(source.read(planned.rows, planned.key, FRESH), expected[number])
+
+    def test_the_length_is_the_number_of_batches(self) -> None:
+        for kind in self.shuffles:
+            plan = self.make().plan(4, self.shuffle(kind))
+            if plan.n_batches == math.inf:
+                with pytest.raises(TypeError, match="never ends"):
+                    len(plan)
+                with pytest.raises(TypeError, match="never ends"):
+                    len(self.make().batch_iterator(4, shuffle=self.shuffle(kind)))
+                continue
+            assert len(plan) == len(list(plan)) == len(self.make().batch_iterator(4, shuffle=self.shuffle(kind)))
+            with pytest.raises(IndexError, match="out of range"):
+                plan[len(plan)]
+
+    def test_dropping_the_last_leaves_whole_batches(self) -> None:
+        for kind in self.shuffles:
+            for batch in self.epoch(kind, drop_last=True):
+                assert batches.length(batch) == 4
+
+    def test_a_pool_gives_the_same_batches(self) -> None:
+        with WorkerThreadPool(2) as pool:
+            for kind in self.shuffles:
+                parallel = pool.parallel_data_source(self.make(), 3)
+                got = list(islice(parallel.batch_iterator(4, shuffle=self.shuffle(kind)), SOME))
+                assert_same_batches(got, self.epoch(kind))
+
+    def test_a_copy_that_travelled_gives_the_same_batches(self) -> None:
+        kind = self.shuffles[-1]
+        copy = cloudpickle.loads(cloudpickle.dumps(self.make()))
+        got = list(islice(copy.batch_iterator(4, shuffle=self.shuffle(kind)), SOME))
+        assert_same_batches(got, self.epoch(kind))
+
+    def test_the_rows_of_a_batch_make_the_batch(self) -> None:
+        source = self.make()
+        rows = next(iter(source.batch_indices_iterator(4, shuffle=5)))
+        one, two = (source.samples_by_indices_nomapping(rows) for _ in range(2))
+        assert_same_batch(one, two)
+
+    def test_misspelt_options_are_refused_at_once(self) -> None:
+        with pytest.raises(ArgumentTypeError, match=r"'shufle'.*did you mean 'shuffle'"):
+            self.make().batch_iterator(4, shufle=True)
+        with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
+            self.make().batch_iterator(0, shuffle=5)
+        with pytest.raises(ArgumentTypeError, match="shuffle must be"):
+            self.make().batch_iterator(4, shuffle="yes")
+        with pytest.raises(ArgumentError, match="epoch must not be negative"):
+            self.make().batch_iterator(4, shuffle=5, epoch=-1)
+        with pytest.raises(ArgumentTypeError, match="drop_last must be True or False"):
+            self.make().batch_iterator(4, shuffle=5, drop_last="no")

@@ -1,0 +1,42 @@
+"""Settings of the documentation: Sphinx with MyST pages, the API reference from docstrings.
+
+    sphinx-build -W --keep-going -b html docs build/docs
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import batchup_ng  # the checkout's own, or the installed one
+
+project = "batchup_ng"
+author = "batchup_ng contributors"
+copyright = author  # Sphinx wants this name
+version = release = batchup_ng.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build", "figures/*.md"]  # the figures are included by benchmarks.md
+templates_path: list[str] = []
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+add_module_names = False
+default_role = "code"  # docstrings write the names of arguments in single backquotes
+
+html_theme = "furo"
+html_title = f"batchup_ng {version}"
+html_theme_options = {"navigation_with_keys": True}
+html_show_copyright = False

@@ -1,0 +1,126 @@
+"""Random graphs of sources for hypothesis: any nesting of what the library can compose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng import batch as batches
+from batchup_ng.data_source import PlannedDataSource
+from batchup_ng.randomness import SampleRng
+
+
+def halved(*batch: Any) -> Any:
+    """A map of every leaf of any batch."""
+    return batches.map_leaves(lambda leaf: leaf * 0.5, batch)
+
+
+def one_column(*batch: Any) -> Any:
+    """A map that gives every batch the same structure, so that any sources may be joined."""
+    first = next(iter(batches.leaves(batch)))
+    return (np.asarray(first, dtype=np.float64).reshape(len(first), -1)[:, 0],)
+
+
+def noisy(*batch: Any, rng: Any) -> Any:
+    """A map that adds draws to the first leaf."""
+    (column,) = one_column(*batch)
+    return (column + (rng.normal() if isinstance(rng, SampleRng) else rng.normal(size=len(column))),)
+
+
+def noisy_sample(*sample: Any, rng: np.random.Generator) -> Any:
+    first = next(iter(batches.leaves(sample)))
+    return (float(np.ravel(first)[0]) + rng.normal(),)
+
+
+def plain_sample(*sample: Any) -> Any:
+    return (np.ravel(next(iter(batches.leaves(sample))))[:1].astype(np.float64),)
+
+
+@st.composite
+def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
+    """A sampler over `n` rows; one that never ends only if `endless`."""
+    repeats = draw(st.sampled_from([1, 1, 2, 3] + [-1] * endless))
+    kinds = ["standard", "subset"] + ["weighted", "weighted subset"] * endless
+    kind = draw(st.sampled_from(kinds))
+    rows = np.array(draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
+    if kind == "standard":
+        return bu.StandardSampler(n, repeats)
+    if kind == "subset":
+        return bu.SubsetSampler(rows, repeats)
+    if kind == "weighted":
+        return bu.WeightedSampler(np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))))
+    return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows)
+
+
+@st.composite
+def arrays(draw: st.DrawFn, endless: bool) -> PlannedDataSource:
+    """A source of arrays with 1 to 25 rows."""
+    n = draw(st.integers(1, 25))
+    ids = np.arange(n) + draw(st.sampled_from([0, 100]))
+    data: list[Any] = [ids, np.outer(ids, [1.0, 2.0, 3.0]).astype(np.float32)][: draw(st.integers(1, 2))]
+    sampler = draw(st.none() | samplers(n, endless))
+    return bu.ArrayDataSource(data, sampler=sampler, include_indices=draw(st.booleans()))
+
+
+def graphs(endless: bool = True) -> st.SearchStrategy[PlannedDataSource]:
+    """Any source, of arrays or made of others."""
+    return st.recursive(arrays(endless) | arrays(False), lambda inner: composed(inner, endless), max_leaves=5)
+
+
+@st.composite
+def composed(draw: st.DrawFn, inner: st.SearchStrategy[Any], endless: bool) -> Any:
+    """A source made of one or more of `inner`."""
+    source = draw(inner)
+    kind = draw(st.sampled_from(KINDS))
+    if kind in ("map", "batch", "sample", "samples", "random samples"):
+        return MAPS[kind](source)
+    if kind in ("composite", "choice"):
+        others = [source, *draw(st.lists(inner, max_size=2))]
+        if kind == "composite":
+            return bu.CompositeDataSource(others, flatten=draw(st.booleans()), trim=draw(st.booleans()))
+        return bu.ChoiceDataSource([other.map(one_column) for other in others], stratified=draw(st.booleans()))
+    return rearranged(kind, source, draw(inner), draw(st.integers(0, 10**6)))
+
+
+MAPS: dict[str, Any] = {
+    "map": lambda source: source.map(halved),
+    "batch": lambda source: source.map(noisy, rng="batch"),
+    "sample": lambda source: source.map(noisy, rng="sample"),
+    "samples": lambda source: source.map_samples(plain_sample),
+    "random samples": lambda source: source.map_samples(noisy_sample, rng="sample"),
+}
+KINDS = [*MAPS, "composite", "choice", "concat", "zip", "subset", "split", "take", "repeat"]
+
+
+def rearranged(kind: str, source: Any, other: Any, number: int) -> Any:
+    """A source that hands out the rows of others; `source` itself where its rows have no numbers."""
+    if kind == "take":
+        return bu.take(source, 1 + number % 40)
+    if kind == "repeat":
+        return bu.repeat(source, 1 + number % 3)
+    try:
+        if kind == "concat":
+            return bu.concat(source.map(one_column), other.map(one_column), source.map(noisy, rng="sample"))
+        if kind == "zip":
+            return bu.zip(source, source.map(noisy, rng="sample"), flatten=bool(number % 2))
+        if kind == "split":
+            return bu.split(source, (0.6, 0.4), seed=number)[number % 2]
+        n = source.num_samples()
+        return bu.subset(source, (np.arange(7) * (number + 1)) % n)
+    except (bu.ArgumentError, bu.ArgumentTypeError):
+        return source  # endless, without numbers, or too small to be split: refused, as it says
+
+
+def shuffles() -> st.SearchStrategy[tuple[str, int]]:
+    """What to pass as ``shuffle=``, to be made anew each time by :func:`shuffle_of`."""
+    return st.tuples(st.sampled_from(["none", "seed", "RandomState", "Generator"]), st.integers(0, 2**32 - 1))
+
+
+def shuffle_of(kind: tuple[str, int]) -> Any:
+    """Return the value of ``shuffle=`` that `kind` stands for."""
+    make = {"none": lambda s: None, "seed": int, "RandomState": np.random.RandomState,
+            "Generator": np.random.default_rng}  # fmt: skip
+    return make[kind[0]](kind[1])

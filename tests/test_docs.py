@@ -1,0 +1,118 @@
+"""The documentation builds without a warning, names everything that is public, and its code runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import batchup_ng
+
+DOCS = Path(__file__).parents[1] / "docs"
+RUN_PAGES = ("quickstart", "concepts", "pools", "moving_from_batchup")
+MARK = "-- next block --"
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="not run in a checkout")
+
+
+def blocks_of(page: str) -> list[tuple[str, str | None]]:
+    """Return the Python blocks of a page, each with what the page says it prints (a ``text`` block right below)."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    fences = list(FENCE.finditer(text))
+    blocks: list[tuple[str, str | None]] = []
+    for number, fence in enumerate(fences):
+        if fence[1] != "python":
+            continue
+        below = fences[number + 1] if number + 1 < len(fences) else None
+        adjoins = below is not None and below[1] == "text" and not text[fence.end() : below.start()].strip()
+        blocks.append((fence[2], below[2] if adjoins and below is not None else None))
+    return blocks
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("page", RUN_PAGES)
+def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_path: Path) -> None:
+    blocks = blocks_of(page)
+    assert blocks, f"docs/{page}.md has no Python block"
+    script = tmp_path / "page.py"
+    script.write_text("".join(f"print({MARK!r})\n{code}" for code, _ in blocks), encoding="utf-8")
+    # As a reader would run it: one script without a __main__ guard, away from the checkout.
+    paths = [str(DOCS.parent), os.environ.get("PYTHONPATH", "")]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), PYTHONWARNINGS="error")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    printed = done.stdout.split(f"{MARK}\n")[1:]
+    for (code, expected), got in zip(blocks, printed, strict=True):
+        assert expected is None or got == expected, f"docs/{page}.md, below this block:\n{code}"
+
+
+def test_every_page_with_python_is_run() -> None:
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
+    assert {page for page in pages if blocks_of(page)} == set(RUN_PAGES)
+
+
+def test_the_pages_name_no_place_of_this_machine() -> None:
+    for path in sorted(DOCS.rglob("*")):
+        if path.suffix in (".md", ".py", ".svg"):
+            found = re.findall(r"(?<![\w.])/(?:home|root|tmp|work|opt|usr|Users)/\S*", path.read_text(encoding="utf-8"))
+            assert not found, f"{path.relative_to(DOCS)} names {found}"
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Build the documentation with every warning an error; return the names that it documents."""
+    for library in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(library, reason=f"building the documentation needs {library}; install the extra 'docs'")
+    html = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(html / "trees")]
+    done = subprocess.run(
+        [*command, str(DOCS), str(html / "html")], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return _read_inventory(html / "html" / "objects.inv")
+
+
+def _read_inventory(path: Path) -> Any:
+    from sphinx.util.inventory import InventoryFile
+
+    loaded = InventoryFile.loads(path.read_bytes(), uri="")
+    return getattr(loaded, "data", loaded)
+
+
+def documented(inventory: Any) -> set[str]:
+    """Return the full names of all that the reference has an entry for."""
+    return {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "module",
+    [batchup_ng, batchup_ng.data_source, batchup_ng.sampling, batchup_ng.work_pool, batchup_ng.errors],
+    ids=lambda module: module.__name__,
+)
+def test_every_public_name_is_in_the_reference(module: ModuleType, inventory: Any) -> None:
+    names = documented(inventory)
+    missing = []
+    for name in module.__all__:
+        own = getattr(module, name)
+        # Where a name stands elsewhere too, its one entry is enough; Sphinx knows it by where it was defined.
+        known = {f"batchup_ng.{name}", f"{module.__name__}.{name}", f"{getattr(own, '__module__', None)}.{name}"}
+        if not known & names:
+            missing.append(name)
+    assert missing == []

@@ -1,0 +1,123 @@
+"""The rules of the house: who may import whom, what is public, what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import batchup_ng
+
+PACKAGE = Path(batchup_ng.__file__).parent
+FLOORS = {
+    "errors": 0, "checks": 0, "batch": 0, "buffers": 0, "randomness": 0, "_version": 0,
+    "sampling": 1, "accessors": 1,
+    "data_source": 2,
+    "work_pool": 3,
+    "testing": 4, "image": 4,
+    "demo": 5, "cli": 5, "__main__": 5, "__init__": 5,
+}  # fmt: skip
+OPTIONAL = ("torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib",
+            "pandas", "pytest", "simplejpeg", "joblib")  # fmt: skip
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    """Return the name of the room, a file or folder of the package, that a module is in."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[str, ast.AST]]:
+    """Yield each module of ours that a module imports, by its dotted name below the package, with the statement."""
+    package = ("batchup_ng", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            whole = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            if whole == "batchup_ng":
+                yield from ((alias.name, node) for alias in node.names)
+            elif whole.startswith("batchup_ng."):
+                yield whole.removeprefix("batchup_ng."), node
+        elif isinstance(node, ast.Import):
+            yield from ((a.name.removeprefix("batchup_ng."), node) for a in node.names if a.name.startswith("batchup_ng"))
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_every_module_has_a_floor(path: Path) -> None:
+    assert room(path) in FLOORS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_imports_point_down(path: Path) -> None:
+    for name, _ in imported(path):
+        other = name.split(".")[0]
+        if other in FLOORS and other != room(path):
+            same_floor = FLOORS[other] == FLOORS[room(path)]
+            assert FLOORS[other] < FLOORS[room(path)] or (same_floor and FLOORS[other] in (0, 5)), (
+                f"{ids(path)} imports {name}, which is not below it"
+            )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_no_module_imports_ours_inside_a_function(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for function in (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))):
+        for node in ast.walk(function):
+            ours = isinstance(node, ast.ImportFrom) and (node.level > 0 or (node.module or "").startswith("batchup_ng"))
+            assert not ours, f"{ids(path)}:{node.lineno} imports our own package inside a function"
+
+
+def test_no_module_of_the_same_floor_forms_a_cycle() -> None:
+    # Modules are imported one by one in a fresh interpreter each time: a cycle shows as an ImportError.
+    names = [".".join(("batchup_ng", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in MODULES]
+    names = [name for name in names if not name.endswith(("__main__", "__init__")) and ".testing" not in name]
+    program = "import importlib, sys\nfor name in sys.argv[1:]:\n" \
+              "    for loaded in [m for m in sys.modules if m.startswith('batchup_ng')]: del sys.modules[loaded]\n" \
+              "    importlib.import_module(name)"
+    subprocess.run([sys.executable, "-c", program, *names], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_no_file_is_longer_than_the_house_allows(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize("name", ["", ".data_source", ".sampling", ".work_pool", ".accessors", ".image.utils"])
+def test_what_is_public_is_listed_sorted_and_there(name: str) -> None:
+    module = importlib.import_module("batchup_ng" + name)
+    assert module.__all__ == sorted(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for public in module.__all__:
+        assert getattr(module, public).__doc__ or public == "__version__"
+
+
+def test_importing_the_package_imports_nothing_optional_and_starts_nothing() -> None:
+    program = (
+        "import sys, threading, batchup_ng; "
+        f"print([m for m in {OPTIONAL!r} if m in sys.modules], threading.active_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout.split("\n")[0] == "[] 1"
+
+
+def test_names_of_batchup_have_their_old_paths() -> None:
+    old = {
+        "data_source": "AbstractDataSource RandomAccessDataSource ArrayDataSource CallableDataSource IteratorDataSource "
+        "CompositeDataSource ChoiceDataSource ChoiceBatch MapDataSource batch_map_concat batch_map_mean "
+        "coerce_data_source",
+        "sampling": "num_batches AbstractSampler StandardSampler SubsetSampler WeightedSampler WeightedSubsetSampler",
+        "work_pool": "AbstractWorkerPool WorkerThreadPool WorkerProcessPool ParallelDataSource WorkStream",
+        "image.utils": "ImageArrayUInt8ToFloat32",
+    }
+    for module, names in old.items():
+        for name in names.split():
+            assert hasattr(importlib.import_module(f"batchup_ng.{module}"), name)

@@ -1,0 +1,143 @@
+"""Properties of any graph of sources: the same batches from every pool, each position once, sizes right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.graphs import graphs, shuffle_of, shuffles
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng import batch as batches
+from batchup_ng.buffers import FRESH
+from batchup_ng.errors import InOrderNotSupported
+from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
+
+MOST = 15
+"""How many batches of an epoch are looked at."""
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def thread_pool() -> Iterator[AbstractWorkerPool]:
+    with bu.WorkerThreadPool(3) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def process_pool() -> Iterator[AbstractWorkerPool]:
+    with bu.WorkerProcessPool(2) as pool:
+        yield pool
+
+
+def epoch(source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool) -> list[Any]:
+    """Return the batches of an epoch, or its beginning."""
+    iterator = source.batch_iterator(size, shuffle=shuffle_of(kind), epoch=number, drop_last=drop_last)
+    with iterator:
+        return list(islice(iterator, MOST))
+
+
+def reference(source: Any, *options: Any) -> list[Any]:
+    """Return the batches of the serial run; an example that has no order in order is not one."""
+    try:
+        return epoch(source, *options)
+    except InOrderNotSupported:
+        assume(False)
+        raise
+
+
+options = (st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans())
+
+
+@unhurried
+@given(graphs(), *options, st.integers(1, 7))
+def test_threads_give_the_batches_of_the_serial_run(
+    thread_pool: AbstractWorkerPool,
+    source: Any,
+    size: int,
+    kind: tuple[str, int],
+    number: int,
+    drop_last: bool,
+    buffer: int,
+) -> None:
+    expected = reference(source, size, kind, number, drop_last)
+    parallel = thread_pool.parallel_data_source(source, buffer)
+    assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
+
+
+@unhurried
+@given(graphs(), *options, st.integers(1, 7))
+def test_processes_give_the_batches_of_the_serial_run(
+    process_pool: AbstractWorkerPool,
+    source: Any,
+    size: int,
+    kind: tuple[str, int],
+    number: int,
+    drop_last: bool,
+    buffer: int,
+) -> None:
+    expected = reference(source, size, kind, number, drop_last)
+    parallel = process_pool.parallel_data_source(source, buffer)
+    assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
+
+
+@unhurried
+@given(graphs(), *options)
+def test_the_plan_gives_each_batch_on_its_own(
+    source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool
+) -> None:
+    expected = reference(source, size, kind, number, drop_last)
+    plan = source.plan(size, shuffle_of(kind), epoch=number, drop_last=drop_last)
+    assert plan.n_batches >= len(expected)
+    if plan.n_batches != math.inf:
+        assert len(plan) >= len(expected)
+        assert len(expected) == min(MOST, len(plan))
+    for k in reversed(range(len(expected))):
+        planned = plan[k]
+        assert_same_batches([source.read(planned.rows, planned.key, FRESH)], [expected[k]])
+
+
+@unhurried
+@given(graphs(), *options)
+def test_batches_have_the_size_that_was_asked_for(
+    source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool
+) -> None:
+    for batch in reference(source, size, kind, number, drop_last):
+        lengths = [len(leaf) for leaf in batches.leaves(batch)]
+        assert max(lengths) <= size
+        assert min(lengths) >= 1
+        if drop_last:
+            assert set(lengths) == {size}
+
+
+@unhurried
+@given(graphs(endless=False), st.integers(1, 11), shuffles())
+def test_shuffling_changes_the_order_only(source: Any, size: int, kind: tuple[str, int]) -> None:
+    # Only of sources with a row for each position, and no randomness of their own, is it known what is in an epoch.
+    try:
+        source.rows_at(np.arange(0))
+    except TypeError:
+        assume(False)
+    base = bu.subset(bu.ArrayDataSource([np.arange(1000)]), np.arange(int(source.num_samples())) % 1000)
+    for positions in (base, bu.concat(base, base), bu.repeat(base, 2), bu.zip(base, base)):
+        in_order = np.concatenate([batch[0] for batch in positions.batch_iterator(size)])
+        shuffled = np.concatenate([batch[0] for batch in positions.batch_iterator(size, shuffle=shuffle_of(kind))])
+        np.testing.assert_array_equal(np.sort(shuffled), np.sort(in_order))
+
+
+@unhurried
+@given(graphs(), st.integers(1, 11), st.integers(0, 2**32 - 1), st.integers(0, 3))
+def test_each_epoch_of_a_seed_is_the_same_in_any_order_of_epochs(source: Any, size: int, seed: int, number: int) -> None:
+    kind = ("seed", seed)
+    later = reference(source, size, kind, number + 1, False)
+    first = reference(source, size, kind, number, False)
+    assert_same_batches(epoch(source, size, kind, number, False), first)
+    assert_same_batches(epoch(source, size, kind, number + 1, False), later)

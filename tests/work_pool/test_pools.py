@@ -1,0 +1,66 @@
+"""The pools: the contract for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
+from batchup_ng.errors import ArgumentError
+from batchup_ng.testing.pools import PoolContract
+from batchup_ng.work_pool import AbstractWorkerPool
+
+
+class TestSerial(PoolContract):
+    def make(self) -> AbstractWorkerPool:
+        return SerialPool()
+
+
+class TestThreads(PoolContract):
+    def make(self) -> AbstractWorkerPool:
+        return WorkerThreadPool(2)
+
+
+class TestProcesses(PoolContract):
+    def make(self) -> AbstractWorkerPool:
+        return WorkerProcessPool(2)
+
+
+class TestOneSpawnedProcess(PoolContract):
+    def make(self) -> AbstractWorkerPool:
+        return WorkerProcessPool(1, start_method="spawn")
+
+
+class TestProcessesWithThreads(PoolContract):
+    def make(self) -> AbstractWorkerPool:
+        return WorkerProcessPool(2, threads=2)
+
+
+class TestForkedProcesses(PoolContract):
+    def make(self) -> AbstractWorkerPool:
+        return WorkerProcessPool(2, start_method="fork")
+
+
+@pytest.mark.parametrize("make", [WorkerThreadPool, WorkerProcessPool])
+def test_the_number_of_workers_is_checked(make: type) -> None:
+    for bad in (0, -1, 1.5, True, "2"):
+        with pytest.raises(ArgumentError, match="processes must be a whole number"):
+            make(bad)
+
+
+def test_options_of_the_process_pool_are_checked() -> None:
+    with pytest.raises(ArgumentError, match=r"start_method must be one of .*'spwan'.*did you mean 'spawn'"):
+        WorkerProcessPool(1, start_method="spwan")
+    with pytest.raises(ArgumentError, match="threads must be at least 1"):
+        WorkerProcessPool(1, threads=0)
+
+
+def test_every_cpu_is_used_by_default() -> None:
+    with WorkerThreadPool() as pool:
+        assert pool.processes >= 1
+
+
+def test_the_base_pool_says_what_is_missing() -> None:
+    pool = AbstractWorkerPool()
+    for call in (lambda: pool.submit((len, (), {})), lambda: pool.shared_constant(1), lambda: pool.close()):
+        with pytest.raises(NotImplementedError, match="Abstract for type"):
+            call()
