@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import collections
 import math
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,6 +22,10 @@ ALIGNMENT = 64
 
 SMALLEST_LEASE = 1 << 16
 """Bytes below which fresh memory from the allocator is cheaper than a lease (a lease costs some 3 µs)."""
+
+
+_PLAIN_KINDS = "biufcSUMm"
+"""Kinds of dtypes that their type string tells whole."""
 
 
 class Buffers(Protocol):
@@ -42,20 +46,22 @@ class FreshBuffers:
 FRESH = FreshBuffers()
 
 
+class _Block(NamedTuple):
+    """A piece of aligned memory."""
+
+    memory: np.ndarray
+    address: int
+
+
 class _Lease:
     """The owner at the root of a leased array: gives its block back when it dies."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_block", "_free")
 
-    def __init__(self, block: np.ndarray, nbytes: int, free: collections.deque[np.ndarray]) -> None:
+    def __init__(self, block: _Block, shape: tuple[int, ...], kind: str, free: collections.deque[_Block]) -> None:
         self._block = block
         self._free = free
-        self.__array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (block.ctypes.data, False),
-            "version": 3,
-        }
+        self.__array_interface__ = {"shape": shape, "typestr": kind, "data": (block.address, False), "version": 3}
 
     def __del__(self) -> None:
         self._free.append(self._block)
@@ -73,7 +79,11 @@ class BufferPool:
 
     def __init__(self, most_free: int = 32) -> None:
         self._most_free = most_free
-        self._free: dict[int, collections.deque[np.ndarray]] = {}
+        self._free: dict[int, collections.deque[_Block]] = {}
+
+    def __reduce__(self) -> tuple[type[BufferPool], tuple[int]]:
+        # Memory does not travel: what holds a pool arrives with an empty one.
+        return BufferPool, (self._most_free,)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array of `shape` and `dtype` to be written: 64-byte aligned, C order, writable.
@@ -83,10 +93,15 @@ class BufferPool:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_LEASE or dtype.hasobject:
             return np.empty(shape, dtype)
+        if dtype.kind in _PLAIN_KINDS:
+            return self._lease(nbytes, shape, dtype.str)
         return self.lease(nbytes).view(dtype).reshape(shape)
 
     def lease(self, nbytes: int) -> np.ndarray:
         """Return `nbytes` bytes on lease: ``(nbytes,) uint8``."""
+        return self._lease(nbytes, (nbytes,), "|u1")
+
+    def _lease(self, nbytes: int, shape: tuple[int, ...], kind: str) -> np.ndarray:
         size = _size_class(nbytes)
         free = self._free.get(size)
         if free is None:
@@ -95,7 +110,7 @@ class BufferPool:
             block = free.pop()
         except IndexError:
             block = _aligned(size)
-        return np.asarray(_Lease(block, nbytes, free))
+        return np.asarray(_Lease(block, shape, kind, free))
 
     def free_bytes(self) -> int:
         """Return how many bytes wait for use."""
@@ -114,7 +129,6 @@ def _size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def _aligned(nbytes: int) -> np.ndarray:
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes]
+def _aligned(nbytes: int) -> _Block:
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    return _Block(memory, memory.ctypes.data + -memory.ctypes.data % ALIGNMENT)

@@ -19,7 +19,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,8 +97,7 @@ class OrderKey:
         return word("order", self.seed, self.epoch, len(self.path), *self.path, *parts)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BatchKey:
+class BatchKey(NamedTuple):
     """Names the randomness of one batch at one node of the graph of sources.
 
     Attributes:
@@ -163,7 +162,7 @@ class SampleRng:
 
     @property
     def positions(self) -> np.ndarray:
-        """Positions of the samples in the stream: ``(n,) int64``."""
+        """The positions of the samples in the stream, ``(n,) int64``."""
         return self._positions
 
     def _words(self, size: int | tuple[int, ...], each: int = 1) -> np.ndarray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -40,3 +41,14 @@ html_theme = "furo"
 html_title = f"batchup_ng {version}"
 html_theme_options = {"navigation_with_keys": True}
 html_show_copyright = False
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls this once."""
+    app.connect("autodoc-process-docstring", keep_the_sentence, priority=400)  # before napoleon, which has 500
+
+
+def keep_the_sentence(app: Any, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Keep napoleon from taking what stands before a colon in the docstring of a property for its type."""
+    if what == "property" and lines:
+        lines[0] = lines[0].replace(": ", ", ", 1)

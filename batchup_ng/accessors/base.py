@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..buffers import Buffers
+from ..buffers import SMALLEST_LEASE, Buffers
 from ..errors import ArgumentTypeError
 
 
@@ -67,6 +67,8 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
     if type(array) not in (np.ndarray, np.memmap) or array.dtype.hasobject or array.ndim == 0:
         return array[rows]
     n = len(array)
+    if n and array.nbytes // n * len(rows) < SMALLEST_LEASE:
+        return array[rows]
     rows = checked_rows(rows, n)
     out = buffers.empty((len(rows), *array.shape[1:]), array.dtype)
     run = _as_run(rows)
@@ -74,7 +76,7 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
         np.copyto(out, array[run])
     elif array.flags.c_contiguous and array.dtype.isnative:
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
-        np.take(array, rows, axis=0, out=out, mode="clip")
+        array.take(rows, 0, out, "clip")
     else:
         # np.take would first copy the whole array into C order.
         out[...] = array[rows]
@@ -89,6 +91,8 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     """
     if len(rows) == 0:
         return rows.astype(np.intp)
+    if rows.dtype == np.int64 and int(rows.view(np.uint64).max()) < n:
+        return rows  # the common case, in one pass: seen as unsigned, negative rows would be the greatest of all
     low, high = int(rows.min()), int(rows.max())
     if low < -n or high >= n:
         raise IndexError(f"row {high if high >= n else low} is out of range for {n} rows")

@@ -168,13 +168,18 @@ class PlannedDataSource(AbstractDataSource):
         given = epoch_options(batch_size, _given(shuffle, options), self.calls_user_functions())
         if self.is_random_access:
             plan = self.plan_of(given)
-            return BatchIterator(StreamEngine(walk(self, plan)), lambda: plan.n_batches)
+            return BatchIterator(StreamEngine(walk(self, plan, self._buffers())), lambda: plan.n_batches)
         stream = self.stream(given, ())
         if given.drop_last:
             stream = _without_short_last(stream, given.batch_size)
         n = self.num_samples(**given.given) if self.calls_user_functions() else self.num_samples()
         total = num_batches(n, given.batch_size) if known_count(n) else n
         return BatchIterator(StreamEngine(stream), None if n is None else lambda: total, exact=False)
+
+    def _buffers(self) -> BufferPool:
+        """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
+        own: BufferPool = vars(self).setdefault("_own_buffers", BufferPool(most_free=4))
+        return own
 
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
         """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources made of others.
@@ -194,7 +199,7 @@ class PlannedDataSource(AbstractDataSource):
         return self.read(indices, BatchKey(), FRESH)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        buffers = BufferPool(most_free=4)
+        buffers = self._buffers()
         for planned in self.plan_of(options, path):
             key = planned.key
             yield self.read(planned.rows, BatchKey(key.seed, key.epoch, key.batch, key.start, path), buffers)
@@ -252,7 +257,7 @@ class MapDataSource(PlannedDataSource):
         return self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return self.source.row_plan(batch_size, None if key is None else key.child(0), drop_last)
+        return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         return self.source.drawn_rows(batch_size, rng, drop_last)
@@ -262,6 +267,9 @@ class MapDataSource(PlannedDataSource):
 
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)
+
+    def permutes_rows(self) -> bool:
+        return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         for number, batch in enumerate(self.source.stream(options, (*path, 0))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from .. import checks, randomness
 from ..errors import ArgumentError, ArgumentTypeError
 from .array import ArrayDataSource
 from .base import AbstractDataSource
+from .composite import checked_sources
 from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource, numbered_length
 from .rounds import RoundsDataSource, TakeDataSource
 from .streams import CallableDataSource, IteratorDataSource
@@ -107,11 +107,17 @@ def take(source: AbstractDataSource, n: int) -> TakeDataSource:
 def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
     """Return a source whose epoch is `times` epochs of `source`, each shuffled anew; -1 for ever.
 
-    Batches reach over the seam between two, as with ``repeats=``. Where the samples have no numbers of their own (a
-    choice, a stream), each round ends with a batch of its own, which may be short.
+    Where a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
+    reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a
+    stream) each epoch ends with a batch of its own, which may be short.
+
+    Raises:
+        ArgumentError: `times` is neither -1 nor at least 1.
+        ArgumentTypeError: `source` is no source.
     """
+    checked_sources("source", [source])
     times = checks.repeats(times)
-    if source_is_numbered(source):
+    if source.permutes_rows() and source.num_samples() > 0:
         return SubsetDataSource(source, None, repeats=times)
     return RoundsDataSource(source, times)
 
@@ -126,16 +132,6 @@ def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  #
         ArgumentError: the lengths differ, or there are no sources.
     """
     return ZipDataSource(sources, flatten)
-
-
-def source_is_numbered(source: AbstractDataSource) -> bool:
-    """Return whether the samples of `source` have positions in a finite epoch in order."""
-    try:
-        source.rows_at(np.arange(0))
-    except (AttributeError, TypeError):
-        return False
-    n = source.num_samples()
-    return n is not None and n != math.inf and n > 0
 
 
 def coerce_data_source(x: Any) -> AbstractDataSource:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .. import batch as batches
-from ..buffers import BufferPool, Buffers
+from ..buffers import Buffers
 from ..errors import ArgumentTypeError, LostSamples
 from ..sampling.plan import BatchPlan
 
@@ -56,10 +56,8 @@ class ReadsBatches(Protocol):
     def read(self, rows: Any, key: Any, buffers: Buffers) -> Any: ...
 
 
-def walk(source: ReadsBatches, plan: BatchPlan, buffers: Buffers | None = None) -> Iterator[Any]:
+def walk(source: ReadsBatches, plan: BatchPlan, buffers: Buffers) -> Iterator[Any]:
     """Yield the batches of `plan`, read one after the other: the reference that every pool must equal."""
-    if buffers is None:
-        buffers = BufferPool(most_free=4)
     for planned in plan:
         yield source.read(planned.rows, planned.key, buffers)
 
@@ -96,15 +94,13 @@ class BatchIterator(Iterator[Any]):
         began = time.perf_counter()
         try:
             batch = next(self._engine)
-        except StopIteration:
-            self.close()
-            self._balance()
-            raise
-        except BaseException:
-            self.close()
-            raise
-        finally:
+        except BaseException as error:
             self._waited += time.perf_counter() - began
+            self.close()
+            if isinstance(error, StopIteration):
+                self._balance()
+            raise
+        self._waited += time.perf_counter() - began
         self._delivered += 1
         self._samples += _count(batch)
         return batch

@@ -94,6 +94,10 @@ class SourceNode:
             f"subset, split or zip; use those on the sources that it is made of"
         )
 
+    def permutes_rows(self) -> bool:
+        """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
+        return False
+
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         """Yield the batches of an epoch on the calling thread: the way of sources without random access."""
         yield from self.batch_iterator(options.batch_size, **options.given)

@@ -90,6 +90,9 @@ class RandomAccessDataSource(PlannedDataSource):
         n = self.sampler.num_indices_generated()
         return None if n is None else count_batches(n, batch_size, drop_last)
 
+    def permutes_rows(self) -> bool:
+        return isinstance(self.sampler, StandardSampler) and self.sampler.repeats == 1
+
     def rows_at(self, positions: np.ndarray) -> Any:
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
             return SourceNode.rows_at(self, positions)

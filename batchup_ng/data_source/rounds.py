@@ -49,8 +49,7 @@ class TakeDataSource(_Wrapped):
         return None if n is None else min(n, self.n)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        part = self.source.row_plan(batch_size, None if key is None else key.child(0), drop_last)
-        return FirstPlan(part, batch_size, self.n, drop_last)
+        return FirstPlan(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         left = self.n

@@ -33,8 +33,8 @@ REMEMBERED = 4096
 """How many of the latest batches an endless drawn plan can still give again."""
 
 
-BLOCK = 4096
-"""Positions of a shuffled order that are computed at once, some 0.4 ms of work."""
+BLOCK = 16384
+"""Positions of a shuffled order that are computed at once: some 0.7 ms of work, half of it for calling NumPy."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -44,8 +44,7 @@ class ChoiceBatch(NamedTuple):
     ds_index: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PlannedBatch:
+class PlannedBatch(NamedTuple):
     """What a worker needs to make a batch.
 
     Attributes:
@@ -64,7 +63,7 @@ class BatchPlan(Protocol):
 
     @property
     def n_batches(self) -> float:
-        """Number of batches: an int, or ``math.inf``, for which ``len`` raises ``TypeError``."""
+        """The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``."""
         ...
 
     def __len__(self) -> int: ...
@@ -258,15 +257,17 @@ class EpochPlan:
         return finite_length(self.n_batches)
 
     def __getitem__(self, number: int) -> PlannedBatch:
-        number = checked_number(number, self.n_batches)
-        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
-        return PlannedBatch(number, self._rows.rows(number), key)
+        return self._planned(checked_number(number, self.n_batches))
 
     def __iter__(self) -> Iterator[PlannedBatch]:
         number = 0
         while number < self.n_batches:
-            yield self[number]
+            yield self._planned(number)
             number += 1
+
+    def _planned(self, number: int) -> PlannedBatch:
+        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
+        return PlannedBatch(number, self._rows.rows(number), key)
 
 
 class DrawnPlan:

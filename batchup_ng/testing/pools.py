@@ -93,6 +93,7 @@ class PoolContract(ABC):
             stream.retrieve()
 
     def test_what_is_no_task_is_refused(self, pool: PoolFixture) -> None:
+        bad: Any
         for bad in (3, (), (3,), (square, 3), (square, (3,), [1]), (square, (1,), {}, 4)):
             with pytest.raises((ArgumentTypeError, ArgumentError), match="task"):
                 pool.work_stream(iter([bad]))
@@ -194,7 +195,7 @@ class PoolContract(ABC):
     def test_what_is_no_source_is_refused(self, pool: PoolFixture) -> None:
         with pytest.raises(TypeError, match="AbstractDataSource"):
             pool.parallel_data_source([np.arange(4)])  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="random access.*prefetch"):
+        with pytest.raises(TypeError, match=r"random access.*prefetch"):
             pool.parallel_data_source(CallableDataSource(counting_batches))
         with pytest.raises(ArgumentError, match="batch_buffer_size"):
             pool.parallel_data_source(self.source(), batch_buffer_size=0)

@@ -92,4 +92,4 @@ class SamplerContract(ABC):
             with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
                 iterate(0)
             with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
-                iterate(2.5)
+                iterate(2.5)  # type: ignore[arg-type]  # on purpose

@@ -51,8 +51,9 @@ def test_a_progress_function_is_told_the_number_of_batches(test_x: Array) -> Non
     assert calls == [{"total": 5, "leave": False}]
 
 
-def test_tqdm_is_a_progress_function(test_x: Array) -> None:
+def test_tqdm_is_a_progress_function(test_x: Array, monkeypatch: pytest.MonkeyPatch) -> None:
     tqdm = pytest.importorskip("tqdm", reason="tqdm is an extra")
+    monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 0)  # else it leaves a thread of its own that watches its bars
     test_ds = data_source.ArrayDataSource([test_x])
     (pred_y,) = test_ds.batch_map_concat(lambda x: x[:, 0], batch_size=64, progress_iter_func=tqdm.tqdm)
     np.testing.assert_array_equal(pred_y, test_x[:, 0])

@@ -105,7 +105,7 @@ def test_negative_rows_count_from_the_end() -> None:
 def test_rows_out_of_range_are_refused() -> None:
     source = bu.ArrayDataSource([A, np.ones((10, 30000))])
     for rows in ([10], [-11], [3, 99]):
-        with pytest.raises(IndexError, match="out of range"):
+        with pytest.raises(IndexError, match="out of (range|bounds)"):
             source.samples_by_indices_nomapping(np.array(rows))
 
 
@@ -355,6 +355,27 @@ def test_repeat_of_a_choice_ends_each_round() -> None:
     assert [next(iterator)[0].tolist() for _ in range(8)] == ids(choice) * 2
 
 
+def test_repeat_shuffles_what_is_inside_anew() -> None:
+    short, long = bu.ArrayDataSource([A[:3]]), bu.ArrayDataSource([np.arange(30)])
+    for source in (bu.CompositeDataSource([long, short]), bu.take(long, 3), bu.take(long, 3).map(lambda x: (x,))):
+        for shuffle in (4, np.random.RandomState(4)):
+            rounds = sum(ids(bu.repeat(source, 10), 8, shuffle=shuffle), [])
+            assert len(rounds) == 30
+            assert len(set(rounds)) > 12  # 30 draws from 30 rows see 19 of them; the first three rows alone are 3
+    twice = bu.repeat(bu.ArrayDataSource([A], repeats=2), 2)
+    order = sum(ids(twice, 5, shuffle=1), [])
+    assert [sorted(order[i : i + 10]) for i in (0, 10, 20, 30)] == [A.tolist()] * 4
+    with pytest.raises(ArgumentTypeError, match="source"):
+        bu.repeat(A)  # type: ignore[arg-type]
+
+
+def test_maps_and_takes_do_not_change_the_order() -> None:
+    source = bu.ArrayDataSource([np.arange(100)])
+    order = ids(source, 8, shuffle=7)
+    assert ids(source.map(lambda x: (x,)).map_samples(lambda x: (x,)), 8, shuffle=7) == order
+    assert sum(ids(bu.take(source, 50), 8, shuffle=7), []) == sum(order, [])[:50]
+
+
 def test_zip_keeps_rows_together() -> None:
     source = bu.zip(bu.ArrayDataSource([A]), bu.ArrayDataSource([A * 2]).map(lambda x: (x + 1,)))
     for x, y in source.batch_iterator(3, shuffle=2):
@@ -579,7 +600,7 @@ def test_progress_is_told_the_number_of_batches() -> None:
 def test_endless_sources_need_a_number_of_batches() -> None:
     source = bu.ArrayDataSource([A], repeats=-1)
     for method in (source.batch_map_concat, source.batch_map_mean):
-        with pytest.raises(ArgumentError, match="infinite.*n_batches"):
+        with pytest.raises(ArgumentError, match=r"infinite.*n_batches"):
             method(lambda x: x, 4)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+
+import numpy as np
 import pytest
 
 from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
@@ -64,3 +68,23 @@ def test_the_base_pool_says_what_is_missing() -> None:
     for call in (lambda: pool.submit((len, (), {})), lambda: pool.shared_constant(1), lambda: pool.close()):
         with pytest.raises(NotImplementedError, match="Abstract for type"):
             call()
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
+    with WorkerProcessPool(3, start_method=method) as pool:
+        tasks = [(draw_together, (3,)) for _ in range(3)]
+        states = list(pool.work_stream(iter(tasks)).retrieve_iter())
+    assert len({pid for pid, _ in states}) == len({value for _, value in states})
+
+
+def draw_together(_: int) -> tuple[int, float]:
+    """Draw in a worker, slowly enough that each worker does one of the tasks."""
+    time.sleep(0.3)
+    return os.getpid(), float(np.random.rand())
+
+
+def test_more_threads_than_a_byte_counts() -> None:
+    with WorkerProcessPool(1, threads=300) as pool:
+        stream = pool.work_stream(((pow, (i, 2)) for i in range(400)), task_buffer_size=400)
+        assert list(stream.retrieve_iter()) == [i * i for i in range(400)]

@@ -165,7 +165,7 @@ class ServerLauncher:
         ours, theirs = _pair()
         with theirs:
             try:
-                socket.send_fds(sock, [bytes([min(self._threads, 255)])], [theirs.fileno()])
+                socket.send_fds(sock, [server.REQUEST.pack(self._threads)], [theirs.fileno()])
             except OSError as error:
                 raise WorkerLost(f"the server of worker processes has ended: {error}") from error
         pid = self._await_message(server.STARTED, None, 60.0)

@@ -1,6 +1,6 @@
 """The process that forks workers: imports the package once, stays single-threaded, does nothing else.
 
-It reads requests from its socket, one byte (the threads of the worker) with the worker's end of a socket attached, and
+It reads requests from its socket, a number (the threads of the worker) with the worker's end of a socket attached, and
 answers with the worker's number; when a worker ends it sends the number with the exit code. It ends when its socket
 is closed, on purpose or because the pool's process died; its workers see the end of their own sockets.
 """
@@ -8,6 +8,7 @@ is closed, on purpose or because the pool's process died; its workers see the en
 from __future__ import annotations
 
 import os
+import random
 import select
 import signal
 import socket
@@ -16,11 +17,14 @@ import sys
 import traceback
 from typing import NoReturn
 
+import numpy as np
+
 from . import worker
 
 STARTED = b"S"
 ENDED = b"E"
 _MESSAGE = struct.Struct("<cii")
+REQUEST = struct.Struct("<I")
 
 
 def main(fd: int) -> None:
@@ -38,10 +42,10 @@ def main(fd: int) -> None:
                 _drain(wake_read)
                 _report_ended(sock)
             if fd in ready:
-                request, fds, _, _ = socket.recv_fds(sock, 1, 1)
+                request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 1)
                 if not request:
                     return
-                _start(sock, fds[0], request[0], [wake_read, wake_write, sock.fileno()])
+                _start(sock, fds[0], REQUEST.unpack(request)[0], [wake_read, wake_write, sock.fileno()])
 
 
 def _drain(fd: int) -> None:
@@ -85,6 +89,8 @@ def run_forked(fd: int, threads: int, close: list[int]) -> NoReturn:
     try:
         for other in close:
             os.close(other)
+        random.seed()  # or all workers would go on from the one state that they were forked with
+        np.random.seed()
         worker.main(fd, threads)
         code = 0
     except BaseException:
