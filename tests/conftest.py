@@ -73,6 +73,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test after which a process, thread, descriptor, shared memory or temporary file is left."""
     before = Left()
     yield
+    request.node.funcargs.clear()  # pytest would hold what other fixtures made for the test until after this check
     deadline = time.monotonic() + PATIENCE
     while left := Left().beyond(before):
         if time.monotonic() > deadline:

@@ -101,7 +101,7 @@ class SubsetSampler(StandardSampler):
     """Hands out the rows that `indices` lists, each once a repeat.
 
     Args:
-        indices: Row numbers: ``(n,) int``; a boolean mask is refused, since BatchUp took it for rows 0 and 1, or failed.
+        indices: Row numbers: ``(n,) int``; a boolean mask is refused, which BatchUp took for rows 0 and 1, or failed.
         repeats: How often each is handed out; -1 for ever.
     """
 

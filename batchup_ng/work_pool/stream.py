@@ -9,14 +9,13 @@ the handle, so that the handle's end, when the last reference to it goes, cancel
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .. import checks
-from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
+from ..errors import ArgumentError, ArgumentTypeError
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """A function with its arguments and keywords."""
@@ -26,7 +25,7 @@ class Future(Protocol):
     """The result of a task, some time."""
 
     def result(self) -> Any:
-        """Return the result once it is there, or raise what the task raised."""
+        """Return the result once it is there, or raise what the task raised; for one caller, once."""
         ...
 
     def done(self) -> bool: ...
@@ -96,8 +95,6 @@ class _Window:
             head = self._futures[0]
             try:
                 return head.result()
-            except concurrent.futures.CancelledError:
-                raise PoolClosed("the stream was closed while a result was waited for") from None
             finally:
                 # An interrupt (Ctrl-C) that comes while waiting leaves the task where it is.
                 if head.done() and self._futures and self._futures[0] is head:

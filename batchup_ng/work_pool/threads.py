@@ -15,20 +15,20 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from ..buffers import BufferPool
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
 from .base import AbstractWorkerPool, worker_count
+from .future import TaskFuture
 from .parallel import Pool
 from .stream import Task
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
 
-_Job = tuple["Future[Any]", Task]
+_Job = tuple[TaskFuture, Task]
 
 
 class WorkerThreadPool(AbstractWorkerPool):
@@ -57,8 +57,8 @@ class WorkerThreadPool(AbstractWorkerPool):
             thread.start()
         _open_pools.add(self)
 
-    def submit(self, task: Task) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, task: Task) -> TaskFuture:
+        future = TaskFuture()
         with self._lock:
             if self._closed:
                 raise PoolClosed("this pool was closed; make a new one")
@@ -99,11 +99,11 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
         if job is None:
             return
         future, (fn, args, kwargs) = job
-        if future.set_running_or_notify_cancel():
+        if future.begin():
             try:
                 result = fn(*args, **kwargs)
             except BaseException as error:
-                future.set_exception(error)
+                future.set_error(error)
             else:
                 future.set_result(result)
                 del result
@@ -117,8 +117,8 @@ def _end(jobs: queue.SimpleQueue[_Job | None], threads: list[threading.Thread]) 
             job = jobs.get_nowait()
         except queue.Empty:
             break
-        if job is not None and job[0].set_running_or_notify_cancel():
-            job[0].set_exception(PoolClosed("the pool was closed before this task was begun"))
+        if job is not None and job[0].begin():
+            job[0].set_error(PoolClosed("the pool was closed before this task was begun"))
     for _ in threads:
         jobs.put(None)
     for thread in threads:

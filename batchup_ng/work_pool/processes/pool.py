@@ -26,7 +26,6 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from ... import checks
@@ -34,6 +33,7 @@ from ...buffers import BufferPool
 from ...data_source.base import AbstractDataSource
 from ...errors import CannotTravel, PoolClosed, WorkerLost
 from ..base import AbstractWorkerPool, worker_count
+from ..future import TaskFuture
 from ..parallel import Pool
 from ..stream import Task
 from ..threads import WorkerThreadPool
@@ -47,11 +47,13 @@ AHEAD = 1
 """Tasks that wait at a worker beside those that it runs, so that it need not wait for the next."""
 
 
-class ResultFuture(Future[Any]):
+class ResultFuture(TaskFuture):
     """The future of a task in another process; its result is unpickled when it is asked for."""
 
-    def result(self, timeout: float | None = None) -> Any:
-        frame = super().result(timeout)
+    __slots__ = ()
+
+    def result(self) -> Any:
+        frame = super().result()
         if frame.kind is Kind.RESULT:
             return frame.load()
         error, remote = frame.load()
@@ -160,7 +162,7 @@ class _Core:
             if worker is None or len(worker.jobs) >= self._room:
                 return
             job = self._waiting.popleft()
-            if job.future.set_running_or_notify_cancel():
+            if job.future.begin():
                 self._send(worker, job)
 
     def _send(self, worker: _Worker, job: _Job) -> None:
@@ -171,7 +173,7 @@ class _Core:
             name = getattr(job.task[0], "__qualname__", repr(job.task[0]))
             failure = CannotTravel(f"a task ({name}) cannot be sent to a worker process: {error}")
             failure.__cause__ = error
-            job.future.set_exception(failure)
+            job.future.set_error(failure)
             return
         for constant in job.constants:
             if constant.number not in worker.constants:
@@ -240,7 +242,7 @@ class _Core:
         code = worker.process.end()
         error = WorkerLost(f"a worker process (pid {worker.process.pid}) {describe_exit(code)}")
         for job in worker.jobs.values():
-            job.future.set_exception(error)
+            job.future.set_error(error)
         if not worker.ready:
             self._broken = WorkerLost(f"worker processes cannot be started: one {describe_exit(code)} at once")
             self._closed = True
@@ -259,10 +261,10 @@ class _Core:
                 worker.jobs.clear()
         error = self._broken or PoolClosed("the pool was closed before this result was made")
         for job in running:
-            job.future.set_exception(error)
+            job.future.set_error(error)
         for job in waiting:
-            if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(error)
+            if job.future.begin():
+                job.future.set_error(error)
 
     def _release(self) -> None:
         """End the processes, close the descriptors: once the dispatcher is gone."""
