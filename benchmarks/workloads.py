@@ -173,7 +173,9 @@ def decode(source: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
         size: Height and width to scale to, by Pillow's bilinear filter.
     """
     with Image.open(source) as picture:
-        scaled = picture.convert("RGB").resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        # Only where it is needed: Pillow's convert copies a picture that is in that mode already.
+        colour = picture if picture.mode == "RGB" else picture.convert("RGB")
+        scaled = colour.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     return np.asarray(scaled)
 
 
