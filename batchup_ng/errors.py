@@ -69,6 +69,10 @@ class MissingDependency(BatchupError, ImportError):
         )
         self.library = library
         self.extra = extra
+        self._purpose = purpose
+
+    def __reduce__(self) -> tuple[type[MissingDependency], tuple[str, str, str]]:
+        return type(self), (self.library, self.extra, self._purpose)
 
 
 class SampleReadError(BatchupError, OSError):

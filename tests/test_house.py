@@ -76,7 +76,7 @@ def test_no_module_imports_ours_inside_a_function(path: Path) -> None:
             if not isinstance(node, ast.ImportFrom):
                 continue
             assert node.level == 0, f"{ids(path)}:{node.lineno} imports our own package inside a function"
-            assert not (node.module or "").startswith("batchup_ng"), f"{ids(path)}:{node.lineno} imports our own package inside a function"
+            assert not (node.module or "").startswith("batchup_ng"), f"{ids(path)}:{node.lineno} does so by its name"
 
 
 def test_no_module_of_the_same_floor_forms_a_cycle() -> None:
@@ -114,9 +114,9 @@ def test_importing_the_package_imports_nothing_optional_and_starts_nothing() -> 
 
 def test_names_of_batchup_have_their_old_paths() -> None:
     old = {
-        "data_source": "AbstractDataSource RandomAccessDataSource ArrayDataSource CallableDataSource IteratorDataSource "
-        "CompositeDataSource ChoiceDataSource ChoiceBatch MapDataSource batch_map_concat batch_map_mean "
-        "coerce_data_source",
+        "data_source": "AbstractDataSource RandomAccessDataSource ArrayDataSource CallableDataSource "
+        "IteratorDataSource CompositeDataSource ChoiceDataSource ChoiceBatch MapDataSource batch_map_concat "
+        "batch_map_mean coerce_data_source",
         "sampling": "num_batches AbstractSampler StandardSampler SubsetSampler WeightedSampler WeightedSubsetSampler",
         "work_pool": "AbstractWorkerPool WorkerThreadPool WorkerProcessPool ParallelDataSource WorkStream",
         "image.utils": "ImageArrayUInt8ToFloat32",

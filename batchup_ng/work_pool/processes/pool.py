@@ -10,8 +10,9 @@ straight into the pool's reused buffers, or exceptions with the text of their tr
 consumer that asks for it, not by the dispatcher.
 
 What happens on a crash: a worker whose socket ends is lost; the tasks that it had fail with
-:class:`~batchup_ng.errors.WorkerLost`, which tells how it ended, a new worker takes its place. If a worker ends before
-it was ever ready, none can be had: the pool closes, all that waits fails.
+:class:`~batchup_ng.errors.WorkerLost`, which tells how it ended, a new worker takes its place. One that
+ends before it was ready has seen no task, so its tasks go to another; after :data:`START_TRIES` of these in a row none
+can be had: the pool closes, all that waits fails.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ AHEAD = 1
 """Tasks that wait at a worker beside those that it runs, so that it need not wait for the next."""
 
 
+START_TRIES = 3
+"""Workers in a row that may end before they are ready, until none is started any more."""
+
+
 class ResultFuture(TaskFuture):
     """The future of a task in another process; its result is unpickled when it is asked for."""
 
@@ -63,10 +68,11 @@ class ResultFuture(TaskFuture):
 class _Job:
     """A task on its way."""
 
-    __slots__ = ("constants", "future", "task")
+    __slots__ = ("begun", "constants", "future", "task")
 
     def __init__(self, task: Task, constants: list[SharedConstant]) -> None:
         self.future = ResultFuture()
+        self.begun = False
         self.task = task
         self.constants = constants
 
@@ -95,6 +101,7 @@ class _Core:
         self._waiting: collections.deque[_Job] = collections.deque()
         self._workers: list[_Worker] = []
         self._numbers = 0
+        self._failed_starts = 0
         self.memory = BufferPool(most_free=64)
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -162,7 +169,8 @@ class _Core:
             if worker is None or len(worker.jobs) >= self._room:
                 return
             job = self._waiting.popleft()
-            if job.future.begin():
+            job.begun = job.begun or job.future.begin()
+            if job.begun:
                 self._send(worker, job)
 
     def _send(self, worker: _Worker, job: _Job) -> None:
@@ -229,6 +237,7 @@ class _Core:
             for frame in frames:
                 if frame.kind is Kind.READY:
                     worker.ready = True
+                    self._failed_starts = 0
                 else:
                     finished.append((worker.jobs.pop(frame.number), frame))
             self._hand_out()
@@ -240,11 +249,18 @@ class _Core:
         self._selector.unregister(worker.process.sock)
         self._workers.remove(worker)
         code = worker.process.end()
-        error = WorkerLost(f"a worker process (pid {worker.process.pid}) {describe_exit(code)}")
-        for job in worker.jobs.values():
-            job.future.set_error(error)
-        if not worker.ready:
-            self._broken = WorkerLost(f"worker processes cannot be started: one {describe_exit(code)} at once")
+        if worker.ready:
+            error = WorkerLost(f"a worker process (pid {worker.process.pid}) {describe_exit(code)}")
+            for job in worker.jobs.values():
+                job.future.set_error(error)
+        else:
+            self._waiting.extendleft(reversed(worker.jobs.values()))  # it never saw them
+            self._failed_starts += 1
+        if self._failed_starts >= START_TRIES:
+            self._broken = WorkerLost(
+                f"worker processes cannot be started: {START_TRIES} ended before they were ready, the last of which "
+                f"{describe_exit(code)}; their own messages tell more"
+            )
             self._closed = True
             return
         self._add_worker()
@@ -263,7 +279,7 @@ class _Core:
         for job in running:
             job.future.set_error(error)
         for job in waiting:
-            if job.future.begin():
+            if job.begun or job.future.begin():
                 job.future.set_error(error)
 
     def _release(self) -> None:

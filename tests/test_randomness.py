@@ -1,0 +1,123 @@
+"""Random numbers by value: the same for the same key, sound for any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchup_ng import randomness
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, _high_product
+
+N = 20_000
+MANY = np.arange(N)
+
+
+def rng(n: int = N, key: int = 5) -> SampleRng:
+    return SampleRng(key, np.arange(n))
+
+
+@given(st.lists(st.integers() | st.text(max_size=5), min_size=1, max_size=5))
+def test_a_word_depends_on_each_part(parts: list[Any]) -> None:
+    assert randomness.word(*parts) == randomness.word(*parts)
+    for i, part in enumerate(parts):
+        other: Any = part + 1 if isinstance(part, int) else part + "x"
+        assert randomness.word(*parts[:i], other, *parts[i + 1 :]) != randomness.word(*parts)
+
+
+def test_rows_do_not_depend_on_their_company() -> None:
+    whole = rng(100)
+    part = SampleRng(5, np.array([40, 7]))
+    for draw in (lambda r: r.uniform(size=3), lambda r: r.normal(), lambda r: r.integers(10, size=(2, 2))):
+        np.testing.assert_array_equal(draw(whole)[[40, 7]], draw(part))
+    assert len(part) == 2
+    assert part.positions.tolist() == [40, 7]
+    states = [g.random() for g in whole.generators()]
+    assert [g.random() for g in part.generators()] == [states[40], states[7]]
+
+
+def test_uniform_draws_fill_the_interval() -> None:
+    u = rng().uniform(-2.0, 3.0, size=2)
+    assert u.shape == (N, 2)
+    assert -2.0 <= u.min() < -1.99
+    assert 2.99 < u.max() < 3.0
+    np.testing.assert_allclose(np.histogram(u, 10)[0] / (2 * N), 0.1, atol=0.01)
+    assert abs(np.corrcoef(u[:, 0], u[:, 1])[0, 1]) < 0.04
+    assert abs(np.corrcoef(u[1:, 0], u[:-1, 0])[0, 1]) < 0.04
+
+
+def test_normal_draws_have_the_moments_asked_for() -> None:
+    z = rng().normal(2.0, 3.0, size=5)
+    assert z.mean() == pytest.approx(2.0, abs=0.05)
+    assert z.std() == pytest.approx(3.0, abs=0.05)
+    assert np.mean(np.abs(z - 2.0) < 3.0) == pytest.approx(0.6827, abs=0.01)
+    assert np.isfinite(z).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 7), (-3, 4), (5, 6), (0, 2**40), (-(2**62), 2**62)])
+def test_integers_are_equally_likely(low: int, high: int) -> None:
+    drawn = rng().integers(low, high)
+    assert drawn.dtype == np.int64
+    assert low <= drawn.min()
+    assert drawn.max() < high
+    middle = (low + high) / 2
+    assert np.mean(drawn < middle) == pytest.approx(np.ceil(middle - low) / (high - low), abs=0.02)
+    if high - low == 7:
+        np.testing.assert_allclose(np.bincount(drawn - low, minlength=7) / N, 1 / 7, atol=0.015)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 2**63))
+def test_the_high_product_is_exact(word: int, bound: int) -> None:
+    assert int(_high_product(np.array([word], np.uint64), bound)[0]) == word * bound >> 64
+
+
+def test_choices_follow_their_weights() -> None:
+    np.testing.assert_allclose(np.bincount(rng().choice(4)) / N, 0.25, atol=0.015)
+    names = rng().choice(np.array(["a", "b", "c"]), size=2, p=[1, 0, 3])
+    assert names.shape == (N, 2)
+    assert set(np.unique(names)) == {"a", "c"}
+    assert np.mean(names == "a") == pytest.approx(0.25, abs=0.015)
+    assert rng().random_bool(0.2).mean() == pytest.approx(0.2, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("draw", "error", "message"),
+    [
+        (lambda r: r.integers(0), ArgumentError, "the range is empty"),
+        (lambda r: r.integers(3, 3), ArgumentError, "the range is empty"),
+        (lambda r: r.integers(2.5), ArgumentTypeError, "whole number"),
+        (lambda r: r.random_bool(1.5), ArgumentError, "probability"),
+        (lambda r: r.choice([]), ArgumentError, "at least one item"),
+        (lambda r: r.choice(0), ArgumentError, "at least 1"),
+        (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
+        (lambda r: r.choice(2, p=[1, 1, 1]), ArgumentError, "2 numbers"),
+    ],
+)
+def test_draws_that_make_no_sense_are_refused(draw: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        draw(rng(3))
+
+
+def test_keys_of_children_keep_their_place() -> None:
+    key = BatchKey(1, 2, 3, 30)
+    part = key.child(1, np.array([4, 6])).child(0, np.array([1]))
+    assert part.path == (1, 0)
+    assert part.positions(1).tolist() == [36]
+    assert key.child(2).positions(3).tolist() == [30, 31, 32]
+    assert key.generator().random() != key.child(0).generator().random()
+    assert OrderKey(1, 2).child(3) == OrderKey(1, 2, (3,))
+
+
+def test_a_state_gives_a_seed_without_being_changed() -> None:
+    for make in (np.random.RandomState, np.random.default_rng):
+        one, two = make(3), make(3)  # type: ignore[operator]
+        assert randomness.seed_from_state(one) == randomness.seed_from_state(two)
+        assert one.random(3).tolist() == two.random(3).tolist()
+        assert randomness.seed_from_state(one) != randomness.seed_from_state(make(3))  # type: ignore[operator]
+    np.random.seed(4)
+    twin = randomness.copy_of(np.random)
+    assert twin.rand() == np.random.rand()

@@ -1,0 +1,334 @@
+"""What is special to processes: what travels, what happens to it when something ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import CannotTravel, PoolClosed, RemoteTraceback, WorkerLost
+from batchup_ng.work_pool.processes import launch
+
+METHODS = launch.START_METHODS
+
+
+@pytest.fixture(params=METHODS)
+def pool(request: pytest.FixtureRequest) -> Any:
+    with bu.WorkerProcessPool(2, start_method=request.param) as pool:
+        yield pool
+
+
+def one(pool: Any, fn: Any, *args: Any) -> Any:
+    """Return the result of one task."""
+    with pool.work_stream(iter([(fn, args)])) as stream:
+        return next(stream)
+
+
+def test_what_the_worker_raised_arrives_with_its_traceback(pool: Any) -> None:
+    def deep() -> None:
+        raise LookupError("in the deep")
+
+    with pytest.raises(LookupError, match="in the deep") as caught:
+        one(pool, deep)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert "in deep" in str(caught.value.__cause__)
+
+
+class Unloadable(Exception):
+    """An exception that can be pickled but not loaded."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+class Liar(Exception):
+    """An exception that becomes something else on its way."""
+
+    def __reduce__(self) -> Any:
+        return str, ("not an exception",)
+
+
+def holding_a_lock() -> Exception:
+    error = ValueError("with a lock")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize("make", [lambda: Unloadable(1, 2), lambda: Liar("x"), holding_a_lock])
+def test_an_exception_that_cannot_travel_is_told_of(make: Any) -> None:
+    def fail() -> None:
+        raise make()
+
+    with bu.WorkerProcessPool(1) as pool:
+        with pytest.raises(CannotTravel, match="an exception of type"):
+            one(pool, fail)
+        assert one(pool, len, "abc") == 3
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit])
+def test_exceptions_that_end_programs_arrive_as_they_are(kind: type) -> None:
+    def fail() -> None:
+        raise kind("on purpose")
+
+    with bu.WorkerProcessPool(1) as pool:
+        stream = pool.work_stream(iter([(fail,)]))
+        with pytest.raises((kind, RuntimeError)):
+            stream.retrieve_iter().__next__()
+
+
+def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
+    with pytest.raises(CannotTravel, match="a result of type lock cannot be sent back"):
+        one(pool, threading.Lock)
+    assert one(pool, len, "abc") == 3
+
+
+def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
+    with pytest.raises(CannotTravel, match=r"a task \(len\) cannot be sent"):
+        one(pool, len, threading.Lock())
+    lock = threading.Lock()
+    source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
+    with pytest.raises(CannotTravel, match=r"a .*MapDataSource cannot be sent to a worker process.*lock"):
+        pool.parallel_data_source(source)
+    with pytest.raises(CannotTravel, match="not inside one"):
+        one(pool, len, [pool.shared_constant(3)])
+
+
+def test_large_things_travel(pool: Any) -> None:
+    array = np.arange(3_000_000)
+    for _ in range(3):
+        np.testing.assert_array_equal(one(pool, np.negative, array), -array)
+
+
+def test_objects_of_classes_of_the_users_travel(pool: Any) -> None:
+    class Sample:
+        def __init__(self, x: np.ndarray) -> None:
+            self.x = x
+
+    source = bu.ArrayDataSource([np.arange(6)]).map(lambda x: ([Sample(row) for row in x],))
+    for (samples,) in pool.parallel_data_source(source).batch_iterator(3):
+        assert all(type(sample) is Sample for sample in samples)
+
+
+def pids_of(pool: Any) -> set[int]:
+    """Return the process numbers of both workers, once both are there to work at once."""
+    pids: set[int] = set()
+    while len(pids) < 2:
+        pids = set(pool.work_stream(iter([(slow_pid,), (slow_pid,)])).retrieve_iter())
+    return pids
+
+
+def slow_pid() -> int:
+    time.sleep(0.1)
+    return os.getpid()
+
+
+def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(pool: Any) -> None:
+    before = pids_of(pool)
+    stream = pool.work_stream(iter([(time.sleep, (60,)), (time.sleep, (60,))]))
+    began = time.monotonic()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    for _ in before:
+        with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
+            stream.retrieve()
+    assert time.monotonic() - began < 10
+    assert not before & pids_of(pool)
+
+
+def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    boot, starts = launch._BOOT, []
+    real = launch._run
+
+    def first_one_fails(module: str, *arguments: Any) -> Any:
+        starts.append(module)
+        monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}" if len(starts) == 1 else boot)
+        return real(module, *arguments)
+
+    monkeypatch.setattr(launch, "_run", first_one_fails)
+    with bu.WorkerProcessPool(1, start_method="spawn") as pool:
+        assert one(pool, len, "abc") == 3
+    assert len(starts) == 2
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_worker_that_exits_is_lost(pool: Any, code: int) -> None:
+    with pytest.raises(WorkerLost, match=f"ended with exit code {code} while it had work to do"):
+        one(pool, os._exit, code)
+    assert one(pool, len, "abc") == 3
+
+
+def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}")
+    with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises((WorkerLost, PoolClosed)):
+        one(pool, len, "abc")
+    with pytest.raises(WorkerLost, match="server of worker processes"):
+        bu.WorkerProcessPool(1)
+
+
+def test_constants_are_forgotten_with_their_last_reference() -> None:
+    def held() -> int:
+        from batchup_ng.work_pool.processes.constants import WORKER_CONSTANTS
+
+        return len(WORKER_CONSTANTS._values)
+
+    with bu.WorkerProcessPool(1) as pool:
+        constant = pool.shared_constant(np.arange(10))
+        assert pool.shared_constant(constant) is constant
+        assert one(pool, np.sum, constant) == 45
+        assert one(pool, held) == 1
+        del constant
+        one(pool, len, "abc")
+        assert one(pool, held) == 0
+
+
+def test_a_constant_is_sent_to_each_worker_once() -> None:
+    class Counted:
+        loads = 0
+
+        def __reduce__(self) -> Any:
+            return counted, ()
+
+    with bu.WorkerProcessPool(1) as pool:
+        constant = pool.shared_constant(Counted())
+        results = [one(pool, lambda c: c, constant) for _ in range(5)]
+    assert results == [1] * 5
+
+
+_loads = 0
+
+
+def counted() -> int:
+    """Return how often this was called in this process."""
+    global _loads
+    _loads += 1
+    return _loads
+
+
+def test_threads_of_one_process_run_at_once() -> None:
+    with bu.WorkerProcessPool(1, threads=4) as pool:
+        stream = pool.work_stream((meet, (4,)) for _ in range(4))
+        assert list(stream.retrieve_iter()) == [True] * 4
+
+
+_barrier = threading.Barrier(4)
+
+
+def meet(n: int) -> bool:
+    """Wait until `n` tasks are here at once; False if they never are."""
+    try:
+        _barrier.wait(20)
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
+def test_a_fork_of_the_users_does_not_harm_the_pool() -> None:
+    with bu.WorkerProcessPool(1) as pool:
+        assert one(pool, len, "abc") == 3
+        pid = os.fork()
+        if pid == 0:
+            pool.close()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert one(pool, len, "abcd") == 4
+
+
+PROGRAM = """
+import sys, time
+import numpy as np
+import batchup_ng as bu
+
+class Mine:
+    pass
+
+def slow(x):
+    time.sleep(0.01)
+    return x, [Mine() for _ in x]
+
+pool = bu.{pool}
+source = bu.ArrayDataSource([np.arange(100_000)], repeats=-1).map(slow)
+for x, mine in pool.parallel_data_source(source).batch_iterator(10):
+    assert all(type(m) is Mine for m in mine)
+    print("batch", flush=True)
+    if "--once" in sys.argv:
+        break
+"""
+POOLS = ["WorkerThreadPool(2)", *[f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS]]
+
+
+def start(pool: str, how: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the program as a script, by ``-c``, by ``-m`` or from standard input, and wait for its first batch."""
+    program = PROGRAM.format(pool=pool)
+    (tmp_path / "program.py").write_text(program)
+    commands = {"script": ["program.py"], "-c": ["-c", program], "-m": ["-m", "program"], "stdin": ["-"]}
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, *commands[how], *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, cwd=tmp_path, env=environment, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if how == "stdin":
+        process.stdin.write(program)
+    process.stdin.close()
+    process.stdin = None
+    assert process.stdout.readline() == "batch\n", process.communicate(timeout=30)[1]
+    return process
+
+
+def alive(session: int) -> list[str]:
+    """Return the processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline())[:100])
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
+def assert_gone(session: int, seconds: float = 3.0) -> None:
+    deadline = time.monotonic() + seconds
+    while left := alive(session):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", ["script", "-c", "-m", "stdin"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_programs_need_no_guard_and_end_without_close(pool: str, how: str, tmp_path: Path) -> None:
+    process = start(pool, how, tmp_path, "--once")
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert_gone(process.pid)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_interrupt_ends_the_program_at_once(pool: str, tmp_path: Path) -> None:
+    process = start(pool, "script", tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert_gone(process.pid)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_nothing_outlives_a_program_that_is_killed(pool: str, tmp_path: Path) -> None:
+    process = start(pool, "script", tmp_path)
+    process.kill()
+    process.communicate(timeout=30)
+    assert_gone(process.pid)
