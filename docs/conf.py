@@ -25,10 +25,10 @@ templates_path: list[str] = []
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
-napoleon_use_ivar = True  # or the attributes of named tuples would stand there twice
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # or the attributes of named tuples would stand there twice
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"

@@ -1,7 +1,7 @@
 """Where samples come from: sources, how they compose, the iterator of their batches."""
 
 from ..accessors.base import Accessor
-from ..sampling.plan import ChoiceBatch
+from ..sampling.row_plan import ChoiceBatch
 from .array import ArrayDataSource
 from .base import AbstractDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
 from .batch_map import batch_map_concat, batch_map_mean

@@ -12,7 +12,8 @@ from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
-from ..sampling.plan import BatchPlan, DrawnPlan, EpochPlan, RowPlan
+from ..sampling.plan import BatchPlan, DrawnPlan, EpochPlan
+from ..sampling.row_plan import RowPlan
 from . import batch_map
 from .iterator import BatchIterator, StreamEngine, walk
 from .node import SourceNode

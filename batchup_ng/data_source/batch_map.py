@@ -61,7 +61,7 @@ def batch_map_mean(
     a sample.
 
     Args:
-        func: Called with the arrays of each batch; returns an array, a float, a tuple of these, or None.
+        func: Called with the arrays of each batch; returns an array, a number, a tuple of these, or None.
         batch_iter: Iterator of batches.
         progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
         sum_axis: The axis along which to add up each result; None where `func` did.
@@ -80,7 +80,7 @@ def batch_map_mean(
         n_samples += batches.length(batch)
         if result is None:
             continue
-        values = _as_tuple(result, (np.ndarray, float), "a single result as a NumPy array or float")
+        values = _as_tuple(result, (np.ndarray, np.number, float, int), "a single result as a NumPy array or number")
         if sum_axis is not None:
             values = tuple([value.sum(axis=sum_axis) for value in values])
         sums = list(values) if sums is None else list(map(operator.add, sums, values))

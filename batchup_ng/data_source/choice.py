@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
-from ..sampling.plan import ChoiceBatch, RowPlan
+from ..sampling.row_plan import ChoiceBatch, RowPlan
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
 from .options import EpochOptions, known_count

@@ -12,7 +12,7 @@ from .. import batch as batches
 from ..buffers import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plan import RowPlan, TogetherPlan, trim_rows
+from ..sampling.row_plan import RowPlan, TogetherPlan, trim_rows
 from .base import AbstractDataSource, PlannedDataSource
 from .options import EpochOptions
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plan import RowPlan, count_batches, rows_length
+from ..sampling.row_plan import RowPlan, count_batches, rows_length
 from .options import EpochOptions
 
 

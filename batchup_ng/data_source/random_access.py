@@ -11,7 +11,7 @@ from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
-from ..sampling.plan import RowPlan, SamplerPlan, count_batches
+from ..sampling.row_plan import RowPlan, SamplerPlan, count_batches
 from ..sampling.standard import StandardSampler, SubsetSampler
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource

@@ -11,7 +11,7 @@ from .. import batch as batches
 from .. import checks
 from ..buffers import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plan import FirstPlan, RoundsPlan, RowPlan, count_batches, first_rows, rows_length
+from ..sampling.row_plan import FirstPlan, RoundsPlan, RowPlan, count_batches, first_rows, rows_length
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
 from .options import EpochOptions

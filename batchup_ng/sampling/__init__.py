@@ -1,7 +1,8 @@
 """Which rows, in what order: samplers, the plan of an epoch. Index arithmetic only; no data is read."""
 
 from .base import AbstractSampler, RandomAccessSampler, num_batches
-from .plan import BatchPlan, ChoiceBatch, PlannedBatch
+from .plan import BatchPlan, PlannedBatch
+from .row_plan import ChoiceBatch
 from .standard import StandardSampler, SubsetSampler
 from .weighted import WeightedSampler, WeightedSubsetSampler
 

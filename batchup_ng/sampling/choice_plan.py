@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..randomness import OrderKey
 from .permutation import keyed_permutation
-from .plan import ChoiceBatch, RowPlan
+from .row_plan import ChoiceBatch, RowPlan
 
 
 class RoundRobinPlan:

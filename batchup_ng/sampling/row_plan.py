@@ -1,0 +1,232 @@
+"""The rows of each batch at one node of the graph of sources, as a function of the batch's number.
+
+The rows of a batch are a 1-D integer array, or, for sources made of others, a nest of them: a tuple for a
+composite, a :class:`ChoiceBatch` for a choice.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from .. import batch as batches
+from ..randomness import OrderKey
+from .base import RandomAccessSampler, num_batches
+
+BLOCK = 16384
+"""Positions of a shuffled order that are computed at once: some 0.7 ms of work, half of it for calling NumPy."""
+
+
+class ChoiceBatch(NamedTuple):
+    """The rows of a batch that comes whole from one of several sources."""
+
+    sample_indices: Any
+    ds_index: int
+
+
+class RowPlan(Protocol):
+    """The rows of each batch at one node of the graph of sources, as a function of the batch's number."""
+
+    @property
+    def n_batches(self) -> float:
+        """Number of batches: an int, or ``math.inf``."""
+        ...
+
+    @property
+    def regular(self) -> bool:
+        """Whether every batch but the last is whole, so that batch k begins at sample k × batch size."""
+        ...
+
+    def rows(self, number: int) -> Any:
+        """Return the rows of that batch; `number` is in range."""
+        ...
+
+
+class SamplerPlan:
+    """The rows of a source that has a sampler.
+
+    A shuffled order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy
+    costs besides its work is then shared by the batches of the block.
+
+    Args:
+        sampler: Tells the row at any position.
+        batch_size: Samples of a whole batch.
+        key: Names the order; None is in order.
+        drop_last: Whether to leave out a last batch that is not whole.
+    """
+
+    regular: ClassVar[bool] = True
+
+    def __init__(self, sampler: RandomAccessSampler, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+        self._sampler = sampler
+        self._batch_size = batch_size
+        self._key = key
+        self._n_samples = sampler.num_indices_generated()
+        self.n_batches = count_batches(self._n_samples, batch_size, drop_last)
+        self._batches_a_block = max(1, BLOCK // batch_size)
+        self._block: tuple[int, np.ndarray] = (-1, np.arange(0))
+
+    def rows(self, number: int) -> Any:
+        if self._key is None:
+            return self._rows_between(number * self._batch_size, (number + 1) * self._batch_size)
+        which, within = divmod(number, self._batches_a_block)
+        kept, rows = self._block
+        if kept != which:
+            size = self._batches_a_block * self._batch_size
+            rows = self._rows_between(which * size, (which + 1) * size)
+            self._block = which, rows
+        return rows[within * self._batch_size : (within + 1) * self._batch_size]
+
+    def _rows_between(self, start: int, stop: int) -> np.ndarray:
+        return self._sampler.rows_at(np.arange(start, int(min(stop, self._n_samples)), dtype=np.int64), self._key)
+
+
+@dataclasses.dataclass(frozen=True)
+class TogetherPlan:
+    """The rows of several sources side by side; ends with the first of them.
+
+    Attributes:
+        parts: A plan for each source.
+        trim: Whether batches are cut to the shortest of the parts.
+    """
+
+    parts: tuple[RowPlan, ...]
+    trim: bool
+
+    @property
+    def n_batches(self) -> float:
+        return min(part.n_batches for part in self.parts)
+
+    @property
+    def regular(self) -> bool:
+        return all(part.regular for part in self.parts)
+
+    def rows(self, number: int) -> Any:
+        rows = tuple([part.rows(number) for part in self.parts])
+        return trim_rows(rows) if self.trim else rows
+
+
+class FirstPlan:
+    """The first `n_samples` samples of a plan.
+
+    Where batches of the plan may be short in mid-epoch, their lengths are added up once, when this is made.
+
+    Args:
+        part: The plan to cut.
+        batch_size: Samples of a whole batch.
+        n_samples: How many samples to keep.
+        drop_last: Whether to leave out a last batch that is not whole.
+    """
+
+    def __init__(self, part: RowPlan, batch_size: int, n_samples: int, drop_last: bool) -> None:
+        self._part = part
+        self._batch_size = batch_size
+        self._n_samples = n_samples
+        self.regular = part.regular
+        self._starts: list[int] | None = None
+        if part.regular:
+            self.n_batches = min(part.n_batches, count_batches(n_samples, batch_size, drop_last))
+        else:
+            self._starts = self._added_up(drop_last)
+            self.n_batches = len(self._starts)
+
+    def _added_up(self, drop_last: bool) -> list[int]:
+        starts, start, number = [], 0, 0
+        while start < self._n_samples and number < self._part.n_batches:
+            n = rows_length(self._part.rows(number))
+            if start + n > self._n_samples and drop_last:
+                break
+            starts.append(start)
+            start, number = start + n, number + 1
+        return starts
+
+    def rows(self, number: int) -> Any:
+        start = self._starts[number] if self._starts is not None else number * self._batch_size
+        return first_rows(self._part.rows(number), self._n_samples - start)
+
+
+class RoundsPlan:
+    """One plan after another, each made when it is first needed.
+
+    Args:
+        make: Returns the plan of a round.
+        rounds: How many rounds there are; -1 for ever.
+        n_each: Number of batches of each round; None where the rounds differ, and are counted as they are reached.
+    """
+
+    regular: ClassVar[bool] = False
+
+    def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
+        self._make = functools.lru_cache(maxsize=4)(make)
+        self._rounds = rounds
+        self._n_each = n_each
+        self._ends = [0]
+
+    @functools.cached_property
+    def n_batches(self) -> float:
+        if self._n_each == 0:
+            return 0
+        if self._rounds == -1:
+            return math.inf
+        if self._n_each is not None:
+            return self._rounds * self._n_each
+        while len(self._ends) <= self._rounds:
+            self._count_round()
+        return self._ends[-1]
+
+    def _count_round(self) -> None:
+        self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
+
+    def rows(self, number: int) -> Any:
+        if self._n_each is not None:
+            which, within = divmod(number, int(self._n_each))
+            return self._make(which).rows(within)
+        while self._ends[-1] <= number:
+            self._count_round()
+        which = bisect.bisect_right(self._ends, number) - 1
+        return self._make(which).rows(number - self._ends[which])
+
+
+def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
+    """Return the number of batches that `n_samples` make: an int, or ``math.inf``."""
+    if n_samples == math.inf:
+        return math.inf
+    return int(n_samples) // batch_size if drop_last else num_batches(int(n_samples), batch_size)
+
+
+def first_rows(rows: Any, n: int) -> Any:
+    """Return the first `n` of the rows of a batch, which may be a nest."""
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(first_rows(rows.sample_indices, n), rows.ds_index)
+    if isinstance(rows, tuple):
+        return tuple([first_rows(part, n) for part in rows])
+    return rows[:n]
+
+
+def rows_length(rows: Any) -> int:
+    """Return how many samples the rows of a batch stand for, read from the first leaf of a nest."""
+    return batches.length(rows)
+
+
+def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the rows of a composite with every leaf cut to the length of the shortest."""
+    lengths = set(_leaf_lengths(rows))
+    if len(lengths) == 1:
+        return rows
+    return tuple([first_rows(part, min(lengths)) for part in rows])
+
+
+def _leaf_lengths(rows: Any) -> Iterator[int]:
+    if isinstance(rows, ChoiceBatch):
+        yield from _leaf_lengths(rows.sample_indices)
+    elif isinstance(rows, tuple):
+        for part in rows:
+            yield from _leaf_lengths(part)
+    else:
+        yield len(rows)
