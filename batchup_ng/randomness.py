@@ -174,6 +174,10 @@ class SampleRng:
         words = self._rows[:, None] ^ words_at(self._key ^ _MASK, columns)[None, :]
         return mix64(words).reshape(len(self._rows), *shape, each)
 
+    def random(self, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return floats in [0, 1): ``(n, *size) float64``."""
+        return unit_floats(self._words(size)[..., 0])
+
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return floats in [low, high): ``(n, *size) float64``."""
         return np.asarray(low + (high - low) * unit_floats(self._words(size)[..., 0]))

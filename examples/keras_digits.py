@@ -49,5 +49,6 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     steps = bu.num_batches(train.num_samples(), BATCH_SIZE)
     with contextlib.closing(epochs_without_end(train)) as batches:
         network.fit(batches, steps_per_epoch=steps, epochs=EPOCHS, verbose=2)
-    _, accuracy = network.evaluate((batch for batch in test.batch_iterator(128)), verbose=0)
+    batches = test.batch_iterator(128)
+    _, accuracy = network.evaluate((batch for batch in batches), steps=len(batches), verbose=0)
     print(f"test accuracy {accuracy:.3f} after {EPOCHS} epochs of fit in Keras {keras.__version__}")

@@ -36,9 +36,8 @@ class MapStyle:
     With no rows, row 0 is read to learn the structure. A data set with ``__getitems__(list of int)`` (a convention
     of torch) is asked for all the rows at once.
 
-    The whole is *one* column of a source: where samples are ``(x, y)``, the batches of
-    ``ArrayDataSource([MapStyle(dataset)])`` are ``((x, y),)``, a tuple of one, whose only element is the tuple of
-    the columns. ``.map(lambda sample: sample)`` takes the outer tuple off, so that batches are ``(x, y)``.
+    In an ``ArrayDataSource`` the columns of a data set of tuples stand side by side: where samples are ``(x, y)``,
+    the batches of ``ArrayDataSource([MapStyle(dataset), weights])`` are ``(x, y, weights)``.
 
     >>> squares = MapStyle([(i, i * i) for i in range(5)])
     >>> squares[1:4]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..accessors.base import gather
+from ..accessors.map_style import MapStyle
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
@@ -19,8 +20,8 @@ class ArrayDataSource(RandomAccessDataSource):
     """Hands out rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
 
     Args:
-        data: A list of arrays, or of accessors: anything with ``len`` that can be indexed by an array of row numbers.
-            All have the same length.
+        data: A list of arrays, or of accessors: anything with ``len`` that can be indexed by an array of row numbers,
+            in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand side by side.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 for ever.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
@@ -55,23 +56,39 @@ class ArrayDataSource(RandomAccessDataSource):
         return self._gather(rows, buffers)
 
     def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
-        batch = tuple([gather(array, rows, buffers) for array in self.data])
+        batch = self._columns([gather(array, rows, buffers) for array in self.data])
         if not self.include_indices:
             return batch
         return ((np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else rows), *batch)
 
 
+    def _columns(self, parts: list[Any]) -> tuple[Any, ...]:
+        """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
+        if not any(isinstance(array, MapStyle) for array in self.data):
+            return tuple(parts)
+        columns: list[Any] = []
+        for array, part in zip(self.data, parts, strict=True):
+            columns.extend(part if isinstance(array, MapStyle) and isinstance(part, tuple) else [part])
+        return tuple(columns)
+
+
 def _common_length(data: Any) -> int:
     """Return the length that all of `data` have."""
     if not isinstance(data, list):
-        raise ArgumentTypeError(f"data must be a list of array-like objects, not a {type(data)}; pass [array, ...]")
+        raise ArgumentTypeError(
+            f"data must be a list of array-like objects, not a {type(data).__name__}; pass [array, ...]"
+        )
     if not data:
         raise ArgumentError("data must hold at least one array; the list is empty")
     for i, array in enumerate(data):
-        if not isinstance(array, Sized) or not hasattr(array, "__getitem__"):
+        if not isinstance(array, Sized) or getattr(array, "ndim", 1) == 0 or not hasattr(array, "__getitem__"):
             raise ArgumentTypeError(
                 f"data must be a list of array-like objects, but data[{i}] is a {type(array).__name__}, which lacks "
                 f"len() or indexing"
+            )
+        if hasattr(array, "iloc"):
+            raise ArgumentTypeError(
+                f"data[{i}] is a pandas {type(array).__name__}, which is indexed by label, not by row; pass .to_numpy()"
             )
         if isinstance(array, (str, bytes, list, tuple, dict)):
             raise ArgumentTypeError(
@@ -82,6 +99,7 @@ def _common_length(data: Any) -> int:
     for i, length in enumerate(lengths):
         if length != lengths[0]:
             raise ArgumentError(
-                f"Arrays have inconsistent length; array 0 has length {lengths[0]}, while array {i} has length {length}"
+                f"Arrays have inconsistent length; array 0 has length {lengths[0]}, while array {i} has length "
+                f"{length}; each row of one belongs to the row of that number of the others"
             )
     return lengths[0]

@@ -119,6 +119,10 @@ def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
 class PlannedDataSource(AbstractDataSource):
     """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
 
+    def __repr__(self) -> str:
+        n = self.num_samples() if self.is_random_access else None
+        return f"<{type(self).__name__}: {'a stream' if n is None else f'{n} samples'}>"
+
     def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
         """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
 
@@ -252,10 +256,17 @@ class MapDataSource(PlannedDataSource):
     def _apply(self, batch: Any, key: BatchKey) -> Any:
         """Return the batch after the map."""
         if self.rng is None:
-            return self.fn(*batch)
-        if self.rng == "batch":
-            return self.fn(*batch, rng=key.generator())
-        return self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
+            result = self.fn(*batch)
+        elif self.rng == "batch":
+            result = self.fn(*batch, rng=key.generator())
+        else:
+            result = self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
+        if result is None:
+            raise ArgumentTypeError(f"map {self._name()} returned None; let it return a tuple of arrays: (x, y)")
+        return result
+
+    def _name(self) -> str:
+        return repr(getattr(self.fn, "__qualname__", self.fn))
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
@@ -296,5 +307,7 @@ class SampleMapDataSource(MapDataSource):
             rngs = key.sample_rng(batches.length(batch)).generators()
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
             samples = [self.fn(*sample, rng=generator) for sample, generator in pairs]
+        if any(sample is None for sample in samples):
+            raise ArgumentTypeError(f"map {self._name()} returned None for a sample; let it return a tuple: (x, y)")
         stacked = batches.stack(samples)
         return stacked if isinstance(stacked, tuple) else (stacked,)

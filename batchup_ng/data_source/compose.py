@@ -24,7 +24,7 @@ def concat(*sources: AbstractDataSource) -> ConcatDataSource:
         ArgumentError: there are no sources, or one has an epoch that never ends.
         ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
     """
-    return ConcatDataSource(sources)
+    return ConcatDataSource(_one_list(sources))
 
 
 def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:
@@ -70,11 +70,15 @@ def split(
     n = numbered_length("source", source)
     rng = randomness.generator("split", checks.integer("seed", seed))
     parts: list[list[np.ndarray]] = [[] for _ in shares]
+    ends, seen = np.cumsum([0.0, *shares]), 0
     for group in _groups(n, stratify):
-        bounds = np.rint(np.cumsum([0.0, *shares]) * len(group)).astype(int)
+        # Rounded over all classes so far, so that what one class rounds down another rounds up.
+        bounds = np.rint(ends * (seen + len(group))).astype(int) - np.rint(ends * seen).astype(int)
+        bounds = np.maximum.accumulate(bounds)
         shuffled = rng.permutation(group)
         for i, part in enumerate(parts):
             part.append(shuffled[bounds[i] : bounds[i + 1]])
+        seen += len(group)
     return [SubsetDataSource(source, _sorted_rows(i, part, n)) for i, part in enumerate(parts)]
 
 
@@ -131,7 +135,12 @@ def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  #
     Raises:
         ArgumentError: the lengths differ, or there are no sources.
     """
-    return ZipDataSource(sources, flatten)
+    return ZipDataSource(_one_list(sources), flatten)
+
+
+def _one_list(sources: Sequence[Any]) -> Sequence[Any]:
+    """Return the sources that were given one by one, or in one list."""
+    return sources[0] if len(sources) == 1 and isinstance(sources[0], (list, tuple)) else sources
 
 
 def coerce_data_source(x: Any) -> AbstractDataSource:

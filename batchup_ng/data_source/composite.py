@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,8 @@ def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
         ArgumentError: it is empty.
         ArgumentTypeError: one of them is no data source.
     """
+    if not isinstance(sources, Iterable):
+        raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
     listed: list[AbstractDataSource] = list(sources)
     if not listed:
         raise ArgumentError(f"{name} must hold at least one data source, and is empty")

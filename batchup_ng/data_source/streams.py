@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from .base import PlannedDataSource
 from .options import EpochOptions
 
@@ -66,12 +66,19 @@ class IteratorDataSource(PlannedDataSource):
             raise ArgumentTypeError(f"n_samples should be None, an int, or np.inf, not {n_samples!r}")
         self.batch_iter = batch_iter
         self.n_samples = n_samples
+        self._used_up = False
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.n_samples
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        return iter(self.batch_iter)
+        if self._used_up:
+            raise ArgumentError(
+                "the iterator of this IteratorDataSource is used up, for it has one epoch; use CallableDataSource with "
+                "a function that returns an iterator of each epoch"
+            )
+        yield from self.batch_iter
+        self._used_up = hasattr(self.batch_iter, "__next__")
 
     def calls_user_functions(self) -> bool:
         # BatchUp let any option pass here; the iterator cannot heed one, so those of its neighbours are let through.

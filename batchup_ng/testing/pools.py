@@ -223,8 +223,14 @@ class PoolContract(ABC):
     def test_a_closed_pool_refuses_work(self) -> None:
         pool = self.make()
         pool.close()
-        with pytest.raises(PoolClosed, match="make a new one"):
-            pool.work_stream(iter([(square, (2,))]))
+        for use in (
+            lambda: pool.work_stream(iter([(square, (2,))])),
+            lambda: pool.parallel_data_source(self.source()),
+            lambda: pool.prefetch(self.source()),
+            pool.__enter__,
+        ):
+            with pytest.raises(PoolClosed, match="make a new one"):
+                use()
 
     def test_closing_fails_what_is_waited_for(self) -> None:
         pool = self.make()

@@ -1,4 +1,6 @@
-"""What every pool offers; a new engine defines ``submit``, ``shared_constant``, ``producer`` and ``close``.
+"""What every pool offers.
+
+A new engine defines ``submit``, ``shared_constant``, ``producer``, ``check_open`` and ``close``.
 
 Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
 the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
@@ -31,7 +33,7 @@ class AbstractWorkerPool:
         """Queue a task and return its future.
 
         Raises:
-            PoolClosed: the pool was closed.
+            PoolClosed: the pool was closed, or belongs to the process of which this one is a fork.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
@@ -41,6 +43,10 @@ class AbstractWorkerPool:
 
     def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def check_open(self) -> None:
+        """Raise :class:`~batchup_ng.errors.PoolClosed` if the pool was closed."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def close(self) -> None:
@@ -66,6 +72,7 @@ class AbstractWorkerPool:
         Raises:
             ArgumentTypeError: `ds` is no source, is not random access, or cannot travel to a worker.
         """
+        self.check_open()
         return ParallelDataSource(ds, batch_buffer_size, self)
 
     def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
@@ -80,9 +87,15 @@ class AbstractWorkerPool:
         Raises:
             ArgumentTypeError: `source` is no source.
         """
+        self.check_open()
         return PrefetchDataSource(source, batch_buffer_size, self)
 
+    def __repr__(self) -> str:
+        n = getattr(self, "processes", None)
+        return f"<{type(self).__name__}{'' if n is None else f': {n} workers'}>"
+
     def __enter__(self: Self) -> Self:
+        self.check_open()
         return self
 
     def __exit__(self, *exc: object) -> None:

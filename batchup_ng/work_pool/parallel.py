@@ -61,8 +61,8 @@ class ParallelDataSource(AbstractDataSource):
     def __init__(self, ds: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
         if not isinstance(ds, AbstractDataSource):
             raise ArgumentTypeError(
-                f"ds must implement `data_source.AbstractDataSource`, and is a {type(ds).__name__}; wrap arrays in "
-                f"ArrayDataSource([...])"
+                f"ds must implement `data_source.AbstractDataSource`, and is a {type(ds).__name__}; wrap arrays and "
+                f"accessors in ArrayDataSource([...])"
             )
         if not ds.is_random_access:
             raise ArgumentTypeError(
@@ -126,7 +126,10 @@ class PrefetchDataSource(AbstractDataSource):
 
     def __init__(self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
         if not isinstance(source, AbstractDataSource):
-            raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
+            raise ArgumentTypeError(
+                f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
+                f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
+            )
         self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
         self._source = source
         self._pool = pool

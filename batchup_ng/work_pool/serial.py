@@ -24,8 +24,7 @@ class SerialPool(AbstractWorkerPool):
         self._closed = False
 
     def submit(self, task: Task) -> _Deferred:
-        if self._closed:
-            raise PoolClosed("this pool was closed; make a new one")
+        self.check_open()
         return _Deferred(self, task)
 
     def shared_constant(self, x: Any) -> Any:
@@ -39,9 +38,8 @@ class SerialPool(AbstractWorkerPool):
         self.buffers.clear()
 
     def check_open(self) -> None:
-        """Raise :class:`PoolClosed` if the pool was closed."""
         if self._closed:
-            raise PoolClosed("the pool was closed before this result was made")
+            raise PoolClosed("this pool was closed; make a new one")
 
 
 def _nothing() -> None:

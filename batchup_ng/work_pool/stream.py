@@ -9,13 +9,14 @@ the handle, so that the handle's end, when the last reference to it goes, cancel
 from __future__ import annotations
 
 import collections
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .. import checks
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """A function with its arguments and keywords."""
@@ -67,6 +68,7 @@ class _Window:
         self._futures: collections.deque[Future] = collections.deque()
         self._lock = threading.Lock()
         self._ended = False
+        self._pid = os.getpid()
         self.most_ahead = 0
 
     def fill(self) -> None:
@@ -89,6 +91,7 @@ class _Window:
 
     def next(self) -> Any:
         """Return the next result; raises ``StopIteration`` at the end."""
+        check_process(self._pid)
         with self._lock:
             if not self._futures:
                 raise StopIteration
@@ -179,6 +182,12 @@ class WorkStream:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def check_process(pid: int) -> None:
+    """Raise :class:`PoolClosed` in a fork of the process `pid`, whose workers it does not have."""
+    if os.getpid() != pid:
+        raise PoolClosed(f"this pool belongs to process {pid}, of which this is a fork; make a pool in this process")
 
 
 def as_task(given: Any) -> Task:

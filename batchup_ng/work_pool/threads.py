@@ -11,6 +11,7 @@ at exit, so that a pool that was forgotten does not keep the program from ending
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 import weakref
@@ -23,7 +24,7 @@ from ..errors import PoolClosed
 from .base import AbstractWorkerPool, worker_count
 from .future import TaskFuture
 from .parallel import Pool
-from .stream import Task
+from .stream import Task, check_process
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
@@ -47,6 +48,7 @@ class WorkerThreadPool(AbstractWorkerPool):
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # so that no task is queued behind the end marks that close puts
         self._closed = False
+        self._pid = os.getpid()
         self._threads = [
             threading.Thread(target=_work, args=(self._jobs,), name=f"batchup_ng-{i}", daemon=True)
             for i in range(self.processes)
@@ -58,10 +60,10 @@ class WorkerThreadPool(AbstractWorkerPool):
         _open_pools.add(self)
 
     def submit(self, task: Task) -> TaskFuture:
+        check_process(self._pid)
         future = TaskFuture()
         with self._lock:
-            if self._closed:
-                raise PoolClosed("this pool was closed; make a new one")
+            self.check_open()
             self._jobs.put((future, task))
         return future
 
@@ -69,13 +71,18 @@ class WorkerThreadPool(AbstractWorkerPool):
         """Return `x` itself, which threads share as it is."""
         return x
 
-    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+    def check_open(self) -> None:
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
+
+    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+        self.check_open()
         pool = WorkerThreadPool(1)
         return pool, pool.close
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            return  # a fork of the user's, which has no such threads
         with self._lock:
             self._closed = True
         _open_pools.discard(self)

@@ -127,6 +127,69 @@ def test_a_subclass_may_read_in_its_own_way() -> None:
     assert ids(Mine([A])) == [[0, -1, -2, -3], [-4, -5, -6, -7], [-8, -9]]
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        bu.StandardSampler(11),
+        bu.SubsetSampler([10]),
+        bu.WeightedSampler(np.ones(9)),
+        bu.WeightedSampler(np.ones(11)),
+        bu.WeightedSubsetSampler(np.ones(2), [3, 10]),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_samplers_of_other_data_are_refused(sampler: Any) -> None:
+    with pytest.raises(ArgumentError, match="sampler"):
+        bu.ArrayDataSource([A], sampler=sampler)
+
+
+def test_pandas_columns_are_refused() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    with pytest.raises(ArgumentTypeError, match=r"data\[1\] is a pandas Series.*to_numpy"):
+        bu.ArrayDataSource([A, pandas.Series(A)])
+
+
+def test_columns_of_a_map_style_data_set_stand_side_by_side() -> None:
+    pairs = bu.MapStyle([(i, [i] * 2, np.full(3, i)) for i in range(10)])
+    singles = bu.MapStyle(list(range(10)))
+    ((x, y, z, s, w),) = bu.ArrayDataSource([pairs, singles, A * 2]).batch_iterator(10, shuffle=1)
+    assert z.shape == (10, 3)
+    assert y == [[i] * 2 for i in x]
+    assert x.tolist() == s.tolist() == (w // 2).tolist()
+
+
+def test_maps_that_forget_to_return_are_named() -> None:
+    def augment(x: Any) -> None:
+        x += 1
+
+    for source in (bu.ArrayDataSource([A]).map(augment), bu.ArrayDataSource([A.copy()]).map_samples(lambda x: None)):
+        with pytest.raises(ArgumentTypeError, match=r"map '.*(augment|lambda).*' returned None"):
+            next(source.batch_iterator(4))
+
+
+def test_an_iterator_that_is_used_up_says_so() -> None:
+    source = bu.IteratorDataSource(iter([(A,)]))
+    assert len(ids(source)) == 1
+    with pytest.raises(ArgumentError, match=r"used up.*CallableDataSource"):
+        ids(source)
+    again = bu.IteratorDataSource([(A,)])  # type: ignore[arg-type]
+    assert ids(again) == ids(again)
+
+
+def test_sources_tell_what_they_are() -> None:
+    assert repr(bu.ArrayDataSource([A])) == "<ArrayDataSource: 10 samples>"
+    assert repr(stream_of(3)) == "<CallableDataSource: a stream>"
+    assert repr(bu.SerialPool()) == "<SerialPool>"
+
+
+def test_sources_may_be_given_in_one_list() -> None:
+    parts = [bu.ArrayDataSource([A]), bu.ArrayDataSource([A + 10])]
+    assert ids(bu.concat(parts)) == ids(bu.concat(*parts))  # type: ignore[arg-type]
+    assert len(next(bu.zip(parts).batch_iterator(3))) == 2  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="datasets must be a list of data sources, not a ArrayDataSource"):
+        bu.CompositeDataSource(*parts)  # type: ignore[arg-type]
+
+
 def test_weighted_sources_have_no_order() -> None:
     source = bu.ArrayDataSource([A], sampler=bu.WeightedSampler(np.ones(10)))
     for call in (source.batch_iterator, source.batch_indices_iterator, source.plan):
@@ -309,6 +372,10 @@ def test_split_shares_out_every_sample_once() -> None:
 def test_a_stratified_split_shares_out_each_class() -> None:
     y = np.repeat([0, 1, 2], [60, 30, 10])
     source = bu.ArrayDataSource([y])
+    halves = bu.split(source, (0.5, 0.5), seed=1, stratify=np.arange(100) // 7)
+    assert [part.num_samples() for part in halves] == [50, 50]
+    pairs = bu.split(bu.ArrayDataSource([np.arange(80)]), (0.8, 0.2), seed=1, stratify=np.arange(80) // 2)
+    assert [part.num_samples() for part in pairs] == [64, 16]
     for labels in (y, y.astype(str)):
         train, test = bu.split(source, (0.8, 0.2), seed=1, stratify=labels)
         assert np.bincount(flat(ids(train))).tolist() == [48, 24, 8]

@@ -93,11 +93,11 @@ def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
 
 
 def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
-    with pytest.raises(CannotTravel, match=r"a task \(len\) cannot be sent"):
+    with pytest.raises(CannotTravel, match=r"task len\[1\]\[0\], a lock, cannot be sent"):
         one(pool, len, threading.Lock())
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
-    with pytest.raises(CannotTravel, match=r"a .*MapDataSource cannot be sent to a worker process.*lock"):
+    with pytest.raises(CannotTravel, match=r"the MapDataSource.fn, which uses 'lock', a lock, cannot be sent"):
         pool.parallel_data_source(source)
     with pytest.raises(CannotTravel, match="not inside one"):
         one(pool, len, [pool.shared_constant(3)])
@@ -241,6 +241,58 @@ def test_a_fork_of_the_users_does_not_harm_the_pool() -> None:
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         assert one(pool, len, "abcd") == 4
+
+
+@pytest.mark.parametrize("make", [lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1)])
+def test_a_pool_is_refused_in_a_fork(make: Any) -> None:
+    with make() as pool:
+        stream = pool.work_stream((len, ("abc",)) for _ in range(9))
+        assert stream.retrieve() == 3
+        pid = os.fork()
+        if pid == 0:
+            refused = 0
+            for use in (stream.retrieve, lambda: one(pool, len, "abc")):
+                try:
+                    use()
+                except PoolClosed as error:
+                    refused += "of which this is a fork" in str(error)
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+        assert list(stream.retrieve_iter()) == [3] * 8
+
+
+def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
+    class Log:
+        def __init__(self) -> None:
+            self.file = open(tmp_path / "log", "w")  # noqa: SIM115  # closed below
+
+        def note(self, x: Any) -> Any:
+            return (x,)
+
+    log = Log()
+    array = bu.ArrayDataSource([np.arange(3)])
+    sources = {
+        r"the MapDataSource\.fn\.__self__\.file, a TextIOWrapper, cannot": array.map(log.note),
+        r"the ArrayDataSource\.data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
+    }
+    with bu.WorkerProcessPool(1) as pool:
+        for message, source in sources.items():
+            with pytest.raises(CannotTravel, match=message):
+                pool.parallel_data_source(source)
+    log.file.close()
+
+
+class _Holding:
+    """A data set that holds an open file."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> int:
+        return i
 
 
 PROGRAM = """

@@ -8,9 +8,14 @@ socket, so that it is always there in time; it loads it when it is first used. W
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any
+
+import cloudpickle
 
 from ...errors import ArgumentTypeError, CannotTravel
 from . import channel
@@ -37,12 +42,43 @@ class SharedConstant:
             self.frame: list[Piece] = channel.encode(Kind.CONSTANT, self.number, value)
         except Exception as error:
             raise CannotTravel(
-                f"a {type(value).__name__} cannot be sent to a worker process, for a part of it cannot be pickled: "
-                f"{error}; use WorkerThreadPool, or open such things in the worker"
+                f"{culprit('the ' + type(value).__name__, value)} cannot be sent to a worker process: {error}; use "
+                f"WorkerThreadPool, or let the worker open such things itself"
             ) from error
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError("a shared constant may only stand among the arguments of a task, not inside one")
+
+
+def culprit(name: str, value: Any, depth: int = 8) -> str:
+    """Return the name of the innermost part of `value`, which cannot be pickled, that is to blame.
+
+    >>> culprit("the task", {"x": 1, "guard": threading.Lock()})
+    "the task['guard'], a lock,"
+    """
+    for part_name, part in _parts(value) if depth else ():
+        try:
+            cloudpickle.dumps(part, protocol=5, buffer_callback=lambda _: None)
+        except Exception:
+            return culprit(f"{name}{part_name}", part, depth - 1)
+    return f"{name}, a {type(value).__name__},"
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what `value` is made of, each part with how it is reached."""
+    if isinstance(value, dict):
+        yield from ((f"[{key!r}]", part) for key, part in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{i}]", part) for i, part in enumerate(value))
+    elif inspect.isfunction(value):
+        found = inspect.getclosurevars(value)
+        yield from ((f", which uses {name!r}", part) for name, part in {**found.nonlocals, **found.globals}.items())
+    elif inspect.ismethod(value):
+        yield ".__self__", value.__self__
+    elif isinstance(value, functools.partial):
+        yield ".args", (value.func, *value.args, value.keywords)
+    else:
+        yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
 
 
 class ConstantRef:

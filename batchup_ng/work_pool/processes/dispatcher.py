@@ -29,10 +29,10 @@ from typing import Any
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, WorkerLost
 from ..future import TaskFuture
-from ..stream import Task
+from ..stream import Task, check_process
 from . import channel
 from .channel import FrameReader, FrameWriter, Kind
-from .constants import SharedConstant
+from .constants import SharedConstant, culprit
 from .launch import Launcher, WorkerProcess
 
 AHEAD = 1
@@ -111,13 +111,18 @@ class Dispatcher:
     # -- any thread --------------------------------------------------------------------------------------------
 
     def submit(self, task: Task, constants: list[SharedConstant]) -> ResultFuture:
+        check_process(self._owner_pid)
         job = _Job(task, constants)
         with self._lock:
-            if self._closed:
-                raise PoolClosed("this pool was closed; make a new one") from self._broken
+            self.check_open()
             self._waiting.append(job)
             self._hand_out()
         return job.future
+
+    def check_open(self) -> None:
+        """Raise :class:`PoolClosed` if the pool was closed, or closed itself because no worker could be had."""
+        if self._closed:
+            raise PoolClosed("this pool was closed; make a new one") from self._broken
 
     def forget(self, number: int) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
@@ -169,7 +174,7 @@ class Dispatcher:
             frame = channel.encode(Kind.TASK, self._numbers, job.task)
         except Exception as error:
             name = getattr(job.task[0], "__qualname__", repr(job.task[0]))
-            failure = CannotTravel(f"a task ({name}) cannot be sent to a worker process: {error}")
+            failure = CannotTravel(f"{culprit(f'task {name}', job.task)} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
             job.future.set_error(failure)
             return
@@ -228,8 +233,8 @@ class Dispatcher:
                 if frame.kind is Kind.READY:
                     worker.ready = True
                     self._failed_starts = 0
-                else:
-                    finished.append((worker.jobs.pop(frame.number), frame))
+                elif (job := worker.jobs.pop(frame.number, None)) is not None:
+                    finished.append((job, frame))
             self._hand_out()
         for job, frame in finished:
             job.future.set_result(frame)

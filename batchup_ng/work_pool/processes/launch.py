@@ -21,7 +21,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ... import checks
@@ -54,6 +54,16 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 def _close(sock: socket.socket) -> None:
     _ours.discard(sock.fileno())
     sock.close()
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back Ctrl-C while a process is started, which keeps it held until it has chosen to ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class WorkerProcess:
@@ -125,7 +135,8 @@ def _command(module: str, *numbers: int) -> list[str]:
 def _run(module: str, end: socket.socket, *numbers: int) -> subprocess.Popen[bytes]:
     """Start an interpreter that calls ``main`` of a module with the other end of a socket."""
     command = _command(module, end.fileno(), *numbers)
-    return subprocess.Popen(command, pass_fds=[end.fileno()], stdin=subprocess.DEVNULL)
+    with _interrupts_held():
+        return subprocess.Popen(command, pass_fds=[end.fileno()], stdin=subprocess.DEVNULL)
 
 
 class SpawnLauncher:
@@ -226,9 +237,10 @@ class ForkLauncher:
 
     def start(self) -> WorkerProcess:
         ours, theirs = _pair()
-        pid = os.fork()
-        if pid == 0:
-            server.run_forked(theirs.detach(), self._threads, close=sorted(_ours))
+        with _interrupts_held():
+            pid = os.fork()
+            if pid == 0:
+                server.run_forked(theirs.detach(), self._threads, close=sorted(_ours))
         theirs.close()
         return WorkerProcess(pid, ours, lambda timeout: self._exit_code(pid, timeout))
 

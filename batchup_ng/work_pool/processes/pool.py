@@ -82,6 +82,9 @@ class WorkerProcessPool(AbstractWorkerPool):
             pool = WorkerProcessPool(1, start_method=self._start_method)
         return pool, pool.close
 
+    def check_open(self) -> None:
+        self._dispatcher.check_open()
+
     def close(self) -> None:
         _open.discard(self._dispatcher)
         self._finalizer()

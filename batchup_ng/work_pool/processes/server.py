@@ -29,7 +29,7 @@ REQUEST = struct.Struct("<I")
 
 def main(fd: int) -> None:
     """Serve on the socket `fd` until its other end is closed: the whole life of the server."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    worker.ignore_interrupts()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)

@@ -36,12 +36,18 @@ GRACE = 0.5
 
 def main(fd: int, threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed: the whole life of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the pool decides what it means
+    ignore_interrupts()
     with socket.socket(fileno=fd) as sock:
         threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
         Worker(sock, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C, which reaches the whole group of processes, to the pool; it was held back until now."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _leave_with(fd: int) -> None:
