@@ -11,13 +11,12 @@ from .. import checks, randomness
 from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.base import num_batches
 from ..sampling.plan import BatchPlan, DrawnPlan, EpochPlan
 from ..sampling.row_plan import RowPlan
 from . import batch_map
 from .iterator import BatchIterator, StreamEngine, walk
 from .node import SourceNode
-from .options import EpochOptions, epoch_options, known_count
+from .options import EpochOptions, epoch_options
 
 
 class AbstractDataSource(SourceNode):
@@ -68,8 +67,8 @@ class AbstractDataSource(SourceNode):
         Raises:
             ValueError: the epoch never ends and `n_batches` is not given.
         """
-        iterator, total = self._bounded(batch_size, n_batches, kwargs)
-        return batch_map.batch_map_concat(func, iterator, progress_iter_func, total, prepend_args)
+        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
+        return batch_map.joined(results)
 
     def batch_map_mean(
         self,
@@ -90,26 +89,38 @@ class AbstractDataSource(SourceNode):
         Raises:
             ValueError: the epoch never ends and `n_batches` is not given.
         """
-        iterator, total = self._bounded(batch_size, n_batches, kwargs)
-        return batch_map.batch_map_mean(func, iterator, progress_iter_func, sum_axis, total, prepend_args)
+        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
+        return batch_map.mean(results, sum_axis)
 
-    def _bounded(
-        self, batch_size: int, n_batches: int | None, kwargs: dict[str, Any]
-    ) -> tuple[Iterator[Any], int | None]:
-        """Return the iterator of an epoch, the number of batches to take from it."""
+    def _results(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress: batch_map.ProgressFunction | None,
+        n_batches: int | None,
+        prepend_args: tuple[Any, ...] | None,
+        kwargs: dict[str, Any],
+    ) -> Iterator[tuple[Any, Any]]:
+        """Return an iterator of each batch of an epoch with the result of `func`, at most `n_batches` of them."""
         if n_batches is not None:
-            return self.batch_iterator(batch_size, **kwargs), checks.positive_int("n_batches", n_batches)
-        n = self.num_samples(**_for_counting(kwargs))
-        if n == math.inf:
+            n_batches = checks.positive_int("n_batches", n_batches)
+        elif self.num_samples(**_for_counting(kwargs)) == math.inf:
             raise ArgumentError(
                 "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
                 "; pass n_batches="
             )
         iterator = self.batch_iterator(batch_size, **kwargs)
-        try:
-            return iterator, len(iterator)  # type: ignore[arg-type]  # a source of the user's may have no length
-        except TypeError:
-            return iterator, num_batches(n, batch_size) if known_count(n) else None
+        return batch_map.results_of(func, iterator, progress, _total(iterator, n_batches), n_batches, prepend_args)
+
+
+def _total(iterator: Any, n_batches: int | None) -> int | None:
+    """Return the number of batches to show: as many as were asked for, or else as there are, where that is known."""
+    if n_batches is not None:
+        return n_batches
+    try:
+        return len(iterator)
+    except TypeError:
+        return None
 
 
 def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -137,13 +148,13 @@ class PlannedDataSource(AbstractDataSource):
         checks.no_unknown("plan", options, ("epoch", "drop_last"))
         return self.plan_of(epoch_options(batch_size, _given(shuffle, options)))
 
-    def plan_of(self, options: EpochOptions, path: tuple[int, ...] = ()) -> BatchPlan:
-        """Return the plan of the epoch that `options` ask for, of the node of that path."""
+    def plan_of(self, options: EpochOptions) -> BatchPlan:
+        """Return the plan of the epoch that `options` ask for."""
         if not self.is_random_access:
             raise self._no_random_access("plan")
         size, drop_last, rng = options.batch_size, options.drop_last, options.rng
         if rng is None:
-            rows = self.row_plan(size, options.order_key(path), drop_last)
+            rows = self.row_plan(size, options.order_key(), drop_last)
             return EpochPlan(rows, size, options.seed, options.epoch)
 
         before = randomness.copy_of(rng)
@@ -174,12 +185,9 @@ class PlannedDataSource(AbstractDataSource):
         if self.is_random_access:
             plan = self.plan_of(given)
             return BatchIterator(StreamEngine(walk(self, plan, self._buffers())), lambda: plan.n_batches)
-        stream = self.stream(given, ())
-        if given.drop_last:
-            stream = _without_short_last(stream, given.batch_size)
-        n = self.num_samples(**given.given) if self.calls_user_functions() else self.num_samples()
-        total = num_batches(n, given.batch_size) if known_count(n) else n
-        return BatchIterator(StreamEngine(stream), None if n is None else lambda: total, exact=False)
+        stream = whole_stream(self, given)
+        total = self.stream_count(given)
+        return BatchIterator(StreamEngine(stream), None if total is None else lambda: total, exact=False)
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -205,9 +213,22 @@ class PlannedDataSource(AbstractDataSource):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         buffers = self._buffers()
-        for planned in self.plan_of(options, path):
-            key = planned.key
-            yield self.read(planned.rows, BatchKey(key.seed, key.epoch, key.batch, key.start, path), buffers)
+        for planned in self.plan_of(options):
+            yield self.read(planned.rows, planned.key._replace(path=path), buffers)
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
+
+
+def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:
+    """Return an iterator of the batches that the options ask for, made on the calling thread."""
+    stream = source.stream(options, path)
+    return _without_short_last(stream, options.batch_size) if options.drop_last else stream
+
+
+def as_batch(result: Any) -> Any:
+    """Return what a function of the user's gave as a batch: a list stands for the tuple of its arrays."""
+    return tuple(result) if type(result) is list else result
 
 
 def _given(shuffle: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +284,7 @@ class MapDataSource(PlannedDataSource):
             result = self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
         if result is None:
             raise ArgumentTypeError(f"map {self._name()} returned None; let it return a tuple of arrays: (x, y)")
-        return result
+        return as_batch(result)
 
     def _name(self) -> str:
         return repr(getattr(self.fn, "__qualname__", self.fn))
@@ -284,9 +305,14 @@ class MapDataSource(PlannedDataSource):
         return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        start = 0
         for number, batch in enumerate(self.source.stream(options, (*path, 0))):
-            start = number * options.batch_size
+            # Batches may be of any length here, so the position is counted.
             yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path))
+            start += batches.length(batch)
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        return self.source.stream_count(options)
 
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,14 +37,7 @@ def batch_map_concat(
     Raises:
         TypeError: `func` returned something else.
     """
-    results = [
-        _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
-        for _, result in _results(func, batch_iter, progress_iter_func, n_batches, prepend_args)
-        if result is not None
-    ]
-    if not results:
-        return None
-    return tuple([np.concatenate(column, axis=0) for column in zip(*results, strict=True)])
+    return joined(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args))
 
 
 def batch_map_mean(
@@ -74,9 +67,26 @@ def batch_map_mean(
     Raises:
         TypeError: `func` returned something else.
     """
+    return mean(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args), sum_axis)
+
+
+def joined(results: Iterable[tuple[Any, Any]]) -> tuple[Any, ...] | None:
+    """Return the results of all batches, one array for each, joined along the first axis."""
+    kept = [
+        _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
+        for _, result in results
+        if result is not None
+    ]
+    if not kept:
+        return None
+    return tuple([np.concatenate(column, axis=0) for column in zip(*kept, strict=True)])
+
+
+def mean(results: Iterable[tuple[Any, Any]], sum_axis: int | None) -> tuple[Any, ...] | None:
+    """Return the results of all batches added up, divided by the number of samples."""
     sums: list[Any] | None = None
     n_samples = 0
-    for batch, result in _results(func, batch_iter, progress_iter_func, n_batches, prepend_args):
+    for batch, result in results:
         n_samples += batches.length(batch)
         if result is None:
             continue
@@ -89,21 +99,27 @@ def batch_map_mean(
     return tuple([np.array(total).astype(float) / n_samples for total in sums])
 
 
-def _results(
+def results_of(
     func: Callable[..., Any],
     batch_iter: Iterable[Any],
     progress: ProgressFunction | None,
-    n_batches: int | None,
+    total: int | None,
+    most: int | None,
     prepend_args: tuple[Any, ...] | None,
-) -> Iterable[tuple[Any, Any]]:
-    """Yield each batch and the result of `func` for it, `n_batches` at most."""
+) -> Iterator[tuple[Any, Any]]:
+    """Yield each batch with the result of `func` for it.
+
+    Args:
+        total: The number of batches that is shown.
+        most: The number of batches to process at most.
+    """
     if progress is not None:
-        batch_iter = progress(batch_iter, total=n_batches, leave=False)
+        batch_iter = progress(batch_iter, total=total, leave=False)
     before = prepend_args or ()
     for done, batch in enumerate(batch_iter, start=1):
-        arguments = batch if isinstance(batch, (tuple, list)) else tuple(batch)
-        yield batch, func(*before, *arguments)
-        if n_batches is not None and done >= n_batches:
+        arguments = tuple(batch) if isinstance(batch, list) else batch
+        yield arguments, func(*before, *arguments)
+        if most is not None and done >= most:
             return
 
 

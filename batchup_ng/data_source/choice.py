@@ -85,10 +85,10 @@ class ChoiceDataSource(PlannedDataSource):
         return math.inf if all(n == math.inf for n in counts) else None
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        parts = [source.stream(options, (*path, i)) for i, source in enumerate(self.datasets)]
+        parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
         samples = [source.num_samples(**options.given) for source in self.datasets]
         counts = [num_batches(n, options.batch_size) if known_count(n) else n for n in samples]
-        for _, batch in _in_turn(parts, self._turns(counts, options.rng_of(path))):
+        for _, batch in _in_turn(parts, self._turns(counts, options.drawing_rng())):
             yield batch
 
     def _turns(self, counts: list[Any], rng: Any) -> Callable[[], Iterator[int]]:

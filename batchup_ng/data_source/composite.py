@@ -93,9 +93,14 @@ class CompositeDataSource(PlannedDataSource):
         return tuple([source.rows_at(positions) for source in self.datasets])
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        parts = [source.stream(options, (*path, i)) for i, source in enumerate(self.datasets)]
+        parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
         for batch in zip(*parts, strict=False):
             yield self._joined(batch)
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        counts = [source.stream_count(options.child(i)) for i, source in enumerate(self.datasets)]
+        known = [n for n in counts if n is not None]
+        return min(known) if len(known) == len(counts) else None
 
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)

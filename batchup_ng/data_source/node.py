@@ -102,6 +102,10 @@ class SourceNode:
         """Yield the batches of an epoch on the calling thread: the way of sources without random access."""
         yield from self.batch_iterator(options.batch_size, **options.given)
 
+    def stream_count(self, options: EpochOptions) -> float | None:
+        """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""
+        return None
+
     def calls_user_functions(self) -> bool:
         """Whether options that the library does not know belong to a function of the user's below this node."""
         return False

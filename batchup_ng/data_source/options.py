@@ -30,6 +30,7 @@ class EpochOptions:
         epoch: Number of the epoch.
         drop_last: Whether to leave out a last batch that is not whole.
         given: The options as the user gave them, which functions of the user's are called with.
+        place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
     """
 
     batch_size: int
@@ -39,14 +40,19 @@ class EpochOptions:
     epoch: int
     drop_last: bool
     given: Mapping[str, Any]
+    place: tuple[int, ...] = ()
 
-    def order_key(self, path: tuple[int, ...] = ()) -> OrderKey | None:
-        """Return the key of the order at the node of that path; None is in order."""
-        return OrderKey(self.seed, self.epoch, path) if self.shuffled else None
+    def child(self, number: int) -> EpochOptions:
+        """Return the options for the child of that number, which has an order of its own."""
+        return dataclasses.replace(self, place=(*self.place, number))
 
-    def rng_of(self, path: tuple[int, ...]) -> Any:
+    def order_key(self) -> OrderKey | None:
+        """Return the key of the order at this node; None is in order."""
+        return OrderKey(self.seed, self.epoch, self.place) if self.shuffled else None
+
+    def drawing_rng(self) -> Any:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""
-        key = self.order_key(path)
+        key = self.order_key()
         return self.rng if key is None else np.random.RandomState(key.word("rng") & 0xFFFFFFFF)
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
@@ -93,6 +99,8 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:
     """Return the generator, whether the order is a shuffled function, and the seed that `shuffle` asks for."""
+    if isinstance(shuffle, np.bool_):
+        shuffle = bool(shuffle)
     if shuffle is None or shuffle is False:
         return None, False, 0
     if shuffle is not True and isinstance(shuffle, (int, np.integer)):

@@ -124,7 +124,7 @@ class RoundsDataSource(_Wrapped):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         for which in self._rounds():
-            stream = iter(self.source.stream(options, (*path, which)))
+            stream = iter(self.source.stream(options.child(which), (*path, which)))
             first = next(stream, None)
             if first is None:
                 return

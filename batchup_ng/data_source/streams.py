@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from .base import PlannedDataSource
+from ..sampling.row_plan import count_batches
+from .base import PlannedDataSource, as_batch
 from .options import EpochOptions
 
 
@@ -42,7 +43,12 @@ class CallableDataSource(PlannedDataSource):
         return self.num_samples_fn(**kwargs) if callable(self.num_samples_fn) else self.num_samples_fn
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        return iter(self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
+        return map(as_batch, self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        keywords = options.keywords_for(self.num_samples_fn) if callable(self.num_samples_fn) else {}
+        n = self.num_samples(**keywords)
+        return None if n is None else count_batches(n, options.batch_size, options.drop_last)
 
     def calls_user_functions(self) -> bool:
         return True
@@ -77,13 +83,8 @@ class IteratorDataSource(PlannedDataSource):
                 "the iterator of this IteratorDataSource is used up, for it has one epoch; use CallableDataSource with "
                 "a function that returns an iterator of each epoch"
             )
-        yield from self.batch_iter
+        yield from map(as_batch, self.batch_iter)
         self._used_up = hasattr(self.batch_iter, "__next__")
-
-    def calls_user_functions(self) -> bool:
-        # BatchUp let any option pass here; the iterator cannot heed one, so those of its neighbours are let through.
-        return True
-
 
 def _is_count(n: Any) -> bool:
     return n is None or n == np.inf or (isinstance(n, (int, np.integer)) and not isinstance(n, bool))

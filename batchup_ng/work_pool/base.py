@@ -8,6 +8,7 @@ the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClos
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from .parallel import ParallelDataSource, Pool, PrefetchDataSource
 from .stream import Future, Task, WorkStream
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
+PoolOfOne = TypeVar("PoolOfOne", bound="AbstractWorkerPool")
 
 
 class AbstractWorkerPool:
@@ -28,6 +30,18 @@ class AbstractWorkerPool:
     """
 
     buffers: Any = FRESH
+
+    def __init__(self) -> None:
+        self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
+
+    def _own(self, producer: PoolOfOne) -> PoolOfOne:
+        """Return a pool that was started for a producer, which ends with this one at the latest."""
+        self._producers.add(producer)
+        return producer
+
+    def _close_producers(self) -> None:
+        for producer in list(self._producers):
+            producer.close()
 
     def submit(self, task: Task) -> Future:
         """Queue a task and return its future.
@@ -41,8 +55,12 @@ class AbstractWorkerPool:
         """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
-        """Return a pool of one worker that can iterate over `source`, with what ends it."""
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+        """Return a pool of one worker that can iterate over `source`, with what ends it.
+
+        Args:
+            stays: Whether the source must be iterated over in this process.
+        """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def check_open(self) -> None:

@@ -12,12 +12,11 @@ from typing import Any, Protocol
 
 from .. import checks
 from ..buffers import Buffers
-from ..data_source.base import AbstractDataSource, PlannedDataSource
+from ..data_source.base import AbstractDataSource, PlannedDataSource, whole_stream
 from ..data_source.iterator import BatchIterator
-from ..data_source.options import epoch_options, known_count
+from ..data_source.options import EpochOptions, epoch_options
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey
-from ..sampling.base import num_batches
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .stream import Future, Task, WorkStream
 
@@ -34,7 +33,7 @@ class Pool(Protocol):
 
     def shared_constant(self, x: Any) -> Any: ...
 
-    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
         ...
 
@@ -89,21 +88,31 @@ class ParallelDataSource(AbstractDataSource):
         The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
         """
         given = options if shuffle is None else {"shuffle": shuffle, **options}
-        plan = plan_for(self._source, epoch_options(batch_size, given))
-        stream = WorkStream(self._pool, self._tasks(plan), self._buffer_size)
+        return self._epoch(epoch_options(batch_size, given), ())
+
+    def _epoch(self, options: EpochOptions, path: tuple[int, ...]) -> BatchIterator:
+        plan = plan_for(self._source, options)
+        stream = WorkStream(self._pool, self._tasks(plan, path), self._buffer_size)
         return BatchIterator(stream, lambda: plan.n_batches)
 
-    def _tasks(self, plan: BatchPlan) -> Iterator[Any]:
+    def _tasks(self, plan: BatchPlan, path: tuple[int, ...]) -> Iterator[Any]:
         for planned in plan:
-            yield read_batch, (self._shared, planned.rows, planned.key, self._pool.buffers)
+            key = planned.key._replace(path=path)
+            yield read_batch, (self._shared, planned.rows, key, self._pool.buffers)
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        yield from self._epoch(options, path)
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        return self._source.count(options.batch_size, options.drop_last)
 
 
-def plan_for(source: AbstractDataSource, options: Any) -> BatchPlan:
+def plan_for(source: AbstractDataSource, options: EpochOptions) -> BatchPlan:
     """Return the plan of `source`, be it one of ours or one that only has BatchUp's methods."""
     if isinstance(source, PlannedDataSource):
         return source.plan_of(options)
     size = options.batch_size
-    rng = options.rng_of(())
+    rng = options.drawing_rng()
     rows = source.drawn_rows(size, rng, options.drop_last)
 
     def count() -> int:
@@ -146,40 +155,55 @@ class PrefetchDataSource(AbstractDataSource):
         The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
         """
         given = epoch_options(batch_size, options, takes_any=self._source.calls_user_functions())
-        pool, end = self._pool.producer(self._source)
+        total = self._source.stream_count(given)
+        return BatchIterator(self._engine(given, ()), None if total is None else lambda: total, exact=False)
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        with BatchIterator(self._engine(options, path), None) as iterator:
+            yield from iterator
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        return self._source.stream_count(options)
+
+    def _engine(self, options: EpochOptions, path: tuple[int, ...]) -> _ProducerEngine:
+        # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
+        pool, end = self._pool.producer(self._source, stays=options.rng is not None)
         try:
-            stream = WorkStream(pool, self._tasks(pool, given.batch_size, options), self._buffer_size)
+            stream = WorkStream(pool, self._tasks(pool, _Producer(self._source, options, path)), self._buffer_size)
         except BaseException:
             end()
             raise
-        engine = _ProducerEngine(stream, end)
-        n = self._source.num_samples(**(given.given if self._source.calls_user_functions() else {}))
-        total = num_batches(n, given.batch_size) if known_count(n) else n
-        return BatchIterator(engine, None if n is None else lambda: total, exact=False)
+        return _ProducerEngine(stream, end)
 
-    def _tasks(self, pool: Pool, batch_size: int, options: dict[str, Any]) -> Iterator[Any]:
-        producer = pool.shared_constant(_Producer(self._source, batch_size, options))
+    def _tasks(self, pool: Pool, producer: _Producer) -> Iterator[Any]:
+        shared = pool.shared_constant(producer)
         while True:
-            yield next_of, (producer,)
+            yield next_of, (shared,)
 
 
 class _Producer:
     """An epoch of a source in the one worker that iterates over it."""
 
-    def __init__(self, source: AbstractDataSource, batch_size: int, options: dict[str, Any]) -> None:
+    def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
         self._source = source
-        self._batch_size = batch_size
         self._options = options
+        self._path = path
         self._iterator: Iterator[Any] | None = None
+        self._error: BaseException | None = None
 
     def next(self) -> tuple[Any, ...]:
-        """Return ``(batch,)``, or ``()`` at the end."""
-        if self._iterator is None:
-            self._iterator = self._source.batch_iterator(self._batch_size, **self._options)
+        """Return ``(batch,)``, or ``()`` at the end; after an error the same error."""
+        if self._error is not None:
+            raise self._error
         try:
+            if self._iterator is None:
+                self._iterator = whole_stream(self._source, self._options, self._path)
             return (next(self._iterator),)
         except StopIteration:
             return ()
+        except BaseException as error:
+            self._error = error
+            raise
 
 
 def next_of(producer: _Producer) -> tuple[Any, ...]:

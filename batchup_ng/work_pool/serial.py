@@ -20,6 +20,7 @@ class SerialPool(AbstractWorkerPool):
     """Runs tasks in order, each when its result is asked for."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.buffers = BufferPool(most_free=4)
         self._closed = False
 
@@ -30,7 +31,7 @@ class SerialPool(AbstractWorkerPool):
     def shared_constant(self, x: Any) -> Any:
         return x
 
-    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
         return self, _nothing
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import atexit
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,7 @@ class WorkerThreadPool(AbstractWorkerPool):
     """
 
     def __init__(self, processes: int | None = None) -> None:
+        super().__init__()
         self.processes = worker_count(processes)
         self.buffers = BufferPool(most_free=64)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -75,14 +77,15 @@ class WorkerThreadPool(AbstractWorkerPool):
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
 
-    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
         self.check_open()
         pool = WorkerThreadPool(1)
-        return pool, pool.close
+        return self._own(pool), pool.close
 
     def close(self) -> None:
         if os.getpid() != self._pid:
             return  # a fork of the user's, which has no such threads
+        self._close_producers()
         with self._lock:
             self._closed = True
         _open_pools.discard(self)
@@ -128,6 +131,7 @@ def _end(jobs: queue.SimpleQueue[_Job | None], threads: list[threading.Thread]) 
             job[0].set_error(PoolClosed("the pool was closed before this task was begun"))
     for _ in threads:
         jobs.put(None)
+    deadline = time.monotonic() + CLOSE_TIMEOUT
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(CLOSE_TIMEOUT)
+            thread.join(max(0.0, deadline - time.monotonic()))

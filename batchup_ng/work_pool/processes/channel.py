@@ -85,6 +85,15 @@ def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memo
     return [piece for piece in whole if piece.nbytes]
 
 
+def try_load(frame: Sequence[Piece]) -> None:
+    """Load what a frame holds, from the memory that it refers to, to see whether that works."""
+    _, _, size, n_buffers = _HEADER.unpack_from(frame[0])
+    start = _HEADER.size + _SIZE.size * n_buffers
+    sizes = [size for (size,) in _SIZE.iter_unpack(frame[0][_HEADER.size : start])]
+    rest = iter(frame[1:])
+    pickle.loads(frame[0][start : start + size], buffers=[next(rest) if size else b"" for size in sizes])
+
+
 def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
     """Write a whole frame, waiting until the other end has taken it."""
     for piece in frame:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import os
 import selectors
 import signal
@@ -31,9 +32,9 @@ from ...errors import CannotTravel, PoolClosed, WorkerLost
 from ..future import TaskFuture
 from ..stream import Task, check_process
 from . import channel
-from .channel import FrameReader, FrameWriter, Kind
+from .channel import Frame, FrameReader, FrameWriter, Kind, Piece
 from .constants import SharedConstant, culprit
-from .launch import Launcher, WorkerProcess
+from .launch import EXIT_UNKNOWN, Launcher, WorkerProcess
 
 AHEAD = 1
 """Tasks that wait at a worker beside those that it runs, so that it need not wait for the next."""
@@ -58,13 +59,21 @@ class ResultFuture(TaskFuture):
 class _Job:
     """A task on its way."""
 
-    __slots__ = ("begun", "constants", "future", "task")
+    __slots__ = ("begun", "constants", "frame", "future", "number")
 
-    def __init__(self, task: Task, constants: list[SharedConstant]) -> None:
+    def __init__(self, number: int, frame: list[Piece], constants: list[SharedConstant]) -> None:
         self.future = ResultFuture()
         self.begun = False
-        self.task = task
+        self.number = number
+        self.frame = frame
         self.constants = constants
+
+
+class _Forget:
+    """A word in the queue of tasks that a constant is no longer needed."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 class _Worker:
@@ -88,9 +97,9 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._closed = False
         self._broken: WorkerLost | None = None
-        self._waiting: collections.deque[_Job] = collections.deque()
+        self._waiting: collections.deque[_Job | _Forget] = collections.deque()
         self._workers: list[_Worker] = []
-        self._numbers = 0
+        self._numbers = itertools.count(1)
         self._failed_starts = 0
         self.memory = BufferPool(most_free=64)
         self._selector = selectors.DefaultSelector()
@@ -101,7 +110,7 @@ class Dispatcher:
         self._owner_pid = os.getpid()
         try:
             for _ in range(processes):
-                self._add_worker()
+                self._watch(_Worker(self._starter.start(), self.memory))
         except BaseException:
             self._release()
             raise
@@ -112,12 +121,26 @@ class Dispatcher:
 
     def submit(self, task: Task, constants: list[SharedConstant]) -> ResultFuture:
         check_process(self._owner_pid)
-        job = _Job(task, constants)
+        job = self._encoded(task, constants)
         with self._lock:
             self.check_open()
             self._waiting.append(job)
             self._hand_out()
         return job.future
+
+    def _encoded(self, task: Task, constants: list[SharedConstant]) -> _Job:
+        """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
+        number = next(self._numbers)
+        try:
+            return _Job(number, channel.encode(Kind.TASK, number, task), constants)
+        except Exception as error:
+            name = getattr(task[0], "__qualname__", repr(task[0]))
+            failure = CannotTravel(f"{culprit(f'task {name}', task)} cannot be sent to a worker process: {error}")
+            failure.__cause__ = error
+        job = _Job(number, [], [])
+        job.future.begin()
+        job.future.set_error(failure)
+        return job
 
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, or closed itself because no worker could be had."""
@@ -126,7 +149,8 @@ class Dispatcher:
 
     def forget(self, number: int) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
-        self._waiting.append(_Forget(number))  # type: ignore[arg-type]  # see _hand_out
+        self._waiting.append(_Forget(number))
+        self._wake()
 
     def pids(self) -> list[int]:
         """Return the process numbers of the workers."""
@@ -134,56 +158,54 @@ class Dispatcher:
             return [worker.process.pid for worker in self._workers]
 
     def close(self) -> None:
+        """End the processes and wait until they are gone; may be called again."""
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the workers belong to its parent
-        with self._lock:
-            self._closed = True
-        self._wake()
+        self.abandon()
         if threading.current_thread() is not self._thread:
             self._thread.join()
-        self._release()
+
+    def abandon(self) -> None:
+        """Let the dispatcher end the processes, some time soon. Takes no lock: it may run inside any code."""
+        self._closed = True
+        self._wake()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
-            self._wake_write.send(b"w")
+            self._wake_write.send(b"w")  # a full socket will wake it as well
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def _add_worker(self) -> None:
-        worker = _Worker(self._starter.start(), self.memory)
+    def _watch(self, worker: _Worker) -> None:
+        """Make a worker that was started one of those that get tasks."""
         self._workers.append(worker)
-        self._selector.register(worker.process.sock, selectors.EVENT_READ, worker)
+        self._selector.register(worker.process.sock, selectors.EVENT_READ, (worker, False))
+        if worker.process.death is not None:
+            self._selector.register(worker.process.death, selectors.EVENT_READ, (worker, True))
 
     def _hand_out(self) -> None:
         """Give waiting tasks to workers that have room, the least busy first."""
         while self._waiting:
-            if isinstance(self._waiting[0], _Forget):
-                self._send_forget(self._waiting.popleft().number)  # type: ignore[attr-defined]
+            first = self._waiting[0]
+            if isinstance(first, _Forget):
+                self._waiting.popleft()
+                self._send_forget(first.number)
                 continue
             worker = min(self._workers, key=lambda w: len(w.jobs), default=None)
             if worker is None or len(worker.jobs) >= self._room:
                 return
-            job = self._waiting.popleft()
-            job.begun = job.begun or job.future.begin()
-            if job.begun:
-                self._send(worker, job)
+            self._waiting.popleft()
+            first.begun = first.begun or first.future.begin()
+            if first.begun:
+                self._send(worker, first)
 
     def _send(self, worker: _Worker, job: _Job) -> None:
-        self._numbers += 1
-        try:
-            frame = channel.encode(Kind.TASK, self._numbers, job.task)
-        except Exception as error:
-            name = getattr(job.task[0], "__qualname__", repr(job.task[0]))
-            failure = CannotTravel(f"{culprit(f'task {name}', job.task)} cannot be sent to a worker process: {error}")
-            failure.__cause__ = error
-            job.future.set_error(failure)
-            return
         for constant in job.constants:
             if constant.number not in worker.constants:
                 worker.constants.add(constant.number)
                 worker.writer.put(constant.frame)
-        worker.jobs[self._numbers] = job
-        worker.writer.put(frame)
+        worker.jobs[job.number] = job
+        worker.writer.put(job.frame)
         if worker.writer.waiting:
             self._wake()
 
@@ -200,35 +222,51 @@ class Dispatcher:
             while not self._closed:
                 self._watch_writers()
                 for key, _ in self._selector.select():
-                    self._serve(key.data)
+                    if key.data is None:
+                        self._wake_up()
+                    else:
+                        self._serve(*key.data)
         except BaseException as error:
             self._broken = WorkerLost(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
             raise
         finally:
             self._fail_all()
+            self._release()
 
     def _watch_writers(self) -> None:
         with self._lock:
             for worker in self._workers:
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.writer.waiting else 0)
                 if self._selector.get_key(worker.process.sock).events != events:
-                    self._selector.modify(worker.process.sock, events, worker)
+                    self._selector.modify(worker.process.sock, events, (worker, False))
 
-    def _serve(self, worker: _Worker | None) -> None:
-        """Write and read what can be written and read without waiting."""
-        if worker is None:
-            with contextlib.suppress(BlockingIOError):
-                self._wake_read.recv(4096)
-            return
+    def _wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_read.recv(4096)
+        with self._lock:
+            self._hand_out()
+
+    def _serve(self, worker: _Worker, died: bool) -> None:
+        """Write and read what can be written and read without waiting; see to a worker that is gone."""
+        if worker not in self._workers:
+            return  # lost a moment ago, by its other descriptor
         with self._lock:
             worker.writer.write()
-        frames = worker.reader.read()
+        finished = []
+        while frames := worker.reader.read():
+            finished += self._take_in(worker, frames)
+            if not died:
+                break
+        if died or frames is None:
+            self._lost(worker)
+        for job, frame in finished:
+            job.future.set_result(frame)
+
+    def _take_in(self, worker: _Worker, frames: list[Frame]) -> list[tuple[_Job, Frame]]:
+        """Return the jobs that are done, with their results, and give the worker new ones."""
         finished = []
         with self._lock:
-            if frames is None:
-                self._lost(worker)
-                return
             for frame in frames:
                 if frame.kind is Kind.READY:
                     worker.ready = True
@@ -236,21 +274,27 @@ class Dispatcher:
                 elif (job := worker.jobs.pop(frame.number, None)) is not None:
                     finished.append((job, frame))
             self._hand_out()
-        for job, frame in finished:
-            job.future.set_result(frame)
+        return finished
 
     def _lost(self, worker: _Worker) -> None:
-        """Fail what a worker had, put another in its place. Called with the lock held."""
-        self._selector.unregister(worker.process.sock)
-        self._workers.remove(worker)
-        code = worker.process.end()
-        if worker.ready:
-            error = WorkerLost(f"a worker process (pid {worker.process.pid}) {describe_exit(code)}")
-            for job in worker.jobs.values():
-                job.future.set_error(error)
-        else:
-            self._waiting.extendleft(reversed(worker.jobs.values()))  # it never saw them
-            self._failed_starts += 1
+        """Fail what a worker had, put another in its place."""
+        with self._lock:
+            self._workers.remove(worker)
+            self._selector.unregister(worker.process.sock)
+            if worker.process.death is not None:
+                self._selector.unregister(worker.process.death)
+            jobs = list(worker.jobs.values())
+            if not worker.ready:
+                self._waiting.extendleft(reversed(jobs))  # it never saw them
+                self._failed_starts += 1
+        code: int | None = None
+        try:
+            code = worker.process.end()
+        finally:
+            if worker.ready:
+                error = WorkerLost(f"a worker process (pid {worker.process.pid}) {describe_exit(code)}")
+                for job in jobs:
+                    job.future.set_error(error)
         if self._failed_starts >= START_TRIES:
             self._broken = WorkerLost(
                 f"worker processes cannot be started: {START_TRIES} ended before they were ready, the last of which "
@@ -258,8 +302,10 @@ class Dispatcher:
             )
             self._closed = True
             return
-        self._add_worker()
-        self._hand_out()
+        started = _Worker(self._starter.start(), self.memory)
+        with self._lock:
+            self._watch(started)
+            self._hand_out()
 
     def _fail_all(self) -> None:
         """Fail whatever still waits: the dispatcher's last act."""
@@ -278,7 +324,7 @@ class Dispatcher:
                 job.future.set_error(error)
 
     def _release(self) -> None:
-        """End the processes, close the descriptors: once the dispatcher is gone."""
+        """End the processes, close the descriptors."""
         with self._lock:
             workers, self._workers = self._workers, []
         for worker in workers:
@@ -292,17 +338,12 @@ class Dispatcher:
         self.memory.clear()
 
 
-class _Forget:
-    """A word in the queue of tasks that a constant is no longer needed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 def describe_exit(code: int | None) -> str:
     """Return how a process ended, in words."""
     if code is None:
         return "hung up and could not be ended"
+    if code == EXIT_UNKNOWN:
+        return "ended, nobody knows how, for something else in this program has waited for it"
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name

@@ -13,7 +13,6 @@ the server, which is its parent, or of the system.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from ... import checks
@@ -30,13 +30,20 @@ from . import server, worker
 
 START_METHODS = ("forkserver", "spawn", "fork")
 
+EXIT_UNKNOWN = 1 << 16
+"""Stands for the exit code of a process that somebody else has waited for."""
+
 CLOSE_TIMEOUT = 5.0
 """Seconds that a worker has to end by itself after its socket is closed, before it is killed."""
 
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from batchup_ng.work_pool.processes import {module}; "
+    # Nothing but sys is imported before the path is that of the pool's process.
+    "import sys; sys.path[:] = sys.argv[1].split(chr(10)); from batchup_ng.work_pool.processes import {module}; "
     "{module}.main(*map(int, sys.argv[2:]))"
 )
+_HOME = str(Path(__file__).resolve().parents[3])
+"""The folder that this package lies in."""
+
 _STARTED = struct.Struct("<cii")
 
 
@@ -52,7 +59,10 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _close(sock: socket.socket) -> None:
+    """Hang up, even where a fork of the user's holds a copy of the socket."""
     _ours.discard(sock.fileno())
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
     sock.close()
 
 
@@ -74,12 +84,17 @@ class WorkerProcess:
         sock: The pool's end of its socket, non-blocking.
         exit_code: Returns how it ended, waiting up to so many seconds: an exit code, the negative number of a signal,
             None if it has not.
+
+    Attributes:
+        death: A descriptor that becomes readable when the process ends, where the system has such; its socket stays
+            open if the worker has forked.
     """
 
     def __init__(self, pid: int, sock: socket.socket, exit_code: Callable[[float], int | None]) -> None:
         self.pid = pid
         self.sock = sock
         self.exit_code = exit_code
+        self.death = _death_of(pid)
         sock.setblocking(False)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             with contextlib.suppress(OSError):
@@ -88,6 +103,9 @@ class WorkerProcess:
     def hang_up(self) -> None:
         """Close the pool's end of the socket, at which the worker ends."""
         _close(self.sock)
+        if self.death is not None:
+            os.close(self.death)
+            self.death = None
 
     def end(self, timeout: float = CLOSE_TIMEOUT) -> int | None:
         """Hang up, wait for the worker to end, kill it if it does not; return its exit code."""
@@ -98,6 +116,13 @@ class WorkerProcess:
                 os.kill(self.pid, signal.SIGKILL)
             code = self.exit_code(timeout)
         return code
+
+
+def _death_of(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None  # not Linux, or it has ended already: the end of its socket tells
 
 
 class Launcher(Protocol):
@@ -129,7 +154,9 @@ def launcher(start_method: str | None, threads: int) -> Launcher:
 
 def _command(module: str, *numbers: int) -> list[str]:
     flags = ["-I"] if sys.flags.isolated else []
-    return [sys.executable, *flags, "-c", _BOOT.format(module=module), json.dumps(sys.path), *map(str, numbers)]
+    path = [os.path.abspath(entry) for entry in sys.path]
+    path += [_HOME] if _HOME not in path else []
+    return [sys.executable, *flags, "-c", _BOOT.format(module=module), "\n".join(path), *map(str, numbers)]
 
 
 def _run(module: str, end: socket.socket, *numbers: int) -> subprocess.Popen[bytes]:
@@ -247,7 +274,10 @@ class ForkLauncher:
     def _exit_code(self, pid: int, timeout: float) -> int | None:
         deadline = time.monotonic() + timeout
         while pid not in self._ended:
-            done, status = os.waitpid(pid, os.WNOHANG)
+            try:
+                done, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                return EXIT_UNKNOWN  # somebody else has waited for it
             if done:
                 self._ended[pid] = os.waitstatus_to_exitcode(status)
             elif time.monotonic() > deadline:

@@ -42,13 +42,16 @@ class WorkerProcessPool(AbstractWorkerPool):
         WorkerLost: no process could be started.
     """
 
-    def __init__(self, processes: int | None = None, threads: int = 1, start_method: str | None = None) -> None:
+    def __init__(
+        self, processes: int | None = None, *, threads: int = 1, start_method: str | None = None
+    ) -> None:
+        super().__init__()
         self.processes = worker_count(processes)
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher(start_method, self.threads))
-        self._finalizer = weakref.finalize(self, self._dispatcher.close)
+        self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
 
@@ -71,23 +74,31 @@ class WorkerProcessPool(AbstractWorkerPool):
             weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
 
-    def producer(self, source: AbstractDataSource) -> tuple[Pool, Callable[[], None]]:
-        """Return a worker process of its own, or a thread where the source holds a live iterator, which cannot move."""
-        pool: WorkerProcessPool | WorkerThreadPool
-        try:
-            channel.encode(Kind.CONSTANT, 0, source)
-        except Exception:
-            pool = WorkerThreadPool(1)
-        else:
-            pool = WorkerProcessPool(1, start_method=self._start_method)
-        return pool, pool.close
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+        """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
+        self.check_open()
+        pool: AbstractWorkerPool = (
+            WorkerThreadPool(1)
+            if stays or not _can_travel(source)
+            else WorkerProcessPool(1, start_method=self._start_method)
+        )
+        return self._own(pool), pool.close
 
     def check_open(self) -> None:
         self._dispatcher.check_open()
 
     def close(self) -> None:
+        self._close_producers()
         _open.discard(self._dispatcher)
-        self._finalizer()
+        self._dispatcher.close()
+
+
+def _can_travel(source: AbstractDataSource) -> bool:
+    try:
+        channel.encode(Kind.CONSTANT, 0, source)
+    except Exception:
+        return False
+    return True
 
 
 _open: weakref.WeakSet[Dispatcher] = weakref.WeakSet()

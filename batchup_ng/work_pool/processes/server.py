@@ -7,6 +7,7 @@ is closed, on purpose or because the pool's process died; its workers see the en
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import select
@@ -35,7 +36,7 @@ def main(fd: int) -> None:
     os.set_blocking(wake_read, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    with socket.socket(fileno=fd) as sock:
+    with socket.socket(fileno=fd) as sock, contextlib.suppress(ConnectionError):
         while True:
             ready = select.select([fd, wake_read], [], [])[0]
             if wake_read in ready:

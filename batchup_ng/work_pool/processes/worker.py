@@ -23,6 +23,7 @@ import traceback
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, RemoteTraceback
@@ -117,11 +118,23 @@ def encode_result(number: int, result: Any) -> list[channel.Piece]:
         CannotTravel: it cannot be pickled.
     """
     try:
-        return channel.encode(Kind.RESULT, number, result)
-    except Exception as error:
+        frame = channel.encode(Kind.RESULT, number, result)
+        if not _is_plain(result):
+            channel.try_load(frame)
+        return frame
+    except BaseException as error:
         raise CannotTravel(
             f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
         ) from error
+
+
+def _is_plain(result: Any) -> bool:
+    """Return whether `result` is made of nothing but arrays, numbers and text, which can be loaded wherever they go."""
+    if isinstance(result, np.ndarray):
+        return not result.dtype.hasobject
+    if type(result) in (tuple, list):
+        return all(_is_plain(part) for part in result)
+    return result is None or type(result) in (bool, int, float, complex, str, bytes) or isinstance(result, np.generic)
 
 
 def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
@@ -132,8 +145,10 @@ def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
         pickled = cloudpickle.dumps(error)
         if type(pickle.loads(pickled)) is not type(error):
             raise TypeError("it is of another type when loaded")
-    except Exception:
-        error = CannotTravel(f"an exception of type {type(error).__name__} that cannot be pickled was raised: {error}")
+    except BaseException:
+        # Its own text may be what fails, so the last line of the traceback is taken.
+        last = text.strip().splitlines()[-1]
+        error = CannotTravel(f"an exception of type {type(error).__name__} that cannot be pickled was raised: {last}")
     return channel.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
 
 
