@@ -1,4 +1,4 @@
-"""Pure functions on batches: tuples of arrays with the same first axis, which may be nested."""
+"""Pure functions on batches: tuples of arrays with the same first axis, which may be nested or hold dicts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
     """
     if isinstance(batch, tuple):
         return tuple([map_leaves(fn, part) for part in batch])
+    if isinstance(batch, dict):
+        return {name: map_leaves(fn, part) for name, part in batch.items()}
     return fn(batch)
 
 
 def leaves(batch: Any) -> Iterator[Any]:
     """Yield the leaves of `batch` from left to right."""
-    if isinstance(batch, tuple):
-        for part in batch:
+    if isinstance(batch, (tuple, dict)):
+        for part in batch.values() if isinstance(batch, dict) else batch:
             yield from leaves(part)
     else:
         yield batch
@@ -80,6 +82,10 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
         if any(not isinstance(part, tuple) or len(part) != len(first) for part in parts):
             raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
         return tuple([scatter(column, offsets, buffers) for column in zip(*parts, strict=True)])
+    if isinstance(first, dict):
+        if any(not isinstance(part, dict) or part.keys() != first.keys() for part in parts):
+            raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
+        return {name: scatter([part[name] for part in parts], offsets, buffers) for name in first}
     n = sum(len(places) for places in offsets)
     if any(not isinstance(part, np.ndarray) for part in parts):
         samples: list[Any] = [None] * n

@@ -201,6 +201,8 @@ class SampleRng:
         low, high = checks.integer("low", low), checks.integer("high", high)
         if high <= low:
             raise ArgumentError(f"integers needs low < high, not [{low}, {high}); the range is empty")
+        if low < -(2**63) or high > 2**63 or high - low > 2**63:
+            raise ArgumentError(f"integers must fit int64 and span at most 2^63, not [{low}, {high})")
         return low + _high_product(self._words(size)[..., 0], high - low).astype(np.int64)
 
     def random_bool(self, p: float = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
@@ -261,7 +263,10 @@ def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np
             f"{name} must be finite and not negative, but {name}[{first}] is {weights[first]}; replace it by 0 "
             f"to leave the sample out"
         )
-    total = weights.sum()
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if total == np.inf:
+        return cumulative_weights(name, weights / weights.max(), length)
     if total == 0.0:
         raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
     cdf: np.ndarray = (weights / total).cumsum()

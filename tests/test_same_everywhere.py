@@ -120,17 +120,34 @@ def test_batches_have_the_size_that_was_asked_for(
 
 @unhurried
 @given(graphs(endless=False), st.integers(1, 11), shuffles())
-def test_shuffling_changes_the_order_only(source: Any, size: int, kind: tuple[str, int]) -> None:
-    # Only of sources with a row for each position, and no randomness of their own, is it known what is in an epoch.
-    try:
-        source.rows_at(np.arange(0))
-    except TypeError:
-        assume(False)
-    base = bu.subset(bu.ArrayDataSource([np.arange(1000)]), np.arange(int(source.num_samples())) % 1000)
-    for positions in (base, bu.concat(base, base), bu.repeat(base, 2), bu.zip(base, base)):
-        in_order = np.concatenate([batch[0] for batch in positions.batch_iterator(size)])
-        shuffled = np.concatenate([batch[0] for batch in positions.batch_iterator(size, shuffle=shuffle_of(kind))])
+def test_each_position_is_handed_out_once(source: Any, size: int, kind: tuple[str, int]) -> None:
+    # A shuffled epoch of such a source has the rows of the epoch in order; others are made of these.
+    assume(source.permutes_rows())
+    n = int(source.num_samples())
+    numbered = bu.zip(source, bu.ArrayDataSource([np.arange(n)]))
+    for what in (source, numbered, bu.concat(numbered, numbered), bu.repeat(numbered, 2)):
+        in_order, shuffled = (rows_of(what, size, shuffle) for shuffle in (None, shuffle_of(kind)))
         np.testing.assert_array_equal(np.sort(shuffled), np.sort(in_order))
+    positions = [batch[-1] for batch in numbered.batch_iterator(size, shuffle=shuffle_of(kind))]
+    np.testing.assert_array_equal(np.sort(np.concatenate(positions)), np.arange(n))
+
+
+def rows_of(source: Any, size: int, shuffle: Any) -> np.ndarray:
+    """Return the rows of an epoch, as its plan gives them."""
+    return np.concatenate([planned.rows for planned in source.plan(size, shuffle)])
+
+
+@unhurried
+@given(st.lists(graphs(endless=False), min_size=1, max_size=3), st.integers(1, 11), shuffles())
+def test_a_stratified_choice_hands_out_every_batch_of_each_part(
+    parts: list[Any], size: int, kind: tuple[str, int]
+) -> None:
+    choice = bu.ChoiceDataSource(parts, stratified=True)
+    shuffle = shuffle_of(kind)
+    counts = [sum(planned.rows.ds_index == i for planned in choice.plan(size, shuffle)) for i in range(len(parts))]
+    known = [part.count(size, False) for part in parts]
+    assume(None not in known)
+    assert counts == known
 
 
 @unhurried

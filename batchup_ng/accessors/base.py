@@ -60,6 +60,8 @@ def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
             out = buffers.empty((len(rows), *accessor.shape[1:]), np.dtype(accessor.dtype))
             accessor.read_into(rows, out)
             return out
+    if isinstance(rows, slice) and isinstance(accessor, np.ndarray):
+        return accessor[rows].copy()  # a batch may be written to; the data may not
     return accessor[rows]
 
 
@@ -91,7 +93,8 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     """
     if len(rows) == 0:
         return rows.astype(np.intp)
-    if rows.dtype == np.int64 and int(rows.view(np.uint64).max()) < n:
+    rows = rows.astype(np.int64, copy=False)
+    if int(rows.view(np.uint64).max()) < n:
         return rows  # the common case, in one pass: seen as unsigned, negative rows would be the greatest of all
     low, high = int(rows.min()), int(rows.max())
     if low < -n or high >= n:

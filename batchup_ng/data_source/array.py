@@ -59,7 +59,8 @@ class ArrayDataSource(RandomAccessDataSource):
         batch = self._columns([gather(array, rows, buffers) for array in self.data])
         if not self.include_indices:
             return batch
-        return ((np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else rows), *batch)
+        # A copy, for the rows belong to the plan and the batch to the consumer.
+        return (np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows), *batch)
 
 
     def _columns(self, parts: list[Any]) -> tuple[Any, ...]:

@@ -118,6 +118,9 @@ class BatchIterator(Iterator[Any]):
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
         return 0 if self._ended else max(0, int(total) - self._delivered)
 
+    def __bool__(self) -> bool:
+        return True  # or Python would ask for the length, which some have not
+
     def __length_hint__(self) -> int:
         try:
             return len(self)

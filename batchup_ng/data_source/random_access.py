@@ -74,14 +74,20 @@ class RandomAccessDataSource(PlannedDataSource):
     def read(self, rows: Any, key: BatchKey, buffers: Any) -> Any:
         return self.samples_by_indices_nomapping(rows)
 
+    def _lists_rows_itself(self) -> bool:
+        """Return whether a subclass has its own way to say which rows make up a batch, as one could in BatchUp."""
+        return type(self).batch_indices_iterator is not PlannedDataSource.batch_indices_iterator
+
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        if not isinstance(self.sampler, RandomAccessSampler):
+        if self._lists_rows_itself() or not isinstance(self.sampler, RandomAccessSampler):
             return SourceNode.row_plan(self, batch_size, key, drop_last)
         if key is None:
             self.sampler.check_in_order()
         return SamplerPlan(self.sampler, batch_size, key, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        if self._lists_rows_itself():
+            return SourceNode.drawn_rows(self, batch_size, rng, drop_last)
         if rng is None:
             drawn = self.sampler.in_order_indices_batch_iterator(batch_size)
         else:
@@ -89,11 +95,12 @@ class RandomAccessDataSource(PlannedDataSource):
         return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        n = self.sampler.num_indices_generated()
+        n = None if self._lists_rows_itself() else self.sampler.num_indices_generated()
         return None if n is None else count_batches(n, batch_size, drop_last)
 
     def permutes_rows(self) -> bool:
-        return isinstance(self.sampler, StandardSampler) and self.sampler.repeats == 1
+        whole = isinstance(self.sampler, StandardSampler) and self.sampler.repeats == 1
+        return whole and not self._lists_rows_itself()
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):

@@ -84,7 +84,9 @@ class SamplerPlan:
         return rows[within * self._batch_size : (within + 1) * self._batch_size]
 
     def _rows_between(self, start: int, stop: int) -> np.ndarray:
-        return self._sampler.rows_at(np.arange(start, int(min(stop, self._n_samples)), dtype=np.int64), self._key)
+        rows = self._sampler.rows_at(np.arange(start, int(min(stop, self._n_samples)), dtype=np.int64), self._key)
+        rows.flags.writeable = False  # it will be handed out again
+        return rows
 
 
 @dataclasses.dataclass(frozen=True)

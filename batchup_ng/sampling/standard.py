@@ -120,7 +120,7 @@ class SubsetSampler(StandardSampler):
 
 
 def row_numbers(name: str, indices: Any) -> np.ndarray:
-    """Return `indices` as a one-dimensional array of integers.
+    """Return `indices` as a one-dimensional array of its own: ``(n,) int64``.
 
     Raises:
         ArgumentTypeError: they are no integers.
@@ -135,4 +135,4 @@ def row_numbers(name: str, indices: Any) -> np.ndarray:
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
     if rows.dtype.kind not in "iu":
         raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
-    return rows
+    return np.array(rows, dtype=np.int64)  # a copy, so that a later change of the user's array changes nothing

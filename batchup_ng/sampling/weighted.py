@@ -29,7 +29,9 @@ class WeightedSampler(RandomAccessSampler):
     def __init__(self, weights: Any) -> None:
         self._cdf = cumulative_weights("weights", weights)
         given = np.asarray(weights, dtype=np.float64)
-        self.weights = given / given.sum()
+        with np.errstate(over="ignore"):
+            total = given.sum()
+        self.weights = given / total if np.isfinite(total) else np.diff(self._cdf, prepend=0.0)
         self.length = len(self.weights)
 
     def num_indices_generated(self) -> Any:
@@ -138,7 +140,7 @@ def _classes(y: Any, n_classes: int | None) -> np.ndarray:
         raise ArgumentTypeError(f"y must be class numbers, not {y.dtype}; use numpy.unique(y, return_inverse=True)[1]")
     if int(y.min()) < 0:
         raise ArgumentError(f"y must not be negative, and its least class is {int(y.min())}; number classes from 0")
-    if n_classes is not None and int(y.max()) >= n_classes:
+    if n_classes is not None and int(y.max()) >= checks.integer("n_classes", n_classes):
         raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {int(y.max())}")
     classes: np.ndarray = y.astype(np.int64)
     return classes

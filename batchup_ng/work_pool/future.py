@@ -13,6 +13,9 @@ from typing import Any
 
 from ..errors import PoolClosed
 
+STOPPED = "a task raised StopIteration, which would end the loop over results"
+"""What is said instead of raising it."""
+
 
 class TaskFuture:
     """The future of one task; safe to use from several threads."""
@@ -53,6 +56,8 @@ class TaskFuture:
         with self._done:
             pass
         if self._error is not None:
+            if isinstance(self._error, StopIteration):
+                raise RuntimeError(STOPPED) from self._error
             try:
                 raise self._error
             finally:

@@ -9,6 +9,7 @@ the handle, so that the handle's end, when the last reference to it goes, cancel
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
 import weakref
@@ -109,6 +110,10 @@ class _Window:
 
     def cancel(self) -> None:
         self._ended = True
+        close = getattr(self._tasks, "close", None)
+        if close is not None:
+            with contextlib.suppress(ValueError):  # it is running just now, on another thread
+                close()
         while self._futures:
             try:
                 self._futures.pop().cancel()

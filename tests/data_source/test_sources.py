@@ -190,6 +190,79 @@ def test_sources_may_be_given_in_one_list() -> None:
         bu.CompositeDataSource(*parts)  # type: ignore[arg-type]
 
 
+def test_large_rows_in_falling_order_are_not_taken_for_a_run() -> None:
+    big = np.arange(10)[:, None] * np.ones((1, 60_000), np.uint8)
+    for rows in ([5, 4], [5, 5], [4, 5], [3, 4, 5], [5, 4, 3], [4, 6, 5, 7]):
+        (x,) = bu.ArrayDataSource([big]).samples_by_indices_nomapping(np.array(rows))
+        assert x[:, 0].tolist() == rows
+
+
+def test_writing_into_a_batch_changes_neither_data_nor_plan() -> None:
+    data = np.arange(20)
+    source = bu.zip(bu.ArrayDataSource([data], include_indices=True), bu.ArrayDataSource([data], include_indices=True))
+    for shuffle in (None, 3):
+        for i, x, j, y in source.batch_iterator(4, shuffle=shuffle):
+            assert i.tolist() == x.tolist() == j.tolist() == y.tolist()
+            i += 1
+            x += 1
+            assert j.tolist() == y.tolist() == (x - 1).tolist()
+    (part,) = bu.ArrayDataSource([data]).samples_by_indices_nomapping(slice(2, 5))
+    part[:] = 0
+    assert data.tolist() == list(range(20))
+
+
+def test_indices_of_any_integer_type_are_rows() -> None:
+    big = np.arange(300)
+    for dtype in (np.uint8, np.int8, np.uint64, np.int32):
+        assert ids(bu.subset(bu.ArrayDataSource([big]), np.arange(100, 104, dtype=dtype))) == [[100, 101, 102, 103]]
+        assert ids(bu.ArrayDataSource([big], indices=np.array([5, 7], dtype=dtype))) == [[5, 7]]
+        wide = bu.ArrayDataSource([big[:, None] * np.ones((1, 60_000))])
+        assert wide.samples_by_indices_nomapping(np.array([7, 5], dtype=dtype))[0][:, 0].tolist() == [7, 5]
+    mine = np.array([1, 2])
+    source = bu.ArrayDataSource([big], indices=mine)
+    mine[:] = 9
+    assert ids(source) == [[1, 2]]
+
+
+def test_a_subclass_may_list_its_rows_in_its_own_way() -> None:
+    class Backwards(bu.ArrayDataSource):
+        def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Any:
+            return iter(np.split(np.arange(10)[::-1], [5]))
+
+    source = Backwards([A])
+    assert ids(source) == [[9, 8, 7, 6, 5], [4, 3, 2, 1, 0]]
+    with bu.WorkerThreadPool(1) as pool:
+        assert ids(pool.parallel_data_source(source)) == ids(source)
+
+
+def test_batches_that_are_lists_or_dicts_are_understood() -> None:
+    source = bu.ArrayDataSource([A]).map(lambda x: [x, x, x])
+    assert len(draws(source.map(lambda *b, rng: (rng.uniform(),), rng="sample"), 4)) == 10
+    assert source.batch_map_mean(lambda x, y, z: x.sum(), 4) == (4.5,)
+    named = bu.ArrayDataSource([bu.MapStyle([{"i": i, "x": i * 2.0} for i in range(10)])])
+    for joined in (bu.concat(named, named), bu.CompositeDataSource([named, bu.ArrayDataSource([A[:7]])])):
+        batch = list(joined.batch_iterator(4))[-1]
+        assert (batch[0]["i"] * 2 == batch[0]["x"]).all()
+    ((x,),) = named.map_samples(lambda sample: (sample["x"],)).batch_iterator(10)
+    assert x.tolist() == (A * 2.0).tolist()
+
+
+def test_weights_may_be_enormous() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler = bu.WeightedSampler(np.array([1e308, 1e308, 0.0]))
+    assert sampler.weights.tolist() == [0.5, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_a_shuffled_choice_has_an_order_for_each_seed_and_epoch(stratified: bool) -> None:
+    source = bu.ChoiceDataSource([bu.ArrayDataSource([np.full(20, k)]) for k in range(4)], stratified=stratified)
+    turns = [tuple(batch[0] for batch in ids(source, 4, shuffle=s, epoch=e)) for s, e in ((1, 0), (1, 1), (2, 0))]
+    assert len(set(turns)) == 3
+    if stratified:
+        assert all(sorted(turn) == sorted([0, 1, 2, 3] * 5) for turn in turns)
+
+
 def test_weighted_sources_have_no_order() -> None:
     source = bu.ArrayDataSource([A], sampler=bu.WeightedSampler(np.ones(10)))
     for call in (source.batch_iterator, source.batch_indices_iterator, source.plan):
@@ -523,6 +596,35 @@ def test_a_choice_of_streams_gives_their_batches(stratified: bool, shuffle: Any)
     assert sorted(flat(got)) == sorted([*range(8), *range(100, 108)])
 
 
+def test_all_batches_of_a_stream_are_mapped_however_many() -> None:
+    tens = bu.IteratorDataSource(((np.arange(10) + 10 * k,) for k in range(10)), 100)
+    (seen,) = tens.batch_map_concat(lambda x: x, 64) or ()
+    assert seen.tolist() == list(range(100))
+    choice = bu.ChoiceDataSource([stream_of(10), stream_of(10)], stratified=True)
+    assert sum(map(len, ids(choice, 4))) == 20
+    with pytest.raises(TypeError, match="not known"):
+        len(choice.batch_iterator(4))
+
+
+def test_samples_of_a_stream_have_draws_of_their_own_whatever_its_batches() -> None:
+    tens = bu.IteratorDataSource((np.arange(10) + 10 * k,) for k in range(3))
+    assert len(set(draws(tens.map(uniform, rng="sample"), 4))) == 30
+
+
+def test_the_length_of_a_stream_heeds_drop_last() -> None:
+    iterator = stream_of(10).batch_iterator(4, drop_last=True)
+    assert len(iterator) == len(list(iterator)) == 2
+    counted = bu.CallableDataSource(lambda batch_size, **more: iter([]), lambda shuffle=None: 10)
+    assert len(counted.batch_iterator(4, epoch=1, drop_last=True, shuffle=2)) == 2
+
+
+def test_misspelt_options_do_not_hide_behind_an_iterator() -> None:
+    for source in (bu.IteratorDataSource(iter([(A,)])),
+                   bu.CompositeDataSource([bu.IteratorDataSource(iter([(A,)])), bu.ArrayDataSource([A])])):  # fmt: skip
+        with pytest.raises(ArgumentTypeError, match="did you mean 'shuffle'"):
+            source.batch_iterator(2, shufle=3)
+
+
 def test_options_of_a_function_reach_it() -> None:
     seen: list[Any] = []
 
@@ -603,8 +705,8 @@ def test_a_stream_of_unknown_length_has_none() -> None:
 
 def test_lost_batches_are_noticed() -> None:
     class Forgetful(bu.ArrayDataSource):
-        def plan_of(self, options: Any, path: Any = ()) -> Any:
-            plan = super().plan_of(options, path)
+        def plan_of(self, options: Any) -> Any:
+            plan: Any = super().plan_of(options)
             plan.n_batches += 1
             plan.__class__ = type("Short", (type(plan),), {"__iter__": lambda self: (self[k] for k in range(2))})
             return plan

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,3 +64,36 @@ def run_and_break(pool: AbstractWorkerPool, times: int) -> None:
         for i, _ in parallel.batch_iterator(4):
             if i[0] >= 4 * (n % 3):
                 break
+
+
+@pytest.mark.parametrize("make", [lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1)])
+def test_a_loop_that_is_broken_off_cancels_what_it_had_queued(make: Any, tmp_path: Path) -> None:
+    with make() as pool:
+        tasks = ((note, (str(tmp_path / str(i)),)) for i in range(100))
+        for _ in pool.work_stream(tasks, task_buffer_size=50).retrieve_iter():
+            break
+        # The next task waits its turn behind what was queued and not cancelled.
+        assert next(pool.work_stream(iter([(note, (str(tmp_path / "last"),))])))
+    assert len(list(tmp_path.iterdir())) < 10
+
+
+def note(path: str) -> bool:
+    """Leave a trace, slowly enough that the consumer is faster."""
+    time.sleep(0.02)
+    Path(path).touch()
+    return True
+
+
+def test_the_generator_of_a_broken_loop_is_closed() -> None:
+    closed = []
+
+    def tasks() -> Any:
+        try:
+            while True:
+                yield (len, ("abc",))
+        finally:
+            closed.append(True)
+
+    with bu.WorkerThreadPool(1) as pool:
+        pool.work_stream(tasks()).close()
+    assert closed == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -295,6 +296,102 @@ class _Holding:
         return i
 
 
+def test_a_worker_that_dies_is_missed_though_its_own_child_lives(pool: Any) -> None:
+    began = time.monotonic()
+    with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
+        one(pool, fork_and_die)
+    assert time.monotonic() - began < 5
+    assert one(pool, len, "abc") == 3
+
+
+def fork_and_die() -> None:
+    if os.fork() == 0:
+        time.sleep(8)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_pool_closes_at_once_though_a_fork_of_the_users_lives() -> None:
+    with bu.WorkerProcessPool(2) as pool:
+        assert one(pool, len, "abc") == 3
+        child = os.fork()
+        if child == 0:
+            time.sleep(20)
+            os._exit(0)
+        began = time.monotonic()
+        pool.close()
+        assert time.monotonic() - began < 4
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs() -> None:
+    class Collects:
+        def __reduce__(self) -> Any:
+            gc.collect()
+            return int, ()
+
+    for _ in range(3):
+        pool = bu.WorkerProcessPool(1, start_method="fork")
+        cycle: list[Any] = [pool, pool.work_stream((len, ("abc",)) for _ in range(30))]
+        cycle.append(cycle)
+        del pool, cycle
+        with bu.WorkerProcessPool(1) as other:
+            assert one(other, abs, Collects()) == 0
+
+
+class Unprintable(Exception):
+    """An exception with neither a text nor a pickle."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class ExitsWhenLoaded:
+    """A result that ends the program that loads it."""
+
+    def __reduce__(self) -> Any:
+        return sys.exit, (5,)
+
+
+def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
+    def fail() -> None:
+        raise Unprintable
+
+    with bu.WorkerProcessPool(1) as pool:
+        pid = one(pool, os.getpid)
+        with pytest.raises(CannotTravel, match="an exception of type Unprintable"):
+            one(pool, fail)
+        with pytest.raises(CannotTravel, match="a result of type ExitsWhenLoaded cannot be sent back"):
+            one(pool, ExitsWhenLoaded)
+        with pytest.raises(RuntimeError, match="a task raised StopIteration"):
+            one(pool, next, iter([]))
+        assert one(pool, os.getpid) == pid
+
+
+def test_workers_need_nothing_of_the_folder_that_they_start_in(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('not the one')")
+    program = "import os, batchup_ng as bu; os.chdir('{}'); p = bu.WorkerProcessPool(1)\n" \
+              "print(next(p.work_stream(iter([(len, ('abc',))]))))"  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(tmp_path)],
+        cwd=Path(bu.__file__).parents[1], capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+@pytest.mark.parametrize("pool", [f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS])
+def test_a_long_task_does_not_outlive_a_program_that_is_killed(pool: str, tmp_path: Path) -> None:
+    program = PROGRAM.replace("time.sleep(0.01)", "time.sleep(0 if x[0] == 0 else 60)")
+    process = start(pool, "script", tmp_path, program=program)
+    process.kill()
+    process.communicate(timeout=30)
+    assert_gone(process.pid)
+
+
 PROGRAM = """
 import sys, time
 import numpy as np
@@ -318,9 +415,11 @@ for x, mine in pool.parallel_data_source(source).batch_iterator(10):
 POOLS = ["WorkerThreadPool(2)", *[f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS]]
 
 
-def start(pool: str, how: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(
+    pool: str, how: str, tmp_path: Path, *arguments: str, program: str = PROGRAM
+) -> subprocess.Popen[str]:
     """Start the program as a script, by ``-c``, by ``-m`` or from standard input, and wait for its first batch."""
-    program = PROGRAM.format(pool=pool)
+    program = program.format(pool=pool)
     (tmp_path / "program.py").write_text(program)
     commands = {"script": ["program.py"], "-c": ["-c", program], "-m": ["-m", "program"], "stdin": ["-"]}
     environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}

@@ -29,7 +29,7 @@ from typing import Any
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, WorkerLost
-from ..future import TaskFuture
+from ..future import STOPPED, TaskFuture
 from ..stream import Task, check_process
 from . import channel
 from .channel import Frame, FrameReader, FrameWriter, Kind, Piece
@@ -53,6 +53,8 @@ class ResultFuture(TaskFuture):
         if frame.kind is Kind.RESULT:
             return frame.load()
         error, remote = frame.load()
+        if isinstance(error, StopIteration):
+            error = RuntimeError(STOPPED)
         raise error from remote
 
 

@@ -1,0 +1,103 @@
+"""Sources that a pool made, inside other sources."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import PoolClosed
+from batchup_ng.testing.sources import assert_same_batches
+
+
+def source(n: int = 30) -> bu.data_source.PlannedDataSource:
+    return bu.ArrayDataSource([np.arange(n)]).map(add_draws, rng="sample")
+
+
+def add_draws(*batch: Any, rng: Any) -> Any:
+    return (*batch, rng.uniform())
+
+
+@pytest.fixture(params=[bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)])
+def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with request.param() as pool:
+        yield pool
+
+
+def same(made: Any, plain: Any, shuffle: Any) -> None:
+    """Assert that a source with parts made by a pool gives what it gives without."""
+    for epoch in range(2):
+        got = list(made.batch_iterator(4, shuffle=shuffle, epoch=epoch))
+        assert_same_batches(got, list(plain.batch_iterator(4, shuffle=shuffle, epoch=epoch)))
+
+
+@pytest.mark.parametrize("shuffle", [None, 3])
+@pytest.mark.parametrize("how", ["parallel_data_source", "prefetch"])
+def test_maps_after_a_pool_draw_as_they_would_without(pool: Any, how: str, shuffle: Any) -> None:
+    made = getattr(pool, how)(source()).map(add_draws, rng="sample")
+    same(made, source().map(add_draws, rng="sample"), shuffle)
+    for _, one, two in made.batch_iterator(4, shuffle=shuffle):
+        assert not np.intersect1d(one, two).size
+
+
+@pytest.mark.parametrize("shuffle", [None, 3])
+@pytest.mark.parametrize("how", ["parallel_data_source", "prefetch"])
+def test_parts_made_by_a_pool_keep_their_orders(pool: Any, how: str, shuffle: Any) -> None:
+    made = [getattr(pool, how)(source(n)) for n in (30, 22)]
+    plain = [source(n) for n in (30, 22)]
+    same(bu.CompositeDataSource(made), bu.CompositeDataSource(plain), shuffle)
+    same(bu.take(made[0], 10), bu.take(plain[0], 10), shuffle)
+    rounds = [batch[0].tolist() for batch in bu.repeat(made[0], 2).batch_iterator(30, shuffle=3)]
+    assert len(rounds) == 2
+    assert rounds[0] != rounds[1]
+
+
+@pytest.mark.parametrize("how", ["parallel_data_source", "prefetch"])
+def test_a_generator_is_drawn_from_in_this_process(pool: Any, how: str) -> None:
+    ours, theirs = np.random.RandomState(4), np.random.RandomState(4)
+    for _ in range(3):
+        got = list(getattr(pool, how)(source()).batch_iterator(4, shuffle=ours))
+        assert_same_batches(got, list(source().batch_iterator(4, shuffle=theirs)))
+
+
+def test_closing_a_pool_ends_what_it_prefetched(pool: Any) -> None:
+    endless = bu.ArrayDataSource([np.arange(10)], repeats=-1)
+    iterator = pool.prefetch(endless, 3).batch_iterator(4)
+    next(iterator)
+    pool.close()
+    with pytest.raises(PoolClosed):
+        list(itertools.islice(iterator, 10))
+
+
+def test_an_error_of_a_stream_is_raised_once_it_is_reached() -> None:
+    calls = []
+
+    def failing(batch_size: int) -> Iterator[Any]:
+        calls.append(batch_size)
+        raise ZeroDivisionError("no stream")
+
+    with bu.WorkerThreadPool(1) as pool:
+        iterator = pool.prefetch(bu.CallableDataSource(failing)).batch_iterator(4)
+        with pytest.raises(ZeroDivisionError, match="no stream"):
+            next(iterator)
+    assert calls == [4]
+
+
+def test_a_source_of_the_users_that_only_streams_is_prefetched(pool: Any) -> None:
+    class Counting(bu.AbstractDataSource):
+        def num_samples(self, **options: Any) -> int:
+            return 10
+
+        def batch_iterator(self, batch_size: int, **options: Any) -> Iterator[Any]:
+            return iter([(np.arange(k, k + batch_size),) for k in range(0, 10, batch_size)])
+
+    assert [batch[0].tolist() for batch in pool.prefetch(Counting()).batch_iterator(5)] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+    ]
+    mapped = pool.prefetch(Counting().map(lambda x: (x * 2,)))
+    assert [batch[0].sum() for batch in mapped.batch_iterator(5)] == [20, 70]
