@@ -93,15 +93,14 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     """
     if len(rows) == 0:
         return rows.astype(np.intp)
-    rows = rows.astype(np.int64, copy=False)
-    if int(rows.view(np.uint64).max()) < n:
+    if rows.dtype == np.int64 and int(rows.view(np.uint64).max()) < n:
         return rows  # the common case, in one pass: seen as unsigned, negative rows would be the greatest of all
     low, high = int(rows.min()), int(rows.max())
     if low < -n or high >= n:
         raise IndexError(f"row {high if high >= n else low} is out of range for {n} rows")
     if low < 0:
-        rows = np.where(rows < 0, rows + n, rows)
-    return rows
+        rows = np.where(rows < 0, rows.astype(np.int64) + n, rows)
+    return rows.astype(np.int64, copy=False)
 
 
 def chosen_rows(key: Any, length: int) -> int | np.ndarray:

@@ -164,7 +164,7 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
 @pytest.mark.parametrize("code", [0, 7])
 def test_a_worker_that_exits_is_lost(pool: Any, code: int) -> None:
     with pytest.raises(WorkerLost, match=f"ended with exit code {code} while it had work to do"):
-        one(pool, os._exit, code)
+        one(pool, leave, code)
     assert one(pool, len, "abc") == 3
 
 
@@ -302,6 +302,10 @@ def test_a_worker_that_dies_is_missed_though_its_own_child_lives(pool: Any) -> N
         one(pool, fork_and_die)
     assert time.monotonic() - began < 5
     assert one(pool, len, "abc") == 3
+
+
+def leave(code: int) -> None:
+    os._exit(code)
 
 
 def fork_and_die() -> None:
