@@ -37,5 +37,5 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool() as pool:
         for x, y in background.batch_iterator(32, shuffle=SEED, epoch=epoch):
             network.train_batch(x, y)
 
-    right = sum(int((network.predict(x) == y).sum()) for x, y in test.batch_iterator(128))
+    right = sum(int((network.predict(x) == y).sum()) for x, y in test.batch_iterator(32))
     print(f"test accuracy {right / test.num_samples():.3f} after {EPOCHS} epochs")

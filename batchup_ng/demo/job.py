@@ -30,6 +30,7 @@ from .digits import write_digits
 POOLS = ("serial", "thread", "process")
 WANTED_ACCURACY = 0.95
 TEMPORARY_PREFIX = "batchup_ng-demo-"
+# Products of larger matrices are shared out by BLAS among threads of its own, which then wait for the pool's for a CPU.
 _BATCH_SIZE = 32
 _TEST_FRACTION = 0.25
 
@@ -151,7 +152,7 @@ def drawn(batches: Any, progress: Progress | None, title: str) -> Iterator[Any]:
 def measure_accuracy(network: Classifier, source: AbstractDataSource) -> float:
     """Return the share of the samples of `source` that `network` tells right, 0 to 1."""
     right = rows = 0
-    for x, y in source.batch_iterator(128):
+    for x, y in source.batch_iterator(_BATCH_SIZE):
         right += int((network.predict(x) == y).sum())
         rows += len(y)
     return right / rows
