@@ -27,15 +27,10 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_
 
 
 @pytest.fixture(scope="module")
-def thread_pool() -> Iterator[AbstractWorkerPool]:
-    with bu.WorkerThreadPool(3) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="module")
-def process_pool() -> Iterator[AbstractWorkerPool]:
-    with bu.WorkerProcessPool(2) as pool:
-        yield pool
+def pools() -> Iterator[list[AbstractWorkerPool]]:
+    """A pool of threads and one of processes."""
+    with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
+        yield [threads, processes]
 
 
 def epoch(source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool) -> list[Any]:
@@ -57,10 +52,10 @@ def reference(source: Any, *options: Any) -> list[Any]:
 options = (st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans())
 
 
-@unhurried
+@settings(unhurried, max_examples=150)
 @given(graphs(), *options, st.integers(1, 7))
-def test_threads_give_the_batches_of_the_serial_run(
-    thread_pool: AbstractWorkerPool,
+def test_every_pool_gives_the_batches_of_the_serial_run(
+    pools: list[AbstractWorkerPool],
     source: Any,
     size: int,
     kind: tuple[str, int],
@@ -69,24 +64,9 @@ def test_threads_give_the_batches_of_the_serial_run(
     buffer: int,
 ) -> None:
     expected = reference(source, size, kind, number, drop_last)
-    parallel = thread_pool.parallel_data_source(source, buffer)
-    assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
-
-
-@unhurried
-@given(graphs(), *options, st.integers(1, 7))
-def test_processes_give_the_batches_of_the_serial_run(
-    process_pool: AbstractWorkerPool,
-    source: Any,
-    size: int,
-    kind: tuple[str, int],
-    number: int,
-    drop_last: bool,
-    buffer: int,
-) -> None:
-    expected = reference(source, size, kind, number, drop_last)
-    parallel = process_pool.parallel_data_source(source, buffer)
-    assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
+    for pool in pools:
+        parallel = pool.parallel_data_source(source, buffer)
+        assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
 
 
 @unhurried

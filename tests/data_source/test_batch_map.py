@@ -1,0 +1,121 @@
+"""Functions over whole epochs, what becomes a source, sources of the users."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source import AbstractDataSource
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.testing.sources import assert_same_batches
+from tests.data_source.source_helpers import A, uniform
+
+
+def test_results_are_joined_and_averaged() -> None:
+    source = bu.ArrayDataSource([A, A * 2.0])
+    joined = source.batch_map_concat(lambda k, x, y: (x + k, y), 4, prepend_args=(100,))
+    assert joined is not None
+    np.testing.assert_array_equal(joined[0], A + 100)
+    mean = source.batch_map_mean(lambda x, y: (float(x.sum()), y), 4, sum_axis=None, n_batches=1)
+    assert mean is not None
+    mean = source.batch_map_mean(lambda x, y: (x, y), 4, sum_axis=0)
+    assert mean == (4.5, 9.0)
+    assert source.batch_map_concat(lambda x, y: None, 4) is None
+    assert source.batch_map_mean(lambda x, y: None, 4) is None
+
+
+def test_progress_is_told_the_number_of_batches() -> None:
+    seen: list[Any] = []
+
+    def progress(iterator: Any, total: Any, leave: Any) -> Any:
+        seen.append((total, leave))
+        return iterator
+
+    bu.ArrayDataSource([A]).batch_map_concat(lambda x: x, 4, progress)
+    bu.IteratorDataSource(iter([(A,)])).batch_map_concat(lambda x: x, 4, progress)
+    bu.ArrayDataSource([A], repeats=-1).batch_map_mean(lambda x: x.sum() * 1.0, 4, progress, n_batches=2)
+    assert seen == [(3, False), (None, False), (2, False)]
+
+
+def test_endless_sources_need_a_number_of_batches() -> None:
+    source = bu.ArrayDataSource([A], repeats=-1)
+    for method in (source.batch_map_concat, source.batch_map_mean):
+        with pytest.raises(ArgumentError, match=r"infinite.*n_batches"):
+            method(lambda x: x, 4)
+
+
+def test_results_of_another_kind_are_refused() -> None:
+    source = bu.ArrayDataSource([A])
+    for method in (source.batch_map_concat, source.batch_map_mean):
+        with pytest.raises(ArgumentTypeError, match="Batch function should return"):
+            method(lambda x: "text", 4)
+
+
+def test_arrays_iterators_and_functions_become_sources() -> None:
+    source = bu.ArrayDataSource([A])
+    assert bu.coerce_data_source(source) is source
+    assert isinstance(bu.coerce_data_source((A, A)), bu.ArrayDataSource)
+    assert isinstance(bu.coerce_data_source(iter([])), bu.IteratorDataSource)
+    assert isinstance(bu.coerce_data_source(lambda batch_size: iter([])), bu.CallableDataSource)
+    for bad, error in ((3, ArgumentTypeError), ([], ArgumentError), ([3], ArgumentTypeError)):
+        with pytest.raises(error, match="Cannot convert x"):
+            bu.coerce_data_source(bad)
+
+
+def test_the_base_class_says_what_is_missing() -> None:
+    for call in (
+        lambda: AbstractDataSource().num_samples(),
+        lambda: AbstractDataSource().batch_iterator(3),
+        lambda: bu.RandomAccessDataSource(3).samples_by_indices_nomapping([0]),
+    ):
+        with pytest.raises(NotImplementedError, match="Abstract for type"):
+            call()
+
+
+class WrittenForBatchUp(AbstractDataSource):
+    """A source of a user's that knows only BatchUp's methods."""
+
+    @property
+    def is_random_access(self) -> bool:
+        return True
+
+    def num_samples(self, **kwargs: Any) -> int:
+        return 11
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Iterator[Any]:
+        order = np.arange(11) if shuffle is None else shuffle.permutation(11)
+        return (order[i : i + batch_size] for i in range(0, 11, batch_size))
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return (indices * 2,)
+
+    def batch_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Iterator[Any]:
+        for rows in self.batch_indices_iterator(batch_size, shuffle):
+            yield self.samples_by_indices_nomapping(rows)
+
+
+@pytest.mark.parametrize("shuffle", [None, 5, "RandomState"])
+def test_sources_written_for_batchup_go_anywhere(shuffle: Any) -> None:
+    def rng() -> Any:
+        return np.random.RandomState(4) if shuffle == "RandomState" else shuffle
+
+    mine = WrittenForBatchUp()
+    for source in (mine, mine.map(lambda x: (x + 1,)), bu.CompositeDataSource([mine, bu.ArrayDataSource([A])]),
+                   bu.ChoiceDataSource([mine, mine], stratified=True), bu.take(mine, 7)):  # fmt: skip
+        with bu.WorkerThreadPool(2) as pool:
+            got = list(pool.parallel_data_source(source).batch_iterator(4, shuffle=rng()))
+        if source is not mine or shuffle != 5:
+            assert_same_batches(got, list(source.batch_iterator(4, shuffle=rng())))
+        assert got
+
+
+def test_nothing_warns() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for options in ({}, {"shuffle": 3}, {"shuffle": np.random.RandomState(1)}):
+            list(bu.ArrayDataSource([A], repeats=3).map(uniform, rng="sample").batch_iterator(4, **options))

@@ -1,0 +1,80 @@
+"""The iterator of batches."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError, LostSamples
+from batchup_ng.testing.sources import assert_same_batches
+from tests.data_source.source_helpers import A, uniform
+
+
+def test_the_iterator_tells_its_statistics() -> None:
+    iterator = bu.ArrayDataSource([A]).batch_iterator(4)
+    next(iterator)
+    stats = iterator.stats()
+    assert (stats["batches"], stats["samples"], stats["ready"]) == (1, 4, 0)
+    assert stats["seconds_waited"] > 0
+    assert len(iterator) == iterator.__length_hint__() == 2
+    assert len(list(iterator)) == 2
+    assert len(iterator) == 0
+
+
+def test_a_closed_iterator_ends() -> None:
+    with bu.ArrayDataSource([A]).batch_iterator(4) as iterator:
+        next(iterator)
+    assert list(iterator) == []
+    iterator.close()
+
+
+def test_a_stream_of_unknown_length_has_none() -> None:
+    iterator = bu.IteratorDataSource(iter([(A,)])).batch_iterator(4)
+    with pytest.raises(ArgumentTypeError, match="not known"):
+        len(iterator)
+    assert iterator.__length_hint__() == 0
+    assert len(list(iterator)) == 1
+
+
+def test_lost_batches_are_noticed() -> None:
+    class Forgetful(bu.ArrayDataSource):
+        def plan_of(self, options: Any) -> Any:
+            plan: Any = super().plan_of(options)
+            plan.n_batches += 1
+            plan.__class__ = type("Short", (type(plan),), {"__iter__": lambda self: (self[k] for k in range(2))})
+            return plan
+
+    with pytest.raises(LostSamples, match="4 batches were planned for this epoch and 2 were delivered"):
+        list(Forgetful([A]).batch_iterator(4))
+
+
+def test_an_iterator_that_is_dropped_lets_go_of_its_source() -> None:
+    source = bu.ArrayDataSource([A])
+    iterator = source.batch_iterator(4)
+    next(iterator)
+    gone = weakref.ref(source)
+    del source, iterator
+    gc.collect()
+    assert gone() is None
+
+
+def test_two_threads_may_read_one_source() -> None:
+    source = bu.ArrayDataSource([np.arange(1000)]).map(uniform, rng="sample")
+    expected = list(source.batch_iterator(10, shuffle=1))
+    results: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(list(source.batch_iterator(10, shuffle=1)))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for result in results:
+        assert_same_batches(result, expected)
+    assert len(results) == 4

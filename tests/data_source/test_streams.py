@@ -1,0 +1,119 @@
+"""Sources that only stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.testing.sources import assert_same_batches
+from tests.data_source.source_helpers import A, draws, flat, ids, stream_of, uniform
+
+
+def test_streams_go_through_every_kind_of_source() -> None:
+    source = bu.CompositeDataSource([stream_of(10), bu.ArrayDataSource([A]).map(uniform, rng="sample")])
+    mapped = source.map(lambda i, j, u: (i + j, u))
+    got = list(mapped.batch_iterator(4))
+    assert [batch[0].tolist() for batch in got] == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18]]
+    assert_same_batches(got, list(mapped.batch_iterator(4)))
+    assert ids(bu.take(mapped, 5)) == [[0, 2, 4, 6], [8]]
+    assert ids(bu.repeat(stream_of(5), 2)) == [[0, 1, 2, 3], [4], [0, 1, 2, 3], [4]]
+    assert ids(stream_of(10), drop_last=True) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert len(stream_of(10).batch_iterator(4)) == 3
+
+
+def test_randomness_works_in_streams() -> None:
+    source = stream_of(30).map(uniform, rng="sample")
+    one = draws(source, 7, shuffle=3)
+    np.testing.assert_array_equal(one, draws(source, 7, shuffle=3))
+    assert len(set(one)) == 30
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+@pytest.mark.parametrize("shuffle", [None, 3])
+def test_a_choice_of_streams_gives_their_batches(stratified: bool, shuffle: Any) -> None:
+    source = bu.ChoiceDataSource([stream_of(8), bu.ArrayDataSource([A[:8] + 100])], stratified=stratified)
+    got = ids(source, 4, shuffle=shuffle)
+    assert sorted(flat(got)) == sorted([*range(8), *range(100, 108)])
+
+
+def test_all_batches_of_a_stream_are_mapped_however_many() -> None:
+    tens = bu.IteratorDataSource(((np.arange(10) + 10 * k,) for k in range(10)), 100)
+    (seen,) = tens.batch_map_concat(lambda x: x, 64) or ()
+    assert seen.tolist() == list(range(100))
+    choice = bu.ChoiceDataSource([stream_of(10), stream_of(10)], stratified=True)
+    assert sum(map(len, ids(choice, 4))) == 20
+    with pytest.raises(TypeError, match="not known"):
+        len(choice.batch_iterator(4))
+
+
+def test_samples_of_a_stream_have_draws_of_their_own_whatever_its_batches() -> None:
+    tens = bu.IteratorDataSource((np.arange(10) + 10 * k,) for k in range(3))
+    assert len(set(draws(tens.map(uniform, rng="sample"), 4))) == 30
+
+
+def test_the_length_of_a_stream_heeds_drop_last() -> None:
+    iterator = stream_of(10).batch_iterator(4, drop_last=True)
+    assert len(iterator) == len(list(iterator)) == 2
+    counted = bu.CallableDataSource(lambda batch_size, **more: iter([]), lambda shuffle=None: 10)
+    assert len(counted.batch_iterator(4, epoch=1, drop_last=True, shuffle=2)) == 2
+
+
+def test_misspelt_options_do_not_hide_behind_an_iterator() -> None:
+    for source in (bu.IteratorDataSource(iter([(A,)])),
+                   bu.CompositeDataSource([bu.IteratorDataSource(iter([(A,)])), bu.ArrayDataSource([A])])):  # fmt: skip
+        with pytest.raises(ArgumentTypeError, match="did you mean 'shuffle'"):
+            source.batch_iterator(2, shufle=3)
+
+
+def test_options_of_a_function_reach_it() -> None:
+    seen: list[Any] = []
+
+    def batches(batch_size: int, **options: Any) -> Iterator[Any]:
+        seen.append(options)
+        return iter([])
+
+    list(bu.CallableDataSource(batches).map(len).batch_iterator(4, shuffle=3, epoch=1, colour="red", drop_last=True))
+    assert seen == [{"shuffle": 3, "epoch": 1, "colour": "red"}]
+
+    def plain(batch_size: int, shuffle: Any) -> Iterator[Any]:
+        seen.append(shuffle)
+        return iter([])
+
+    list(bu.CallableDataSource(plain).batch_iterator(4, shuffle=3, epoch=1))
+    assert seen[-1] == 3
+
+
+def test_streams_have_no_random_access() -> None:
+    source = stream_of(10).map(lambda x: (x,))
+    for call in (
+        lambda: source.samples_by_indices_nomapping([0]),
+        lambda: source.samples_by_indices([0]),
+        lambda: source.batch_indices_iterator(4),
+        lambda: source.plan(4),
+        lambda: stream_of(3).samples_by_indices([0]),
+        lambda: bu.CompositeDataSource([source]).samples_by_indices([[0]]),
+        lambda: bu.ChoiceDataSource([source]).samples_by_indices([0]),
+        lambda: bu.take(source, 3).samples_by_indices([0]),
+    ):
+        with pytest.raises(ArgumentTypeError, match=r"does not support random access.*prefetch"):
+            call()
+
+
+@pytest.mark.parametrize("bad", [True, "5", 2.5])
+def test_bad_counts_of_streams_are_refused(bad: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="should be None"):
+        bu.IteratorDataSource(iter([]), bad)
+    with pytest.raises(ArgumentTypeError, match="should be None"):
+        bu.CallableDataSource(iter, bad)
+
+
+def test_streams_of_the_wrong_kind_are_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="use IteratorDataSource"):
+        bu.CallableDataSource(iter([]))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="must be an iterator"):
+        bu.IteratorDataSource(3)  # type: ignore[arg-type]
