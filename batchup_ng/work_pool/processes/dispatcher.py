@@ -79,7 +79,7 @@ class _Forget:
 
 
 class _Worker:
-    """A worker as the core sees it."""
+    """A worker as the dispatcher sees it."""
 
     def __init__(self, process: WorkerProcess, memory: BufferPool) -> None:
         self.process = process
@@ -91,7 +91,7 @@ class _Worker:
 
 
 class Dispatcher:
-    """Everything of the pool that its dispatcher needs; knows nothing of the pool, which may be forgotten."""
+    """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten."""
 
     def __init__(self, processes: int, threads: int, starter: Launcher) -> None:
         self._starter = starter
@@ -255,15 +255,13 @@ class Dispatcher:
             return  # lost a moment ago, by its other descriptor
         with self._lock:
             worker.writer.write()
-        finished = []
         while frames := worker.reader.read():
-            finished += self._take_in(worker, frames)
+            for job, frame in self._take_in(worker, frames):
+                job.future.set_result(frame)
             if not died:
                 break
         if died or frames is None:
             self._lost(worker)
-        for job, frame in finished:
-            job.future.set_result(frame)
 
     def _take_in(self, worker: _Worker, frames: list[Frame]) -> list[tuple[_Job, Frame]]:
         """Return the jobs that are done, with their results, and give the worker new ones."""
