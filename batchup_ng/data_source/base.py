@@ -272,7 +272,7 @@ class MapDataSource(PlannedDataSource):
         return self._apply(self.source.samples_by_indices(indices), BatchKey())
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self.source.read(rows, key.child(0), buffers), key)
+        return self._apply(self.source.read(rows, key.child(0), buffers.scratch), key)
 
     def _apply(self, batch: Any, key: BatchKey) -> Any:
         """Return the batch after the map."""

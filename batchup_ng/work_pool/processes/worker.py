@@ -118,10 +118,10 @@ def encode_result(number: int, result: Any) -> list[channel.Piece]:
         CannotTravel: it cannot be pickled.
     """
     try:
-        frame = channel.encode(Kind.RESULT, number, result)
+        pickled, buffers = channel.dump(result)
         if not _is_plain(result):
-            channel.try_load(frame)
-        return frame
+            pickle.loads(pickled, buffers=buffers)
+        return channel.pieces(Kind.RESULT, number, pickled, buffers)
     except BaseException as error:
         raise CannotTravel(
             f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
