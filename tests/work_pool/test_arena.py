@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import mmap
 import os
 import resource
 import subprocess
@@ -14,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchup_ng.work_pool.processes.arena import HUGE, PAGE, Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.arena import HUGE, Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.mapping import PAGE
 
 MB = 1 << 20
 
@@ -97,19 +97,18 @@ def test_a_limit_on_file_size_bounds_the_span() -> None:
 
 def test_slots_are_used_again_and_held_ones_are_left_alone(arena: Arena) -> None:
     slots = SlotPool(arena, 32 * MB)
-    block = slots.take(MB)
-    assert block is not None
-    array = slots.lease(block)
-    array[:] = 1
-    view = memoryview(array[10:20])
-    del array
+    slot = slots.take(MB)
+    assert slot is not None
+    first = slot.offset
+    view = memoryview(slot.bytes[10:20])
+    del slot
     other = slots.take(MB)
     assert other is not None
-    assert other.offset != block.offset
+    assert other.offset != first
     del view
     again = slots.take(MB)
     assert again is not None
-    assert again.offset == block.offset
+    assert again.offset == first
     slots.close()
 
 
@@ -118,9 +117,7 @@ def test_slots_never_have_more_than_the_budget(arena: Arena) -> None:
     held = [slots.take(3 * MB) for _ in range(3)]
     assert all(held)
     assert slots.take(3 * MB) is None
-    for block in held:
-        assert block is not None
-        slots.give_back(block)
+    held.clear()
     assert slots.take(9 * MB) is not None, "free slots of another size are released"
     assert slots.bytes <= 10 * MB
     assert arena.taken == slots.bytes
@@ -129,11 +126,11 @@ def test_slots_never_have_more_than_the_budget(arena: Arena) -> None:
 
 def test_a_batch_that_is_held_outlives_the_arena(arena: Arena) -> None:
     slots = SlotPool(arena, 32 * MB)
-    block = slots.take(MB)
-    assert block is not None
-    array = slots.lease(block)
+    slot = slots.take(MB)
+    assert slot is not None
+    array = slot.bytes[5:]
     array[:] = 5
+    del slot
     slots.close()
     arena.close()
     assert (array == 5).all()
-    assert isinstance(block.keep, mmap.mmap)

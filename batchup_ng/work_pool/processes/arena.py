@@ -18,21 +18,18 @@ from __future__ import annotations
 
 import bisect
 import collections
-import ctypes
-import mmap
+import errno
 import os
 import resource
 import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...buffers import Block, on_lease, size_class
+from .mapping import PAGE, Mapping
 
-PAGE = 4096
 HUGE = 1 << 21
-_POPULATE_WRITE = 23
-"""``MADV_POPULATE_WRITE`` of Linux 5.14, which the standard library does not name."""
 
 
 class ArenaFull(MemoryError):
@@ -66,11 +63,10 @@ class Arena:
         self.fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
         try:
             os.ftruncate(self.fd, self.span)
-            self._map = shared_mapping(self.fd, self.span)
+            self._map: Mapping | None = Mapping(self.fd, self.span)
         except BaseException:
             os.close(self.fd)
             raise
-        self._address = _address_of(self._map)
         self._room = [Extent(0, self.span)]  # in the order of their offsets, none touching the next
         self._lock = threading.Lock()
         self.taken = 0
@@ -102,20 +98,23 @@ class Arena:
         raise ArenaFull(f"{size} bytes were asked for, and of {self.span} {self.taken} are taken")
 
     def _populate(self, extent: Extent) -> None:
-        if self._map is None:
-            raise OSError("the pool was closed")
-        # The call by ctypes lets go of the interpreter's lock, which that of the mmap module does not.
-        if _LIBC.madvise(ctypes.c_void_p(self._address + extent.offset), ctypes.c_size_t(extent.size), _POPULATE_WRITE):
-            code = ctypes.get_errno()
-            if code != 22:
-                raise OSError(code, os.strerror(code))
+        try:
+            self._open().populate(*extent)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
             os.posix_fallocate(self.fd, extent.offset, extent.size)  # an older Linux
+
+    def _open(self) -> Mapping:
+        if self._map is None:
+            raise OSError(errno.EBADF, "the pool was closed")
+        return self._map
 
     def give_back(self, extent: Extent) -> None:
         """Let go of an extent: its pages go back to the system."""
         if self._map is None:
             return
-        self._map.madvise(mmap.MADV_REMOVE, extent.offset, extent.size)
+        self._map.remove(*extent)
         with self._lock:
             self.taken -= extent.size
             i = bisect.bisect(self._room, extent)
@@ -128,11 +127,12 @@ class Arena:
 
     def block(self, extent: Extent) -> Block:
         """Return the memory of an extent, which keeps the mapping alive."""
-        return Block(self._address + extent.offset, extent.size, extent.offset, self._map)
+        mapping = self._open()
+        return Block(mapping.address + extent.offset, extent.size, extent.offset, mapping)
 
     def array(self, extent: Extent) -> np.ndarray:
         """Return the bytes of an extent: ``(size,) uint8``."""
-        return np.frombuffer(self._map, np.uint8, extent.size, extent.offset)
+        return self._open().array(*extent)
 
     def close(self) -> None:
         """Close the file; what is out keeps its memory until nothing refers to it. May be called again."""
@@ -151,21 +151,32 @@ class SharedView:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._map = shared_mapping(fd, os.fstat(fd).st_size)
-        self.address = _address_of(self._map)
+        self._map = Mapping(fd, os.fstat(fd).st_size)
+        self.address = self._map.address
 
     def array(self, offset: int, size: int) -> np.ndarray:
         """Return bytes of the file: ``(size,) uint8``; what is written there all see."""
-        return np.frombuffer(self._map, np.uint8, size, offset)
+        return self._map.array(offset, size)
 
     def private(self, offset: int, size: int) -> np.ndarray:
         """Return bytes of the file: ``(size,) uint8``; what is written there only this process sees."""
-        mapping = mmap.mmap(self._fd, -(-size // PAGE) * PAGE, access=mmap.ACCESS_COPY, offset=offset)
-        return np.frombuffer(mapping, np.uint8, size)
+        return Mapping(self._fd, -(-size // PAGE) * PAGE, offset, private=True).array(0, size)
 
     def close(self) -> None:
         """Close the file; arrays of it stay as they are."""
         os.close(self._fd)
+
+
+class Slot(NamedTuple):
+    """A slot on lease: free again when nothing refers to its bytes any more.
+
+    Attributes:
+        offset: Where it begins in the shared file.
+        bytes: Its bytes in this process: ``(size,) uint8``.
+    """
+
+    offset: int
+    bytes: np.ndarray
 
 
 class SlotPool:
@@ -187,16 +198,20 @@ class SlotPool:
         self._lock = threading.Lock()
         self._closed = False
 
-    def take(self, nbytes: int) -> Block | None:
+    def take(self, nbytes: int) -> Slot | None:
         """Return a slot of at least `nbytes`; None where the budget or the system's memory has none."""
         size = size_class(nbytes)
+        free = self._free.get(size)
+        if free is None:
+            free = self._free.setdefault(size, collections.deque())
         try:
-            return self._free_of(size).pop()
+            block = free.pop()
         except IndexError:
-            return self._new(size)
-
-    def _free_of(self, size: int) -> collections.deque[Block]:
-        return self._free.get(size) or self._free.setdefault(size, collections.deque())
+            made = self._new(size)
+            if made is None:
+                return None
+            block = made
+        return Slot(block.offset, on_lease(block, free))
 
     def _new(self, size: int) -> Block | None:
         with self._lock:
@@ -226,14 +241,6 @@ class SlotPool:
                 self.bytes -= block.size
                 nbytes -= block.size
 
-    def give_back(self, block: Block) -> None:
-        """Let a slot that was not handed on be used again."""
-        self._free_of(block.size).append(block)
-
-    def lease(self, block: Block) -> np.ndarray:
-        """Return the bytes of a slot, ``(size,) uint8``; it is free when nothing refers to them any more."""
-        return on_lease(block, self._free_of(block.size))
-
     def free_bytes(self) -> int:
         """Return how many bytes wait for use."""
         return sum(size * len(free) for size, free in list(self._free.items()))
@@ -246,21 +253,6 @@ class SlotPool:
             self._free = {}
 
 
-def shared_mapping(fd: int, length: int) -> Any:
-    """Map a file, of huge pages where the system has such."""
-    mapping = mmap.mmap(fd, length)
-    for advice in ("MADV_HUGEPAGE", "MADV_DONTDUMP"):
-        try:
-            mapping.madvise(getattr(mmap, advice))
-        except (AttributeError, OSError):
-            continue  # the kernel was built without
-    return mapping
-
-
-def _address_of(mapping: Any) -> int:
-    return int(np.frombuffer(mapping, np.uint8, 1).__array_interface__["data"][0])
-
-
 def _reasonable_span() -> int:
     """Return the machine's memory in bytes, or what a limit on address space leaves of it."""
     span = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -270,5 +262,3 @@ def _reasonable_span() -> int:
             span = min(span, soft // share)
     return max(HUGE, span // HUGE * HUGE)
 
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
