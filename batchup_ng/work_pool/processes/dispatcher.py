@@ -50,6 +50,7 @@ class ResultFuture(TaskFuture):
 
     def result(self) -> Any:
         frame = super().result()
+        self.road = "pipe"
         if frame.kind is Kind.RESULT:
             return frame.load()
         error, remote = frame.load()

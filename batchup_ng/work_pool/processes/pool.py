@@ -15,7 +15,7 @@ from ... import checks
 from ...data_source.base import AbstractDataSource
 from ..base import AbstractWorkerPool, worker_count
 from ..parallel import Pool
-from ..stream import Task
+from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from . import channel
 from .channel import Kind
@@ -55,7 +55,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
 
-    def submit(self, task: Task) -> ResultFuture:
+    def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
         fn, args, kwargs = task
         constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
         if constants:
