@@ -88,5 +88,5 @@ def without_frames(error: BaseException) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        one.__traceback__ = None
+        BaseException.with_traceback(one, None)
         todo += [one.__cause__, one.__context__, getattr(one, "error", None) if isinstance(one, BatchError) else None]

@@ -157,6 +157,9 @@ class BatchError(BatchupError):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._text!r})"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        BaseException.__setattr__(self, name, value)  # whatever the original's class makes of it
+
     def __copy__(self) -> BatchError:
         return _built(*_parts(self))
 
@@ -194,6 +197,8 @@ def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
     elif isinstance(original, (StopIteration, StopAsyncIteration)):
         kind = RuntimeError
     state = {"_text": text, "error": original, **told}
+    if isinstance(original, SyntaxError):
+        state["msg"] = text  # which Python prints instead
     try:
         made = _built(kind, original.args, {**_state_of(original), **state})
         str(made), repr(made)
@@ -209,8 +214,8 @@ def _built(kind: type[BaseException] | None, args: tuple[Any, ...], state: dict[
     made: BatchError = _bare(cls, args)
     for name, value in {"_kind": None if cls is BatchError else kind, **state}.items():
         with contextlib.suppress(AttributeError, TypeError):
-            BaseException.__setattr__(made, name, value)
-    BaseException.__setattr__(made, "args", args)
+            setattr(made, name, value)
+    made.args = args
     return made
 
 

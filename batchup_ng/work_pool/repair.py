@@ -237,14 +237,14 @@ class _Finder:
             return (yield from self._overdue())
         limit = self._case.allowance.sample
         bad = yield from self._probed(self._places, 1, limit, self._case.action == "raise")
-        n = len(self._places)
-        if len(bad) < n or n < 2 or any(isinstance(error, (WorkerLost, SampleTimeout)) for error in bad.values()):
+        n, width = len(self._places), whole_samples(self._case.rows)[1]
+        if len(bad) < n or width < 2 or any(isinstance(error, (WorkerLost, SampleTimeout)) for error in bad.values()):
             return bad
         batch_limit = self._case.allowance.batch
-        together = yield from self._probed(self._places, n, batch_limit, self._case.action == "raise")
+        together = yield from self._probed(self._places, width, batch_limit, self._case.action == "raise")
         if len(together) == n:
             return bad
-        self.width = n
+        self.width = width
         return together
 
     def _probed(
