@@ -14,7 +14,7 @@ class TurnQueue(Generic[Item]):
 
     def __init__(self) -> None:
         self._first: collections.deque[Item] = collections.deque()
-        self._lanes: collections.OrderedDict[int, collections.deque[Item]] = collections.OrderedDict()
+        self._lanes: dict[int, collections.deque[Item]] = {}  # in the order of their turns
 
     def __len__(self) -> int:
         return len(self._first) + sum(map(len, self._lanes.values()))
@@ -52,10 +52,9 @@ class TurnQueue(Generic[Item]):
             return self._first.popleft()
         lane, queued = next(iter(self._lanes.items()))
         item = queued.popleft()
+        self._lanes.pop(lane, None)
         if queued:
-            self._lanes.move_to_end(lane)
-        else:
-            del self._lanes[lane]
+            self._lanes[lane] = queued
         return item
 
     def clear(self) -> list[Item]:

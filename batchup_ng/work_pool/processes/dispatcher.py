@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ...buffers import BufferPool
-from ...errors import CannotTravel, PoolClosed, WorkerLost
+from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
 from ..stream import check_process
 from ..submission import Submission, Task
 from . import channel
@@ -193,7 +193,7 @@ class Dispatcher:
 
     def _error_of(self, job: Job, why: str) -> BaseException:
         if why is LATE:
-            return TimeoutError(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+            return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
             self._broken = WorkerLost(
                 f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having "

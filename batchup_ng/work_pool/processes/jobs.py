@@ -22,12 +22,11 @@ class ResultFuture(TaskFuture):
         clock: Returns for how many seconds the task has run.
     """
 
-    __slots__ = ("clock", "road", "slot", "unwanted")
+    __slots__ = ("clock", "slot", "unwanted")
 
     def __init__(self) -> None:
         super().__init__()
         self.unwanted = False
-        self.road = ""
         self.slot: Slot | None = None
         self.clock: Callable[[], float | None] = _not_begun
 
