@@ -74,15 +74,20 @@ def heading(setting: Setting, results: Sequence[Result]) -> str:
     """The title, with everything that the figures depend on."""
     libraries = ", ".join(f"{name} {version}" for name, version in setting.libraries.items())
     data = f"{_amount(results[0].case)}, " if len(results) == 1 and results[0].case.workload.samples else ""
+    rounds, workers = _counted(setting.rounds, "round"), _counted(setting.workers, "worker")
     lines = [
         f"## {setting.title}",
         "",
-        f"`{setting.command}`, {setting.date}: {data}{setting.rounds} rounds, {setting.workers} workers, "
-        f"{setting.cpus} CPUs, {setting.system}, Python {setting.python}; {libraries}.",
+        f"`{setting.command}`, {setting.date}: {data}{rounds}, {workers}, {setting.cpus} CPUs, "
+        f"{setting.system}, Python {setting.python}; {libraries}.",
     ]
     if setting.quick:
         lines += ["", "Tiny sizes (`--quick`): the figures mean nothing."]
     return "\n".join(lines)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _subheading(case: Case) -> str:

@@ -89,14 +89,10 @@ def number(value: float) -> str:
     """
     if math.isnan(value):
         return "–"
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else _three_digits(value)
-
-
-def _three_digits(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
     text = f"{value:#.3g}"
-    return text if "e" not in text else f"{value:.6f}".rstrip("0")
+    return text if value and "e" not in text else f"{round(value, 6) + 0.0:.6f}".rstrip("0").rstrip(".")
 
 
 def times(value: float | None) -> str:

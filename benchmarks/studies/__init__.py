@@ -5,12 +5,10 @@ A new study is a module that makes a :class:`~benchmarks.studies.base.Study` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from benchmarks.studies import consumer, memory, overhead, sizes, startup, throughput
 from benchmarks.studies.base import Study
 
-STUDIES: Mapping[str, Study] = {
+STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         throughput.ARRAYS,
