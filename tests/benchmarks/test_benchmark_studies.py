@@ -115,7 +115,8 @@ def test_sizes_without_figures_have_no_plot() -> None:
 def fonts() -> None:
     """Let matplotlib open its fonts, which it keeps open, before what a test leaves behind is looked for."""
     pytest.importorskip("matplotlib", reason="draws the plot")
-    plot([Curve("a", ((1.0, 1.0), (2.0, 1.0)))])
+    sizes.draw([SMALL, LARGE])
+    sizes.draw([LARGE])
 
 
 @pytest.mark.usefixtures("fonts")
