@@ -1,0 +1,43 @@
+"""The program in which a scene is played: calls one function, writes down what it returned or raised.
+
+    python -m tests.faults.actor module:function '{"argument": 1}'
+
+The result goes to the file that the environment names. What the scene leaves in this very process (threads,
+descriptors, children) counts as a failure of the scene.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ..left import Left, left_since
+
+PATIENCE = 1.0
+"""Seconds within which what a scene used must be gone."""
+
+
+def main(name: str, arguments: str) -> int:
+    """Play the scene; return the exit code."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    module, function = name.split(":")
+    scene = getattr(importlib.import_module(module), function)
+    before = Left()
+    try:
+        value = scene(**json.loads(arguments))
+        left = left_since(before, PATIENCE)
+        outcome: dict[str, Any] = {"failed": f"it left behind: {left}"} if left else {"value": value}
+    except BaseException:
+        outcome = {"failed": traceback.format_exc()}
+    Path(os.environ["BATCHUP_NG_RESULT"]).write_text(json.dumps(outcome))
+    return 1 if "failed" in outcome else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
