@@ -109,7 +109,8 @@ def differences(got: Any, expected: Any) -> str:
         if x.dtype != y.dtype or x.shape != y.shape:
             return f"part {part} is {x.dtype}{x.shape} instead of {y.dtype}{y.shape}"
         if not np.array_equal(x, y):
-            return f"part {part} has other contents; its rows are {got[0].tolist()}, and should be {expected[0].tolist()}"
+            rows, should = got[0].tolist(), expected[0].tolist()
+            return f"part {part} has other contents; the rows are {rows}, they should be {should}"
     return ""
 
 

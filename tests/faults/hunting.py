@@ -94,7 +94,6 @@ def stop(pid: int) -> bool:
 def is_in_write(pid: int) -> bool:
     """Return whether a stopped process was caught in a call that writes to a socket (Linux on x86-64 or ARM64)."""
     calls = {"x86_64": ("1", "20", "44", "46"), "aarch64": ("64", "66", "206", "211")}
-    with contextlib.suppress(OSError, IndexError):
-        with open(f"/proc/{pid}/syscall") as file:
-            return file.read().split()[0] in calls.get(os.uname().machine, ())
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/syscall") as file:
+        return file.read().split()[0] in calls.get(os.uname().machine, ())
     return False

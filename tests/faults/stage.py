@@ -57,7 +57,7 @@ class Stage:
         self._named_before = set(_SHM.iterdir())
         self._began = time.monotonic()
         self._limit = limit
-        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
+        with (self.folder / "out").open("ab") as out, (self.folder / "err").open("ab") as err:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.folder,
                 env=self._environment(environment or {}), start_new_session=True,
@@ -134,13 +134,15 @@ class Stage:
 
     def dump_stacks(self) -> None:
         """Let every interpreter of the program write its stacks to its standard error, of which they die."""
-        for pid in self.processes():
+        for pid, command in self.processes().items():  # one after the other, or they would write at once
+            with (self.folder / "err").open("a") as err:
+                err.write(f"\n--- stacks of {pid}, {command}\n")
             for number in (signal.SIGCONT, signal.SIGABRT):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
-        deadline = time.monotonic() + 2
-        while self.processes() and time.monotonic() < deadline:
-            time.sleep(0.02)
+            deadline = time.monotonic() + 1
+            while pid in self.processes() and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     # -- what is left ------------------------------------------------------------------------------------------
 

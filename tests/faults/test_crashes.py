@@ -22,7 +22,8 @@ def test_f1_a_worker_killed_at_any_moment_costs_nothing(
     left = extent.times(4, 50)
     while left > 0:
         moments = min(left, MOMENTS_A_PROGRAM)
-        figures = play(crashes.killed_at_moments, kind=kind, workers=workers, size=size, seed=seed + left, moments=moments)
+        setting = {"kind": kind, "workers": workers, "size": size, "seed": seed + left}
+        figures = play(crashes.killed_at_moments, **setting, moments=moments)
         assert figures["killed"] == moments
         assert figures["longest"] <= 1.0
         left -= moments
@@ -63,7 +64,8 @@ def kill_writers(extent: Extent, kind: str, seed: int, **how: Any) -> None:
 
 @pytest.mark.parametrize("road", ["pipe", "slots"])
 @pytest.mark.parametrize(
-    ("kind", "workers"), [("forkserver", 2), ("spawn", 1), ("fork", 4), only_full("forkserver", 1), only_full("spawn", 4)]
+    ("kind", "workers"),
+    [("forkserver", 2), ("spawn", 1), ("fork", 4), only_full("forkserver", 1), only_full("spawn", 4)],
 )
 def test_f2_half_a_message_is_no_message(kind: str, workers: int, road: str) -> None:
     figures = play(crashes.half_a_message, kind=kind, workers=workers, road=road)
@@ -71,7 +73,9 @@ def test_f2_half_a_message_is_no_message(kind: str, workers: int, road: str) -> 
     assert figures["longest"] <= 1.0
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("forkserver", 2), ("spawn", 2), ("fork", 4), only_full("forkserver", 4)])
+@pytest.mark.parametrize(
+    ("kind", "workers"), [("forkserver", 2), ("spawn", 2), ("fork", 4), only_full("forkserver", 4)]
+)
 def test_f4_all_workers_killed_at_once_cost_nothing(kind: str, workers: int) -> None:
     assert play(crashes.all_at_once, kind=kind, workers=workers)["longest"] <= 5.0
 

@@ -242,8 +242,8 @@ def _error_of(iterator: Any) -> dict[str, Any]:
         for _ in iterator:
             delivered += 1
     except bu.WorkerLost as error:
-        return {"delivered": delivered, "named": error.row, "message": str(error), "type": type(error).__mro__[0].__name__,
-                "is_batch_error": isinstance(error, bu.BatchError)}  # fmt: skip
+        named = {"named": error.row, "is_batch_error": isinstance(error, bu.BatchError)}
+        return {"delivered": delivered, "message": str(error), **named}
     raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
 
 
