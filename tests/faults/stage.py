@@ -107,7 +107,7 @@ class Stage:
     def __str__(self) -> str:
         command = self.process.args
         assert isinstance(command, (list, tuple))
-        return f"the program {' '.join(map(str, command[-2:]))!r:.500}"
+        return f"the program {' '.join(map(str, command[1:]))!r:.500}"
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ def _marked(mark: str) -> Iterator[tuple[int, str]]:
 
 def play(
     scene: Callable[..., Any], /, *, limit: float = LIMIT, prefix: Sequence[str] = (),
-    environment: dict[str, str] | None = None, **arguments: Any,
+    environment: dict[str, str] | None = None, leaves: Sequence[str] = (), **arguments: Any,
 ) -> Any:  # fmt: skip
     """Run a function of ``scenes/`` in a program of its own and return what it returned.
 
@@ -209,10 +209,11 @@ def play(
         limit: Seconds that it may take.
         prefix: A command that runs the rest of its command line.
         environment: What to add to the environment.
+        leaves: Kinds of things that may be left in the program's own process until it ends: ``threads``.
         arguments: What the scene is called with.
     """
     name = f"{scene.__module__}:{scene.__qualname__}"
-    command = [*prefix, sys.executable, "-m", "tests.faults.actor", name, json.dumps(arguments)]
+    command = [*prefix, sys.executable, "-m", "tests.faults.actor", name, json.dumps(arguments), *leaves]
     with Stage(command, environment=environment, limit=limit) as stage:
         code = stage.wait()
         value = stage.verdict()
