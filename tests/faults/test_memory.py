@@ -102,11 +102,19 @@ def test_f17_a_worker_without_memory_is_told_of(kind: str, how: str) -> None:
     assert found["memory"], found
 
 
-@pytest.mark.parametrize("size", [30_000, only_full(300_000)])
-@pytest.mark.parametrize("kind", ["threads", *ONE_IS_ENOUGH])
-def test_f27_a_batch_that_is_held_is_never_overwritten(kind: str, size: int, seed: int, extent: Extent) -> None:
-    batches = extent.times(4_000, 10_000) if size < 100_000 else 3_000
-    found = play(memory.kept_and_written, kind=kind, batches=batches, width=size, seed=seed, most=20)
+@pytest.mark.parametrize("width", [15_000, only_full(150_000)])
+@pytest.mark.parametrize(
+    ("kind", "mapped"),
+    [
+        ("threads", False), ("forkserver", False), ("forkserver", True),
+        only_full("spawn", True), only_full("fork", False),
+    ],
+)
+def test_f27_a_batch_that_is_held_is_never_overwritten(
+    kind: str, mapped: bool, width: int, seed: int
+) -> None:
+    batches = 10_000 if width < 100_000 else 2_000
+    found = play(memory.kept_and_written, kind=kind, batches=batches, width=width, seed=seed, mapped=mapped)
     assert found["batches"] == batches
 
 

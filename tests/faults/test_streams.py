@@ -82,7 +82,7 @@ def test_f28_a_fork_of_the_users_that_ends_harms_nobody(kind: str) -> None:
     [
         ("forkserver", "threads"), ("forkserver", "forkserver"), ("spawn", "fork"), ("fork", "spawn"),
         ("threads", "spawn"),
-    ],  # fmt: skip
+    ],
 )
 def test_f28_a_pool_inside_a_worker_works_or_says_why_not(outer: str, inner: str) -> None:
     said = play(streams.pool_in_a_worker, outer=outer, inner=inner)
