@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--faults-full", action="store_true", help="every setting and every repetition that FAULTS.md names (hours)"
     )
     group.addoption("--faults-seed", type=int, default=None, help="replay the random choices of an earlier run")
-    group.addoption("--soak-seconds", type=float, default=None, help="how long the soak runs (90; 1200 if full)")
+    group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool (90; 300 if full)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

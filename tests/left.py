@@ -6,6 +6,7 @@ its own process. Imports no pytest, so that those programs start fast.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import tempfile
@@ -35,7 +36,7 @@ class Left:
             "descriptors": [
                 f"{fd} -> {target}" for fd, target in self.descriptors.items() if before.descriptors.get(fd) != target
             ],
-            "files": sorted(self.files - before.files),
+            "files": sorted(self.files - before.files - used_by_others(self.files - before.files, self.processes)),
         }
         return {kind: items for kind, items in found.items() if items}
 
@@ -49,6 +50,22 @@ def left_since(before: Left, patience: float) -> dict[str, list[str]]:
         gc.collect()
         time.sleep(0.02)
     return left
+
+
+def used_by_others(files: set[str], ours: set[int]) -> set[str]:
+    """Return those of `files` that a process has mapped that is neither this one nor one of `ours`.
+
+    /dev/shm is for all of the machine: what another program put there meanwhile is not left by us.
+    """
+    used: set[str] = set()
+    if not any(file.startswith("/dev/shm/") for file in files):
+        return used
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in ours and int(name) != os.getpid():
+            with contextlib.suppress(OSError):
+                maps = Path("/proc", name, "maps").read_text()
+                used |= {file for file in files if file in maps}
+    return used
 
 
 def _entries(folder: Path) -> set[str]:

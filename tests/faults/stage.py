@@ -25,6 +25,8 @@ from typing import Any
 
 import pytest
 
+from ..left import used_by_others
+
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "BATCHUP_NG_STAGE"
 RESULT = "BATCHUP_NG_RESULT"
@@ -160,9 +162,11 @@ class Stage:
         return found
 
     def _left_now(self) -> dict[str, list[str]]:
+        processes = self.processes()
+        named = {str(path) for path in set(_SHM.iterdir()) - self._named_before}
         found = {
-            "processes": [f"{pid} {command}" for pid, command in self.processes().items()],
-            "shared memory": sorted(str(path) for path in set(_SHM.iterdir()) - self._named_before),
+            "processes": [f"{pid} {command}" for pid, command in processes.items()],
+            "shared memory": sorted(named - used_by_others(named, set(processes))),
             "temporary files": sorted(str(path) for path in self.scratch.rglob("*")),
         }
         return {kind: items for kind, items in found.items() if items}

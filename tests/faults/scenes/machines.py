@@ -19,7 +19,9 @@ from ...left import Left, left_since
 from ..books import BATCH, PROCESSES, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
 from ..hunting import send, worker_pids
 from ..mischief import AtRows
-from .crashes import KILLS_A_POOL
+
+KILLS = 2
+"""Workers that are killed, idle or not; a third in a row that was idle might make the pool of one give up."""
 
 ROWS = 140
 """Rows of an epoch: twenty batches, so that some epochs end within the steps of an example."""
@@ -86,7 +88,7 @@ class PoolMachine(RuleBasedStateMachine):
         if epoch.ended:
             self.epochs.remove(epoch)
 
-    @precondition(lambda self: self.kills < KILLS_A_POOL)
+    @precondition(lambda self: self.kills < KILLS)
     @rule(which=st.integers(0, 2))
     def kill(self, which: int) -> None:
         # Counted by the tries, so that which rules may follow depends on nothing but the rules before.

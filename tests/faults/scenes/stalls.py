@@ -123,10 +123,10 @@ def lower_start_timeout(seconds: float) -> None:
     """Let the pool wait only so long for a worker to be ready."""
     names = [module.name for module in pkgutil.iter_modules(processes.__path__, f"{processes.__name__}.")]
     modules = [importlib.import_module(name) for name in names]
-    found = [module for module in modules if hasattr(module, "START_TIMEOUT")]
-    assert found, "no module of the process pool has a START_TIMEOUT"
+    found = [module for module in modules if hasattr(module, "START_SECONDS")]
+    assert found, "no module of the process pool has START_SECONDS, after which a worker should be ready"
     for module in found:
-        module.START_TIMEOUT = seconds  # type: ignore[attr-defined]
+        module.START_SECONDS = seconds  # type: ignore[attr-defined]
 
 
 def told_of_a_start(kind: str) -> dict[str, Any]:
