@@ -106,9 +106,9 @@ class Log:
             "seconds": end, "batches": self.batches, "epochs": self.epochs, "broken": self.broken,
             "errors": self.errors, "longest wait": self.longest, "MB for 1000 batches": float(slope),
             "MB at last": float(steady[-1, 2]),
-            # The least of each third: a worker that is being replaced holds two more for a moment.
-            "descriptors": [int(steady[:third, 3].min()), int(steady[-third:, 3].min())],
-            "threads": [int(steady[:third, 4].min()), int(steady[-third:, 4].min())],
+            # The median of the first and the last third: while a worker is replaced there are others for a moment.
+            "descriptors": [float(np.median(part[:, 3])) for part in (steady[:third], steady[-third:])],
+            "threads": [float(np.median(part[:, 4])) for part in (steady[:third], steady[-third:])],
             "speed": [self._speed(whole, 0.0, 0.1 * end), self._speed(whole, 0.9 * end, end)],
         }  # fmt: skip
 
