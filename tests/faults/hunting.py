@@ -83,12 +83,19 @@ def stop(pid: int) -> bool:
         return False
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
-                return True
-        except psutil.Error:
-            return False
+        if is_stopped(pid):
+            return True
+        if not is_alive(pid):
+            break
     return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process stands still."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
 
 
 def is_in_write(pid: int) -> bool:

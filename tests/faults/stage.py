@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = "BATCHUP_NG_STAGE"
 RESULT = "BATCHUP_NG_RESULT"
 
-LIMIT = 30.0
+LIMIT = float(os.environ.get("BATCHUP_NG_STAGE_LIMIT", 30.0))
 """Seconds that a program may take: a hang is a failure, never a retry."""
 
 GONE_WITHIN = 1.0

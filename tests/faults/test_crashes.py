@@ -41,6 +41,11 @@ def test_f1_workers_killed_while_idle_are_replaced(kind: str) -> None:
     assert play(crashes.dead_before_it_was_asked, kind=kind)["longest"] <= 1.0
 
 
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f1_a_result_that_was_sent_counts_though_its_worker_died(kind: str) -> None:
+    assert play(crashes.dies_when_it_has_answered, kind=kind, times=5) == 5
+
+
 @pytest.mark.parametrize(("kind", "road"), [(k, r) for r in ("pipe", "slots") for k in PROCESSES])
 def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, road: str, seed: int, extent: Extent) -> None:
     kill_writers(extent, kind, seed, road=road)
@@ -60,6 +65,11 @@ def kill_writers(extent: Extent, kind: str, seed: int, **how: Any) -> None:
         assert figures["longest"] <= 1.0
         caught += figures["caught"]
     assert caught > 0
+
+
+@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+def test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else(kind: str) -> None:
+    assert play(crashes.stopped_in_write, kind=kind)["batches"] == BATCHES
 
 
 @pytest.mark.parametrize("road", ["pipe", "slots"])

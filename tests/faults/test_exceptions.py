@@ -110,6 +110,13 @@ def test_f9_a_result_that_kills_whoever_loads_it_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+def test_f9_a_result_that_only_the_consumer_cannot_load_costs_one_error(kind: str) -> None:
+    found = play(exceptions.result_that_cannot_travel, kind=kind, which="load raises here")
+    assert "not to be loaded here" in found["message"]
+    assert found["usable"]
+
+
+@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
 def test_f9_a_result_that_kills_its_maker_arrives_or_is_named(kind: str) -> None:
     found = play(exceptions.result_that_cannot_travel, kind=kind, which="end kills")
     assert found.get("whole") == N or (found["is_batch_error"] and found["row"] == found["bad"])

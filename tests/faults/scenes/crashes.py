@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import statistics
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import batchup_ng as bu
 
-from ..books import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source
-from ..hunting import all_workers, is_alive, is_in_write, kill_one, send, stop, wait_for, worker_pids
+from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..hunting import all_workers, is_alive, is_in_write, is_stopped, kill_one, send, stop, wait_for, worker_pids
 from ..mischief import AtRows, who_was_there
 
 KILLS_A_POOL = 3
@@ -167,6 +171,43 @@ def half_a_message(kind: str, workers: int, road: str) -> dict[str, Any]:
         parallel = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=objects), 4)
         with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
             return balance(iterator, width=SIZES["2 MB"], as_objects=objects)
+
+
+def stopped_in_write(kind: str) -> dict[str, Any]:
+    """F2: a worker stands still with half of its result written; whoever else uses the pool is not held up by it."""
+    with tempfile.TemporaryDirectory() as folder, make_pool(kind, 2) as pool:
+        row = int(planned_rows()[3 * BATCH])
+        fault = AtRows([row], "half a write, stopped", folder)
+        stuck = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=True, n=N), 4)
+        others = pool.parallel_data_source(source(SIZES["64 kB"]), 4)
+        with stuck.batch_iterator(BATCH, shuffle=SHUFFLE) as first:
+            heads = [next(first) for _ in range(3)]
+            pid = wait_for(lambda: who_was_there(folder, row), "the worker to be in the batch")
+            wait_for(lambda: is_stopped(pid), "the worker to stop")
+            figures = balance(others.batch_iterator(BATCH, shuffle=SHUFFLE), width=SIZES["64 kB"])
+            send(pid, signal.SIGCONT)
+            rest = [batch[0] for batch in (*heads, *first)]
+        assert np.array_equal(np.concatenate(rest), planned_rows())
+        return figures
+
+
+def dies_when_it_has_answered(kind: str, times: int) -> int:
+    """F1: each worker dies when it has sent its result; a result that was sent counts, also for tasks that run once."""
+    with make_pool(kind, 1) as pool:
+        for i in range(times):
+            (pid,) = all_workers(kind, 1)
+            stream = pool.work_stream(iter([(array_of_a_dying_worker, (i,))]))
+            assert np.array_equal(stream.retrieve(), np.full(300_000, i))
+            # The next task must not go to one that is about to die.
+            wait_for(lambda: worker_pids(kind) not in ([], [pid]), "another worker")  # noqa: B023
+    return times
+
+
+def array_of_a_dying_worker(i: int) -> np.ndarray:
+    """Return an array with whose end the process ends, which is when the worker has sent it."""
+    array = np.full(300_000, i)
+    weakref.finalize(array, os._exit, 9)
+    return array
 
 
 # -- many at once ------------------------------------------------------------------------------------------------

@@ -206,6 +206,18 @@ class LoadExits:
         return (sys.exit, (5,)) if self.politely else (os._exit, (5,))
 
 
+class LoadRaisesHere:
+    """It can be loaded anywhere but in the program that it is for."""
+
+    def __reduce__(self) -> Any:
+        return refuse_here, ()
+
+
+def refuse_here() -> None:
+    if os.getpid() == int(os.environ["SCENE_PID"]):
+        raise ValueError("not to be loaded here")
+
+
 class EndKills:
     """The process that made it, dies when it is dropped."""
 
@@ -222,6 +234,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "load raises": LoadRaises,
     "load exits": lambda: LoadExits(True),
     "load kills": lambda: LoadExits(False),
+    "load raises here": LoadRaisesHere,
     "end kills": EndKills,
 }
 
