@@ -28,19 +28,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
+from ...randomness import BatchKey
 from ..stream import check_process
 from ..submission import Submission, Task
 from . import channel
 from .arena import Arena, SlotPool
 from .channel import Frame, Kind
-from .constants import SharedConstant, culprit
+from .constants import ConstantRef, SharedConstant, culprit
 from .jobs import Job, ResultFuture, road_of, room_for
 from .launch import EXIT_UNKNOWN, Launcher
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
+from .worker import WorkerBuffers
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
@@ -73,6 +78,8 @@ class Dispatcher:
     def start(self) -> None:
         """Start the workers, if they were not started yet."""
         check_process(self._owner_pid)
+        if self._thread is not None:
+            return
         with self._lock:
             self.check_open()
             if self._thread is not None:
@@ -108,7 +115,7 @@ class Dispatcher:
         """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
         number = next(self._numbers)
         try:
-            job = Job(number, how, channel.dump(task), constants)
+            job = Job(number, how, _pickled(task), constants)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
             failure = CannotTravel(f"{culprit(f'task {name}', task)} cannot be sent to a worker process: {error}")
@@ -342,6 +349,8 @@ class Dispatcher:
     def _end_workers(self) -> None:
         workers, self._schedule.workers = list(self._workers()), []
         for worker in workers:
+            if not worker.ready:
+                worker.kill()  # it has done nothing yet, and may take long to find that it need not
             worker.process.hang_up()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in workers:
@@ -359,6 +368,24 @@ class Dispatcher:
             self.slots.close()
         if self.arena is not None:
             self.arena.close()
+
+
+def _pickled(task: Task) -> tuple[bytes, list[memoryview]]:
+    """Return the pickle of a task, with the memory of its large arguments."""
+    fn, args, kwargs = task
+    if getattr(fn, "__module__", "").startswith(_PACKAGE) and not kwargs and all(_is_ours(arg) for arg in args):
+        return pickle.dumps(task, protocol=5), []  # ten times as fast as what can send any function
+    return channel.dump(task)
+
+
+def _is_ours(value: Any) -> bool:
+    """Return whether `value` is of a kind that every worker can import."""
+    if type(value) is np.ndarray:
+        return not value.dtype.hasobject
+    return type(value) in (ConstantRef, BatchKey, WorkerBuffers)
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 def _arena() -> Arena | None:
