@@ -237,9 +237,10 @@ class BatchEngine:
         books = self.books
         most, rule = self._making.policy.limit(self._n_samples, books.planned)
         if len(books.errors) > most:
+            n = len(books.errors)
+            samples = "1 sample" if n == 1 else f"{n} samples"
             raise TooManyErrors(
-                f"{len(books.errors)} samples of this epoch failed, more than {rule} allows; {_last(books)}",
-                list(books.errors),
+                f"{samples} of this epoch failed, more than {rule} allows; {_last(books)}", list(books.errors)
             )
 
 
