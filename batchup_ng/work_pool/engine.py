@@ -46,6 +46,9 @@ NOT_A_SAMPLE = (PoolClosed, SharedMemoryFull, IteratorBusy, LostSamples)
 ROADS = {"slot": "slots", "pipe": "pipe", "memory": "memory"}
 """How ``stats`` calls the road that a future names."""
 
+MOST_SHOWN = 1000
+"""Characters of an error's text that are shown within another."""
+
 _NOTHING = object()
 
 
@@ -79,6 +82,9 @@ class BatchEngine:
         making = self._making
         task: Task = (read_batch, (making.shared, planned.rows, planned.key, making.buffers), {})
         return Job(task, Submission(again=True, timeout=self._allowance.batch), planned)
+
+    def check_caller(self) -> None:
+        self._window.check_caller()
 
     def ready(self) -> int:
         return self._window.ready()
@@ -153,9 +159,9 @@ class BatchEngine:
         for place, failure in sorted(verdict.bad.items()):
             self._record(planned, place, failure)
         n = whole_samples(planned.rows)[1]
-        replaced = policy.action == "replace"
-        self.books.replaced += replaced * len(verdict.bad)
-        self.books.settle(planned.number, n, verdict.kept, n - verdict.kept, "")
+        replaced = len(verdict.bad) if policy.action == "replace" else 0
+        self.books.replaced += replaced
+        self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "")
         self._check_limit()
         return verdict.batch if verdict.made else _NOTHING
 
@@ -227,8 +233,8 @@ class BatchEngine:
         if len(self.books.errors) == 1:
             done = "replaced" if self._making.policy.action == "replace" else "left out"
             warn_consumer(
-                f"a sample is {done}, as on_error= says, the first of this epoch: {error}; the iterator's .errors "
-                f"lists all of them",
+                f"a sample is {done}, as on_error= says, the first of this epoch: {error!s:.{MOST_SHOWN}}; the "
+                f"iterator's .errors lists all of them",
                 SampleWarning,
             )
 
@@ -254,4 +260,4 @@ def _of_a_sample(error: BaseException, entry: Entry) -> bool:
 
 
 def _last(books: Books) -> str:
-    return f"the latest: {books.errors[-1].error}; .errors lists them all"
+    return f"the latest: {books.errors[-1].error!s:.{MOST_SHOWN}}; .errors lists them all"

@@ -34,10 +34,12 @@ def spoil(path: Path, kind: str) -> None:
         path.write_bytes(b"\xff\xd8\xff\xe0" + bytes(200))
 
 
-@pytest.fixture(scope="module", params=["serial", "threads", "processes"])
+MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(3), lambda: bu.WorkerProcessPool(2)]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    made = {"serial": bu.SerialPool, "threads": lambda: bu.WorkerThreadPool(2), "processes": lambda: bu.WorkerProcessPool(2)}
-    with made[request.param]() as pool:
+    with request.param() as pool:
         yield pool
 
 
