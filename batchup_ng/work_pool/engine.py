@@ -71,17 +71,22 @@ class BatchEngine:
         self._path = path
         self._n_samples = n_samples
         self._allowance = Allowance(making.timeout, making.timeout)
+        self._how = Submission(again=True, timeout=making.timeout)
         self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job)
         self._window.begin()
 
     def _jobs(self) -> Iterator[Job]:
         for planned in self._plan:
-            yield self._job(planned._replace(key=planned.key._replace(path=self._path)))
+            if self._path:
+                planned = planned._replace(key=planned.key._replace(path=self._path))
+            yield self._job(planned)
 
     def _job(self, planned: PlannedBatch) -> Job:
         making = self._making
         task: Task = (read_batch, (making.shared, planned.rows, planned.key, making.buffers), {})
-        return Job(task, Submission(again=True, timeout=self._allowance.batch), planned)
+        if self._how.timeout != self._allowance.batch:
+            self._how = Submission(again=True, timeout=self._allowance.batch)
+        return Job(task, self._how, planned)
 
     def check_caller(self) -> None:
         self._window.check_caller()
