@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..blame import without_frames
+from ..blame import shortened, without_frames
 from ..data_source.books import Books
 from ..errors import (
     BatchError,
@@ -46,7 +46,7 @@ NOT_A_SAMPLE = (PoolClosed, SharedMemoryFull, IteratorBusy, LostSamples)
 ROADS = {"slot": "slots", "pipe": "pipe", "memory": "memory"}
 """How ``stats`` calls the road that a future names."""
 
-MOST_SHOWN = 1000
+SHOWN = 1000
 """Characters of an error's text that are shown within another."""
 
 _NOTHING = object()
@@ -238,7 +238,7 @@ class BatchEngine:
         if len(self.books.errors) == 1:
             done = "replaced" if self._making.policy.action == "replace" else "left out"
             warn_consumer(
-                f"a sample is {done}, as on_error= says, the first of this epoch: {error!s:.{MOST_SHOWN}}; the "
+                f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), SHOWN)}; the "
                 f"iterator's .errors lists all of them",
                 SampleWarning,
             )
@@ -265,4 +265,4 @@ def _of_a_sample(error: BaseException, entry: Entry) -> bool:
 
 
 def _last(books: Books) -> str:
-    return f"the latest: {books.errors[-1].error!s:.{MOST_SHOWN}}; .errors lists them all"
+    return f"the latest: {shortened(str(books.errors[-1].error), SHOWN)}; .errors lists them all"
