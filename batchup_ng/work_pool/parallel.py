@@ -243,6 +243,9 @@ class _ProducerEngine:
     def road(self) -> str:
         return ROADS.get(self._stream.road, "")
 
+    def check_caller(self) -> None:
+        self._stream.check_caller()
+
     def __next__(self) -> Any:
         item = next(self._stream)
         if not item:
