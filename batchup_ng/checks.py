@@ -35,6 +35,22 @@ def integer(name: str, value: Any) -> int:
         ) from None
 
 
+def number_between(name: str, value: Any, above: float, most: float) -> float:
+    """Return `value` as a ``float`` above `above`, at most `most`.
+
+    Raises:
+        ArgumentTypeError: `value` is not a number.
+        ArgumentError: it is not in range.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise ArgumentTypeError(f"{name} must be a number, not {value!r} of type {type(value).__name__}; pass a float")
+    number = float(value)
+    if not above < number <= most:
+        bounds = f"above {above:g}" if most > 1e300 else f"above {above:g} and at most {most:g}"
+        raise ArgumentError(f"{name} must be {bounds}, not {number:g}")
+    return number
+
+
 def repeats(value: Any) -> int:
     """Return a number of repeats: at least 1, or -1 for ever."""
     number = integer("repeats", value)

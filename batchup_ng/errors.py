@@ -7,28 +7,55 @@
     ├── InOrderNotSupported  (NotImplementedError)  the sampler only draws at random; pass ``shuffle=``
     ├── MissingDependency    (ImportError)          an optional library is absent; names the extra to install
     ├── SampleReadError      (OSError)              a stored sample cannot be read; ``.source`` is its file
+    ├── BatchError           (the original's type)  a batch could not be made; names the sample
+    ├── SampleTimeout        (TimeoutError)         making a sample took longer than ``timeout=``
+    ├── TooManyErrors        (RuntimeError)         more samples failed than the error policy lets pass
+    ├── IteratorBusy         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
     ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
     ├── WorkerLost           (RuntimeError)         a worker process ended with work outstanding
+    ├── SharedMemoryFull     (OSError)              no shared memory is left for a batch
     └── LostSamples          (RuntimeError)         the books of an epoch do not balance: a bug, never data
 
-Each is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
-caught ``ValueError`` and ``TypeError``, keeps working. An exception that a user's own function raises
-arrives as it is, with a :class:`RemoteTraceback` as its cause when it was raised in another process.
+    RuntimeWarning
+    ├── StallWarning                                a result is waited for unusually long
+    └── SampleWarning                               samples are left out or replaced, as the policy says
+
+Each error is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
+caught ``ValueError`` and ``TypeError``, keeps working. An exception that a task of ``work_stream`` raises
+arrives as it is, with a :class:`RemoteTraceback` as its cause when it was raised in another process. One that
+is raised in making a batch arrives as a :class:`BatchError` that is an instance of its type as well.
+
+How that is done: for each type of exception a class is made once that derives from both, an instance of which
+is built without calling any constructor but that of the built-in type below it, for the constructor of a
+user's exception may want anything. Where no such class can be made, a plain :class:`BatchError` stands in.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import pickle
+import types
+from typing import Any
+
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "BatchError",
     "BatchupError",
     "CannotTravel",
     "InOrderNotSupported",
+    "IteratorBusy",
     "LostSamples",
     "MissingDependency",
     "PoolClosed",
     "RemoteTraceback",
     "SampleReadError",
+    "SampleTimeout",
+    "SampleWarning",
+    "SharedMemoryFull",
+    "StallWarning",
+    "TooManyErrors",
     "WorkerLost",
 ]
 
@@ -91,6 +118,172 @@ class SampleReadError(BatchupError, OSError):
         return type(self), (str(self), self.source)
 
 
+class BatchError(BatchupError):
+    """A batch could not be made; also an instance of the type of the exception that was raised in making it.
+
+    Its text is that of the original, followed by where it was raised.
+
+    Attributes:
+        row: The row of the sample that failed: an int, or a nest of them; None where no single row is to blame.
+        rows: The rows of the whole batch, as the plan gives them.
+        position: The sample's place in the stream of the epoch, or None.
+        source: The path or key of the sample, where it is known.
+        op: Name of the map that raised the exception; None if no map did.
+        epoch: Number of the epoch.
+        batch: Number of the batch in its epoch.
+        traceback: The traceback of where it was raised, as text.
+        error: The original exception, where there is one.
+    """
+
+    row: Any = None
+    rows: Any = None
+    position: int | None = None
+    source: Any = None
+    op: str | None = None
+    epoch: int | None = None
+    batch: int | None = None
+    traceback: str = ""
+    error: BaseException | None = None
+    _text: str = ""
+    _kind: type[BaseException] | None = None
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self._text = message
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._text!r})"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        BaseException.__setattr__(self, name, value)  # whatever the original's class makes of it
+
+    def __copy__(self) -> BatchError:
+        return _built(*_parts(self))
+
+    def __deepcopy__(self, memo: Any) -> BatchError:
+        return _built(*_parts(self))
+
+    def __reduce__(self) -> Any:
+        kind, args, state = _parts(self)
+        try:
+            pickle.loads(pickle.dumps((kind, args, state)))
+        except Exception:  # the original cannot travel; what is known of it can
+            state = {name: value for name, value in state.items() if name in _TELLING}
+            kind, args = None, (self._text,)
+        return _built, (kind, args, state)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+
+_TELLING = frozenset({"row", "rows", "position", "source", "op", "epoch", "batch", "traceback", "_text"})
+"""Attributes of a :class:`BatchError` that can always be pickled."""
+
+
+def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
+    """Return a :class:`BatchError` that is an instance of the type of `original` too, where that can be.
+
+    Args:
+        original: What was raised; of a :class:`BatchError`, the exception that it stands for.
+        text: What ``str`` is to give.
+        **told: Attributes of the new exception.
+    """
+    kind: type[BaseException] | None = type(original)
+    if isinstance(original, BatchError):
+        kind = original._kind
+    elif isinstance(original, (StopIteration, StopAsyncIteration)):
+        kind = RuntimeError
+    state = {"_text": text, "error": original, **told}
+    if isinstance(original, SyntaxError):
+        state["msg"] = text  # which Python prints instead
+    try:
+        made = _built(kind, original.args, {**_state_of(original), **state})
+        str(made), repr(made)
+    except Exception:
+        made = _built(None, (text,), state)
+    return made
+
+
+def _built(kind: type[BaseException] | None, args: tuple[Any, ...], state: dict[str, Any]) -> BatchError:
+    """Return an error of the class for `kind` with these attributes, no constructor of the user's called."""
+    derivable: Any = kind
+    cls = BatchError if kind is None or not issubclass(kind, Exception) else _class_for(derivable)
+    made: BatchError = _bare(cls, args)
+    for name, value in {"_kind": None if cls is BatchError else kind, **state}.items():
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(made, name, value)
+    made.args = args
+    return made
+
+
+def _bare(cls: type[BatchError], args: tuple[Any, ...]) -> Any:
+    """Return an instance of `cls` made by the built-in type that it is based on."""
+    base: Any = next(each for each in cls.__mro__ if not each.__flags__ & _MADE_BY_PYTHON)
+    try:
+        return base.__new__(cls, *args)  # what a group needs
+    except TypeError:
+        return base.__new__(cls)
+
+
+_MADE_BY_PYTHON = 1 << 9
+"""Flag of types that are not built in: Py_TPFLAGS_HEAPTYPE."""
+
+
+@functools.lru_cache(maxsize=256)
+def _class_for(kind: Any) -> type[BatchError]:
+    """Return the class of errors that are batch errors and of `kind`; :class:`BatchError` where there can be none."""
+    try:
+        made: type[BatchError] = types.new_class(f"BatchError[{kind.__name__}]", (BatchError, kind))
+        made.__module__ = BatchError.__module__
+    except Exception:
+        return BatchError
+    return made
+
+
+def _parts(error: BatchError) -> tuple[type[BaseException] | None, tuple[Any, ...], dict[str, Any]]:
+    """Return what an error is built from."""
+    return error._kind, error.args, _state_of(error)
+
+
+def _state_of(error: BaseException) -> dict[str, Any]:
+    """Return the attributes of an exception, those included that are kept in slots (the ``errno`` of an OSError)."""
+    state = {}
+    for kind in type(error).__mro__:
+        for name, member in vars(kind).items():
+            if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)) and name[:2] != "__":
+                with contextlib.suppress(Exception):
+                    state[name] = getattr(error, name)
+    state.pop("args", None)
+    return {**state, **getattr(error, "__dict__", {})}
+
+
+class SampleTimeout(BatchupError, TimeoutError):
+    """Making a sample, or the batch that it is in, took longer than its time limit."""
+
+
+class TooManyErrors(BatchupError, RuntimeError):
+    """More samples of an epoch failed than the error policy lets pass.
+
+    Args:
+        message: How many failed, what the limit is.
+        errors: A :class:`~batchup_ng.SampleError` for each.
+    """
+
+    def __init__(self, message: str, errors: list[Any]) -> None:
+        super().__init__(message)
+        self.errors = errors
+
+    def __reduce__(self) -> tuple[type[TooManyErrors], tuple[str, list[Any]]]:
+        return type(self), (str(self), self.errors)
+
+
+class IteratorBusy(BatchupError, RuntimeError):
+    """An iterator or stream was asked for its next item by what it is just making an item with."""
+
+
 class PoolClosed(BatchupError, RuntimeError):
     """A pool, stream or iterator was used after it was closed."""
 
@@ -99,8 +292,39 @@ class WorkerLost(BatchupError, RuntimeError):
     """A worker process ended while it still had work to do."""
 
 
+class SharedMemoryFull(BatchupError, OSError):
+    """The system has no shared memory left for a batch.
+
+    Args:
+        needed: Bytes that were wanted.
+        free: Bytes that were to be had.
+        slots: How many batches lie in shared memory now.
+    """
+
+    def __init__(self, needed: int, free: int, slots: int) -> None:
+        super().__init__(
+            f"a batch needs {needed} bytes of shared memory, and {free} are free beside the {slots} batches that are "
+            f"there; lower buffer_bytes= or batch_buffer_size=, let go of batches that you keep, or give the machine "
+            f"more (a container: --shm-size)"
+        )
+        self.needed = needed
+        self.free = free
+        self.slots = slots
+
+    def __reduce__(self) -> tuple[type[SharedMemoryFull], tuple[int, int, int]]:
+        return type(self), (self.needed, self.free, self.slots)
+
+
 class LostSamples(BatchupError, RuntimeError):
     """The batches delivered in an epoch are not those that were planned."""
+
+
+class StallWarning(RuntimeWarning):
+    """A result has been waited for unusually long."""
+
+
+class SampleWarning(RuntimeWarning):
+    """Samples are left out or replaced in this epoch, as the error policy says."""
 
 
 class RemoteTraceback(Exception):

@@ -2,7 +2,8 @@
 
 An accessor is an array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``, the
 last two giving rows in the order asked for. NumPy arrays and memmaps are accessors as they are. One that can
-fill memory it is given is a :class:`ReadsInto` as well, which saves a copy a batch.
+fill memory it is given is a :class:`ReadsInto` as well, which saves a copy a batch; one that knows what its
+samples are called is a :class:`NamesSamples`, so that errors can tell.
 """
 
 from __future__ import annotations
@@ -40,6 +41,29 @@ class ReadsInto(Protocol):
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write `rows` into `out`: ``(len(rows), *shape[1:])`` of `dtype`, in C order."""
         ...
+
+
+@runtime_checkable
+class NamesSamples(Protocol):
+    """An accessor that knows where each of its rows lies, or what it is called."""
+
+    def sample_name(self, row: int) -> str | None:
+        """Return the path or key of a row, exactly as it was given; None if it has none."""
+        ...
+
+
+def sample_name(accessor: Any, row: int) -> str | None:
+    """Return what `row` of `accessor` is called; None where nobody knows."""
+    return accessor.sample_name(row) if isinstance(accessor, NamesSamples) else None
+
+
+def file_name(accessor: Any) -> str | None:
+    """Return the file that an array is mapped from; None if it is from none."""
+    while accessor is not None:
+        if isinstance(accessor, np.memmap) and accessor.filename is not None:
+            return str(accessor.filename)
+        accessor = getattr(accessor, "base", None) if isinstance(accessor, np.ndarray) else None
+    return None
 
 
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:

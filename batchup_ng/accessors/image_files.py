@@ -133,6 +133,10 @@ class ImageFiles:
                 )
             out[place] = picture
 
+    def sample_name(self, row: int) -> str:
+        """Return the path of a picture."""
+        return self._paths[row % len(self)]
+
     def __repr__(self) -> str:
         return f"ImageFiles({len(self)} files, size={self._size}, mode={self._mode!r}, dtype={self._dtype})"
 

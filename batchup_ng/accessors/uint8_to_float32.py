@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
+from .base import file_name, sample_name
 
 
 class ImageArrayUInt8ToFloat32:
@@ -95,6 +96,11 @@ class ImageArrayUInt8ToFloat32:
             )
         np.multiply(stored, self.scale, out=out, dtype=np.float32, casting="unsafe")
         np.add(out, self.offset, out=out)
+
+    def sample_name(self, row: int) -> str | None:
+        """Return what the array inside calls the row, or the file that it is mapped from."""
+        name = sample_name(self.arr_u8, row)
+        return file_name(self.arr_u8) if name is None else name
 
     def __repr__(self) -> str:
         return f"ImageArrayUInt8ToFloat32({len(self)} rows, scale={self.scale}, offset={self.offset})"

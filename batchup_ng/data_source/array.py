@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..accessors.base import gather
+from ..accessors.base import file_name, gather, sample_name
 from ..accessors.map_style import MapStyle
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
+from .node import joined_names
 from .random_access import RandomAccessDataSource
 
 
@@ -55,13 +56,17 @@ class ArrayDataSource(RandomAccessDataSource):
             return self.samples_by_indices_nomapping(rows)  # a subclass has its own way
         return self._gather(rows, buffers)
 
+    def sample_name(self, rows: Any) -> str | None:
+        """Return what the accessors call the row; else the files that the arrays are mapped from."""
+        own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
+        return joined_names(map(file_name, self.data)) if own is None else own
+
     def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
         batch = self._columns([gather(array, rows, buffers) for array in self.data])
         if not self.include_indices:
             return batch
         # A copy, for the rows belong to the plan and the batch to the consumer.
         return (np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows), *batch)
-
 
     def _columns(self, parts: list[Any]) -> tuple[Any, ...]:
         """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import batch as batches
 from .. import checks, randomness
+from ..blame import note_map
 from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
@@ -272,10 +273,20 @@ class MapDataSource(PlannedDataSource):
         return self._apply(self.source.samples_by_indices(indices), BatchKey())
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self.source.read(rows, key.child(0), buffers), key)
+        return self._apply(self.source.read(rows, key.child(0), buffers.scratch), key)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(rows)
 
     def _apply(self, batch: Any, key: BatchKey) -> Any:
-        """Return the batch after the map."""
+        """Return the batch after the map, whose name an exception carries along."""
+        try:
+            return self._mapped(batch, key)
+        except BaseException as error:
+            note_map(error, getattr(self.fn, "__qualname__", None) or repr(self.fn))
+            raise
+
+    def _mapped(self, batch: Any, key: BatchKey) -> Any:
         if self.rng is None:
             result = self.fn(*batch)
         elif self.rng == "batch":
@@ -326,7 +337,7 @@ class SampleMapDataSource(MapDataSource):
 
     _kinds_of_rng = (None, "sample")
 
-    def _apply(self, batch: Any, key: BatchKey) -> Any:
+    def _mapped(self, batch: Any, key: BatchKey) -> Any:
         if self.rng is None:
             samples = [self.fn(*sample) for sample in batches.samples_of(batch)]
         else:

@@ -53,6 +53,9 @@ class ChoiceDataSource(PlannedDataSource):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._chosen(rows).read(rows.sample_indices, key.child(int(rows.ds_index)), buffers)
 
+    def sample_name(self, rows: Any) -> str | None:
+        return self._chosen(rows).sample_name(rows.sample_indices)
+
     def _chosen(self, rows: Any) -> AbstractDataSource:
         if not isinstance(rows, ChoiceBatch):
             raise ArgumentTypeError(f"indices should be a ChoiceBatch, not a {type(rows)}")

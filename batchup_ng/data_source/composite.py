@@ -14,6 +14,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.row_plan import RowPlan, TogetherPlan, trim_rows
 from .base import AbstractDataSource, PlannedDataSource
+from .node import joined_names
 from .options import EpochOptions
 
 
@@ -58,6 +59,10 @@ class CompositeDataSource(PlannedDataSource):
         self._check_rows(rows)
         pairs = enumerate(zip(self.datasets, rows, strict=True))
         return self._joined([source.read(part, key.child(i), buffers) for i, (source, part) in pairs])
+
+    def sample_name(self, rows: Any) -> str | None:
+        pairs = zip(self.datasets, rows, strict=True)
+        return joined_names(source.sample_name(part) for source, part in pairs)
 
     def _check_rows(self, rows: Any) -> None:
         if len(rows) != len(self.datasets):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -11,12 +12,18 @@ from typing import Any, Protocol
 
 from .. import batch as batches
 from ..buffers import Buffers
-from ..errors import ArgumentTypeError, LostSamples
+from ..errors import ArgumentTypeError, IteratorBusy
 from ..sampling.plan import BatchPlan
+from .books import Books
 
 
 class Engine(Protocol):
     """Makes batches in plan order; what stands between a plan and a :class:`BatchIterator`."""
+
+    @property
+    def road(self) -> str:
+        """How the latest batch came: ``"slots"``, ``"pipe"``, ``"memory"``, or ``""``."""
+        ...
 
     def __next__(self) -> Any:
         """Return the next batch; raises ``StopIteration`` at the end, or what went wrong in making it."""
@@ -33,6 +40,8 @@ class Engine(Protocol):
 
 class StreamEngine:
     """Makes each batch when it is asked for, from an iterator, on the consumer's own thread."""
+
+    road = "memory"
 
     def __init__(self, stream: Iterator[Any]) -> None:
         self._stream = stream
@@ -73,36 +82,61 @@ class BatchIterator(Iterator[Any]):
         engine: Makes the batches.
         n_batches: Returns how many there will be, an int or ``math.inf``; None where nobody can know.
         exact: Whether `n_batches` is a promise, which is checked at the end of the epoch.
+        books: The books that the engine keeps; None where it keeps none, and batches are counted here.
     """
 
-    def __init__(self, engine: Engine, n_batches: Callable[[], float] | None, exact: bool = True) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        n_batches: Callable[[], float] | None,
+        exact: bool = True,
+        books: Books | None = None,
+    ) -> None:
         self._engine = engine
         self._n_batches = n_batches
         self._exact = exact
+        self._counts_here = books is None
+        self._books = Books() if books is None else books
         self._delivered = 0
         self._samples = 0
         self._waited = 0.0
         self._ended = False
+        self._inside: set[int] = set()  # the threads that are in next()
         self._finalizer = weakref.finalize(self, engine.close)
 
     def __iter__(self) -> BatchIterator:
         return self
 
     def __next__(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            IteratorBusy: this is called by what is just making a batch of this iterator, such as a map.
+        """
         if self._ended:
             raise StopIteration
+        me = threading.get_ident()
+        if me in self._inside:
+            raise IteratorBusy(
+                "the next batch of this iterator was asked for by what is just making one of its batches (a map, or a "
+                "generator); iterate over a second batch_iterator there"
+            )
+        self._inside.add(me)
         began = time.perf_counter()
         try:
             batch = next(self._engine)
         except BaseException as error:
-            self._waited += time.perf_counter() - began
             self.close()
             if isinstance(error, StopIteration):
                 self._balance()
             raise
-        self._waited += time.perf_counter() - began
+        finally:
+            self._waited += time.perf_counter() - began
+            self._inside.discard(me)
         self._delivered += 1
         self._samples += _count(batch)
+        if self._counts_here:
+            self._books.settle(self._books.batches, 0, 0, 0, self._engine.road)
         return batch
 
     def __len__(self) -> int:
@@ -116,7 +150,7 @@ class BatchIterator(Iterator[Any]):
             raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
         if total == math.inf:
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
-        return 0 if self._ended else max(0, int(total) - self._delivered)
+        return 0 if self._ended else max(0, int(total) - self._books.batches)
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
@@ -138,27 +172,34 @@ class BatchIterator(Iterator[Any]):
         self._ended = True
         self._finalizer()
 
-    def stats(self) -> dict[str, float]:
+    @property
+    def errors(self) -> list[Any]:
+        """The samples that the error policy let pass so far: a list of :class:`~batchup_ng.SampleError`."""
+        return list(self._books.errors)
+
+    def stats(self) -> dict[str, Any]:
         """Return what happened so far.
 
         Returns:
-            ``batches`` and ``samples`` delivered; ``seconds_waited``, for which the consumer stood in ``next()``;
-            ``ready``, the number of batches that are made and wait.
+            ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
+            that another row stands for; ``seconds_waited``, for which the consumer stood in ``next()``; ``ready``, the
+            number of batches that are made and wait; ``roads``, how many batches came in shared memory (``"slots"``),
+            through a pipe (``"pipe"``), or were made in this process (``"memory"``).
         """
         return {
             "batches": self._delivered,
             "samples": self._samples,
+            "failed": self._books.failed,
+            "replaced": self._books.replaced,
             "seconds_waited": self._waited,
             "ready": 0 if self._ended else self._engine.ready(),
+            "roads": dict(self._books.roads),
         }
 
     def _balance(self) -> None:
-        """Raise :class:`LostSamples` if not every planned batch was delivered."""
-        if not self._exact or self._n_batches is None:
-            return
-        planned = self._n_batches()
-        if planned != self._delivered:
-            raise LostSamples(f"{planned} batches were planned for this epoch and {self._delivered} were delivered")
+        """Raise :class:`~batchup_ng.errors.LostSamples` if not every planned sample was delivered or has failed."""
+        if self._exact and self._n_batches is not None:
+            self._books.balance(self._n_batches())
 
 
 def _count(batch: Any) -> int:

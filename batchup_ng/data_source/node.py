@@ -9,7 +9,7 @@ The answers here express the hooks by BatchUp's methods, so that either kind of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,6 +94,14 @@ class SourceNode:
             f"subset, split or zip; use those on the sources that it is made of"
         )
 
+    def sample_name(self, rows: Any) -> str | None:
+        """Return the path or key of a sample, to be named in an error; None where nobody knows.
+
+        Args:
+            rows: The rows of a batch of this one sample.
+        """
+        return None
+
     def permutes_rows(self) -> bool:
         """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
         return False
@@ -109,6 +117,12 @@ class SourceNode:
     def calls_user_functions(self) -> bool:
         """Whether options that the library does not know belong to a function of the user's below this node."""
         return False
+
+
+def joined_names(names: Iterable[str | None]) -> str | None:
+    """Return the names of the parts of one sample, each once; None if there are none."""
+    known = [name for name in dict.fromkeys(names) if name is not None]
+    return ", ".join(known) if known else None
 
 
 class _ListedPlan:

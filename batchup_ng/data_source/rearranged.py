@@ -15,6 +15,7 @@ from ..randomness import BatchKey
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join
+from .node import joined_names
 from .random_access import RandomAccessDataSource
 
 
@@ -44,8 +45,14 @@ class SubsetDataSource(_Rearranged):
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        positions = rows if self.rows is None else self.rows[rows]
-        return self.source.read(self.source.rows_at(positions), key.child(0), buffers)
+        return self.source.read(self._own_rows(rows), key.child(0), buffers)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(self._own_rows(rows))
+
+    def _own_rows(self, rows: Any) -> Any:
+        """Return the rows of the source that are these of the subset."""
+        return self.source.rows_at(rows if self.rows is None else self.rows[rows])
 
 
 class ConcatDataSource(_Rearranged):
@@ -60,13 +67,20 @@ class ConcatDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
         parts, places = [], []
-        for i in np.unique(owners):
+        present = np.unique(owners)
+        memory = buffers if len(present) == 1 else buffers.scratch
+        for i in present:
             where = np.flatnonzero(owners == i)
             source = self.sources[i]
             own_rows = source.rows_at(rows[where] - self._bounds[i])
-            parts.append(source.read(own_rows, key.child(int(i), where), buffers))
+            parts.append(source.read(own_rows, key.child(int(i), where), memory))
             places.append(where)
         return parts[0] if len(parts) == 1 else batches.scatter(parts, places, buffers)
+
+    def sample_name(self, rows: Any) -> str | None:
+        owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
+        source = self.sources[owner]
+        return source.sample_name(source.rows_at(rows - self._bounds[owner]))
 
 
 class ZipDataSource(_Rearranged):
@@ -85,6 +99,9 @@ class ZipDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
         return join(parts, self.flatten)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)
 
 
 def numbered_length(name: str, source: AbstractDataSource) -> int:

@@ -33,6 +33,9 @@ class _Wrapped(PlannedDataSource):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(rows, key.child(0), buffers)
 
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(rows)
+
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 

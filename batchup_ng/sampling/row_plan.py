@@ -211,6 +211,59 @@ def first_rows(rows: Any, n: int) -> Any:
     return rows[:n]
 
 
+def take_rows(rows: Any, offsets: np.ndarray) -> Any:
+    """Return those of the rows of a batch, which may be a nest, that stand at `offsets`: ``(n,) int``.
+
+    A part that is shorter than the others gives those that it has.
+    """
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(take_rows(rows.sample_indices, offsets), rows.ds_index)
+    if isinstance(rows, tuple):
+        return tuple([take_rows(part, offsets) for part in rows])
+    leaf = np.asarray(rows)
+    return leaf[offsets[offsets < len(leaf)]]
+
+
+def put_rows(rows: Any, place: int, row: Any) -> Any:
+    """Return the rows of a batch with those of one other sample, a nest like them, at `place`."""
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(put_rows(rows.sample_indices, place, row.sample_indices), rows.ds_index)
+    if isinstance(rows, tuple):
+        return tuple([put_rows(part, place, other) for part, other in zip(rows, row, strict=True)])
+    leaf = np.array(rows)
+    leaf[place : place + 1] = row
+    return leaf
+
+
+def one_row(rows: Any) -> Any:
+    """Return the rows of a batch of one sample as plain numbers: an int, or a nest of them.
+
+    >>> one_row((np.array([3]), ChoiceBatch(np.array([4]), 1)))
+    (3, ChoiceBatch(sample_indices=4, ds_index=1))
+    """
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(one_row(rows.sample_indices), int(rows.ds_index))
+    if isinstance(rows, tuple):
+        return tuple([one_row(part) for part in rows])
+    return int(rows[0]) if len(rows) else None
+
+
+def same_form(rows: Any, others: Any) -> bool:
+    """Return whether the samples of two batches are of the same sources, so that one may stand among the other's."""
+    if isinstance(rows, ChoiceBatch):
+        same_source = isinstance(others, ChoiceBatch) and rows.ds_index == others.ds_index
+        return same_source and same_form(rows.sample_indices, others.sample_indices)
+    if isinstance(rows, tuple):
+        return len(rows) == len(others) and all(same_form(*parts) for parts in zip(rows, others, strict=True))
+    return len(others) > 0
+
+
+def whole_samples(rows: Any) -> tuple[int, int]:
+    """Return how many samples the rows of a batch stand for: of which every part has its row, and of which any has."""
+    lengths = list(_leaf_lengths(rows))
+    return min(lengths), max(lengths)
+
+
 def rows_length(rows: Any) -> int:
     """Return how many samples the rows of a batch stand for, read from the first leaf of a nest."""
     return batches.length(rows)

@@ -19,6 +19,7 @@ import pytest
 from ..data_source import ArrayDataSource, CallableDataSource, IteratorDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..work_pool.base import AbstractWorkerPool
+from .pool_faults import PoolFaultsContract
 
 PoolFixture = AbstractWorkerPool
 
@@ -42,7 +43,7 @@ def counting_batches(batch_size: int, **options: Any) -> Iterator[Any]:
         yield (np.arange(start, min(start + batch_size, 20)),)
 
 
-class PoolContract(ABC):
+class PoolContract(PoolFaultsContract, ABC):
     """What every pool must do; a subclass says how one is made."""
 
     @abstractmethod

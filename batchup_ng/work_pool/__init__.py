@@ -2,6 +2,7 @@
 
 from .base import AbstractWorkerPool
 from .parallel import ParallelDataSource, PrefetchDataSource
+from .policy import ErrorPolicy, SampleError
 from .processes import WorkerProcessPool
 from .serial import SerialPool
 from .stream import WorkStream
@@ -9,8 +10,10 @@ from .threads import WorkerThreadPool
 
 __all__ = [
     "AbstractWorkerPool",
+    "ErrorPolicy",
     "ParallelDataSource",
     "PrefetchDataSource",
+    "SampleError",
     "SerialPool",
     "WorkStream",
     "WorkerProcessPool",

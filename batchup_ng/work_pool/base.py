@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 from ..buffers import FRESH
 from ..data_source.base import AbstractDataSource
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from .parallel import ParallelDataSource, Pool, PrefetchDataSource
-from .stream import Future, Task, WorkStream
+from .policy import ErrorPolicy
+from .stream import WorkStream
+from .submission import ONCE, Future, Submission, Task
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
 PoolOfOne = TypeVar("PoolOfOne", bound="AbstractWorkerPool")
@@ -43,8 +45,12 @@ class AbstractWorkerPool:
         for producer in list(self._producers):
             producer.close()
 
-    def submit(self, task: Task) -> Future:
+    def submit(self, task: Task, how: Submission = ONCE) -> Future:
         """Queue a task and return its future.
+
+        Args:
+            task: A function with its arguments and keywords.
+            how: Whether it may be run again, goes before others, needs a worker of its own, has a time limit.
 
         Raises:
             PoolClosed: the pool was closed, or belongs to the process of which this one is a fork.
@@ -80,18 +86,36 @@ class AbstractWorkerPool:
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
-    def parallel_data_source(self, ds: AbstractDataSource, batch_buffer_size: int = 20) -> ParallelDataSource:
+    def parallel_data_source(
+        self,
+        ds: AbstractDataSource,
+        batch_buffer_size: int = 20,
+        *,
+        buffer_bytes: int | None = None,
+        on_error: str | ErrorPolicy = "raise",
+        timeout: float | None = None,
+    ) -> ParallelDataSource:
         """Return a source with the batches of `ds`, in the same order, made ahead by the workers.
 
         Args:
             ds: A random-access source.
             batch_buffer_size: How many batches to keep under way or done, ahead of the consumer.
+            buffer_bytes: How many bytes these may take; fewer are then made ahead where they are large, one at least.
+                None: any number.
+            on_error: What to do about samples that cannot be made: ``"raise"`` an error that names the sample,
+                ``"skip"`` it, ``"replace"`` it by another, or an :class:`~batchup_ng.ErrorPolicy`.
+            timeout: Seconds that a sample may take, beyond which it fails with
+                :class:`~batchup_ng.errors.SampleTimeout`. None: any time, with a warning after half a minute.
 
         Raises:
-            ArgumentTypeError: `ds` is no source, is not random access, or cannot travel to a worker.
+            ArgumentError: an option has a value that it cannot have.
+            ArgumentTypeError: `ds` is no source, is not random access, or cannot travel to a worker; an option is of a
+                wrong kind.
         """
         self.check_open()
-        return ParallelDataSource(ds, batch_buffer_size, self)
+        return ParallelDataSource(
+            ds, batch_buffer_size, self, buffer_bytes=buffer_bytes, on_error=on_error, timeout=timeout
+        )
 
     def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
@@ -111,6 +135,12 @@ class AbstractWorkerPool:
     def __repr__(self) -> str:
         n = getattr(self, "processes", None)
         return f"<{type(self).__name__}{'' if n is None else f': {n} workers'}>"
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            f"a {type(self).__name__} cannot be pickled or copied, for its workers belong to this process; make a pool "
+            f"where it is needed, and send the source instead"
+        )
 
     def __enter__(self: Self) -> Self:
         self.check_open()

@@ -1,7 +1,7 @@
 """Data sources whose batches are made by a pool.
 
-Who owns what. Each ``batch_iterator`` owns one work stream; what crosses to the workers is the source, once, as a
-shared constant, then for each batch its rows and key. A worker that fails fails that batch.
+Who owns what. Each ``batch_iterator`` owns one engine, or for a source that only streams one work stream; what crosses
+to the workers is the source, once, as a shared constant, then for each batch its rows and key.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .. import checks
-from ..buffers import Buffers
 from ..data_source.base import AbstractDataSource, PlannedDataSource, whole_stream
 from ..data_source.iterator import BatchIterator
-from ..data_source.options import EpochOptions, epoch_options
+from ..data_source.options import EpochOptions, epoch_options, known_count
 from ..errors import ArgumentTypeError
-from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan, DrawnPlan
-from .stream import Future, Task, WorkStream
+from .engine import ROADS, BatchEngine
+from .making import ByteBound, Making
+from .policy import ErrorPolicy, error_policy
+from .stream import WorkStream
+from .submission import ONCE, Future, Submission, Task
+
+LONGEST = 1e6
+"""Seconds that a time limit may be: eleven days, which every clock and lock can count."""
 
 
 class Pool(Protocol):
@@ -29,18 +34,13 @@ class Pool(Protocol):
         """Where workers take memory from; travels to them as an argument."""
         ...
 
-    def submit(self, task: Task) -> Future: ...
+    def submit(self, task: Task, how: Submission = ONCE) -> Future: ...
 
     def shared_constant(self, x: Any) -> Any: ...
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
         ...
-
-
-def read_batch(source: AbstractDataSource, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-    """Return the batch of `rows`: the task of every batch."""
-    return source.read(rows, key, buffers)
 
 
 class ParallelDataSource(AbstractDataSource):
@@ -52,12 +52,25 @@ class ParallelDataSource(AbstractDataSource):
         ds: The source, which is random access.
         batch_buffer_size: How many batches to keep under way or done, ahead of the consumer.
         pool: Makes the batches.
+        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None for any number.
+        on_error: What to do about samples that fail.
+        timeout: Seconds that a sample may take; None for any.
 
     Raises:
-        ArgumentTypeError: `ds` is no source, or not random access.
+        ArgumentError: an option has a value that it cannot have.
+        ArgumentTypeError: `ds` is no source, or not random access; an option is of a wrong kind.
     """
 
-    def __init__(self, ds: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
+    def __init__(
+        self,
+        ds: AbstractDataSource,
+        batch_buffer_size: int,
+        pool: Pool,
+        *,
+        buffer_bytes: int | None = None,
+        on_error: str | ErrorPolicy = "raise",
+        timeout: float | None = None,
+    ) -> None:
         if not isinstance(ds, AbstractDataSource):
             raise ArgumentTypeError(
                 f"ds must implement `data_source.AbstractDataSource`, and is a {type(ds).__name__}; wrap arrays and "
@@ -68,10 +81,22 @@ class ParallelDataSource(AbstractDataSource):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        self.buffer_bytes = None if buffer_bytes is None else checks.positive_int("buffer_bytes", buffer_bytes)
+        self.on_error = error_policy(on_error)
+        self.timeout = None if timeout is None else checks.number_between("timeout", timeout, 0.0, LONGEST)
+        at_once = getattr(pool, "processes", 1) * getattr(pool, "threads", 1)
         self._source = ds
-        self._pool = pool
-        self._shared = pool.shared_constant(ds)
+        self._making = Making(
+            pool=pool,
+            buffers=pool.buffers,
+            shared=pool.shared_constant(ds),
+            source=ds,
+            at_once=at_once,
+            policy=self.on_error,
+            timeout=self.timeout,
+            bound=ByteBound(size, self.buffer_bytes, at_once + 1),
+        )
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
@@ -92,13 +117,9 @@ class ParallelDataSource(AbstractDataSource):
 
     def _epoch(self, options: EpochOptions, path: tuple[int, ...]) -> BatchIterator:
         plan = plan_for(self._source, options)
-        stream = WorkStream(self._pool, self._tasks(plan, path), self._buffer_size)
-        return BatchIterator(stream, lambda: plan.n_batches)
-
-    def _tasks(self, plan: BatchPlan, path: tuple[int, ...]) -> Iterator[Any]:
-        for planned in plan:
-            key = planned.key._replace(path=path)
-            yield read_batch, (self._shared, planned.rows, key, self._pool.buffers)
+        n = self._source.num_samples()
+        engine = BatchEngine(self._making, plan, path, int(n) if known_count(n) else None)
+        return BatchIterator(engine, lambda: plan.n_batches, books=engine.books)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         yield from self._epoch(options, path)
@@ -217,6 +238,10 @@ class _ProducerEngine:
     def __init__(self, stream: WorkStream, end: Callable[[], None]) -> None:
         self._stream = stream
         self._finalizer = weakref.finalize(self, end)
+
+    @property
+    def road(self) -> str:
+        return ROADS.get(self._stream.road, "")
 
     def __next__(self) -> Any:
         item = next(self._stream)

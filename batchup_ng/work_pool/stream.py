@@ -1,124 +1,22 @@
 """The work stream: results of tasks, in the order of the tasks, a bounded number of them ahead.
 
-Who owns what. A :class:`WorkStream` is the user's handle; its window holds the futures of the tasks that are under
-way or done, at most ``task_buffer_size`` of them, and takes the next task from the generator each time a result is
-handed out. Only the consumer's thread (one at a time, by a lock) touches the generator. The window knows nothing of
-the handle, so that the handle's end, when the last reference to it goes, cancels what is queued.
+Who owns what. A :class:`WorkStream` is the user's handle; its window owns the futures and takes tasks from the
+generator, one each time a result is handed out.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 from .. import checks
-from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
-
-Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
-"""A function with its arguments and keywords."""
-
-
-class Future(Protocol):
-    """The result of a task, some time."""
-
-    def result(self) -> Any:
-        """Return the result once it is there, or raise what the task raised; for one caller, once."""
-        ...
-
-    def done(self) -> bool: ...
-
-    def cancel(self) -> bool:
-        """Keep the task from running if it has not begun; what it gives otherwise is dropped."""
-        ...
-
-
-class Submits(Protocol):
-    """The part of a pool that a stream needs."""
-
-    def submit(self, task: Task) -> Future: ...
-
-
-class _Failed:
-    """The future of a task that the generator could not give."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def result(self) -> Any:
-        raise self._error
-
-    def done(self) -> bool:
-        return True
-
-    def cancel(self) -> bool:
-        return True
-
-
-class _Window:
-    """The futures that are ahead of the consumer."""
-
-    def __init__(self, pool: Submits, tasks: Iterator[Any], size: int) -> None:
-        self._pool = pool
-        self._tasks = tasks
-        self._size = size
-        self._futures: collections.deque[Future] = collections.deque()
-        self._lock = threading.Lock()
-        self._ended = False
-        self._pid = os.getpid()
-        self.most_ahead = 0
-
-    def fill(self) -> None:
-        """Submit tasks until the window is full or there are no more; what goes wrong waits for its turn."""
-        while len(self._futures) < self._size and not self._ended:
-            try:
-                self._futures.append(self._pool.submit(as_task(next(self._tasks))))
-            except StopIteration:
-                self._ended = True
-            except Exception as error:
-                self._ended = True
-                self._futures.append(_Failed(error))
-        self.most_ahead = max(self.most_ahead, len(self._futures))
-
-    def begin(self) -> None:
-        """Fill the window for the first time; raises if not even one task could be had."""
-        self.fill()
-        if self._futures and isinstance(self._futures[0], _Failed):
-            self._futures.popleft().result()
-
-    def next(self) -> Any:
-        """Return the next result; raises ``StopIteration`` at the end."""
-        check_process(self._pid)
-        with self._lock:
-            if not self._futures:
-                raise StopIteration
-            head = self._futures[0]
-            try:
-                return head.result()
-            finally:
-                # An interrupt (Ctrl-C) that comes while waiting leaves the task where it is.
-                if head.done() and self._futures and self._futures[0] is head:
-                    self._futures.popleft()
-                    self.fill()
-
-    def ready(self) -> int:
-        return sum(future.done() for future in tuple(self._futures))
-
-    def cancel(self) -> None:
-        self._ended = True
-        close = getattr(self._tasks, "close", None)
-        if close is not None:
-            with contextlib.suppress(ValueError):  # it is running just now, on another thread
-                close()
-        while self._futures:
-            try:
-                self._futures.pop().cancel()
-            except IndexError:
-                return
+from ..errors import ArgumentError, ArgumentTypeError
+from .submission import Future as Future
+from .submission import Submission, Submits, new_lane
+from .submission import Task as Task
+from .window import Job, Window
+from .window import check_process as check_process
 
 
 class WorkStream:
@@ -141,7 +39,8 @@ class WorkStream:
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        self._window = _Window(worker_pool, task_generator, size)
+        self._window = Window(worker_pool, _jobs_of(task_generator), lambda: size, _described)
+        self.road = ""
         self._finalizer = weakref.finalize(self, self._window.cancel)
         self._window.begin()
 
@@ -152,7 +51,7 @@ class WorkStream:
             Exception: what the task raised, or what the generator raised when asked for the task.
         """
         try:
-            return self._window.next()
+            return next(self)
         except StopIteration:
             return None
 
@@ -160,14 +59,21 @@ class WorkStream:
         """Yield the results until there are no more."""
         while True:
             try:
-                result = self._window.next()
+                result = next(self)
             except StopIteration:
                 return
             yield result
 
     def __next__(self) -> Any:
         """Return the next result; raises ``StopIteration`` when there are no more."""
-        return self._window.next()
+        with self._window as window:
+            entry = window.head()
+            try:
+                return entry.future.result()
+            finally:
+                self.road = entry.future.road
+                window.drop(entry)
+                window.fill()
 
     def ready(self) -> int:
         """Return how many results are there and wait."""
@@ -189,10 +95,21 @@ class WorkStream:
         self.close()
 
 
-def check_process(pid: int) -> None:
-    """Raise :class:`PoolClosed` in a fork of the process `pid`, whose workers it does not have."""
-    if os.getpid() != pid:
-        raise PoolClosed(f"this pool belongs to process {pid}, of which this is a fork; make a pool in this process")
+def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
+    """Yield the jobs that the user's tasks are; the user's generator is closed with this one."""
+    how = Submission(lane=new_lane())
+    try:
+        for given in tasks:
+            yield Job(as_task(given), how, None)
+    finally:
+        close = getattr(tasks, "close", None)
+        if close is not None:
+            close()
+
+
+def _described(job: Job) -> str:
+    fn = job.task[0]
+    return f"the result of task {getattr(fn, '__qualname__', repr(fn))}"
 
 
 def as_task(given: Any) -> Task:

@@ -1,20 +1,18 @@
 """The pool of threads.
 
-Who owns what. The pool owns its threads and one queue, which any thread may fill; each thread takes a task, runs it,
-sets its future. Nothing is copied: batches are gathered into the pool's reused buffers, which the consumer's arrays
-hold on lease. Threads work at once as far as the task lets go of the GIL, as NumPy's gathers and Pillow's decoders do.
+Who owns what. The pool is the user's handle; the crew behind it owns the threads and the queue. Nothing is copied:
+batches are gathered into the pool's reused buffers, which the consumer's arrays hold on lease. Threads work at once as
+far as the task lets go of the GIL, as NumPy's gathers and Pillow's decoders do.
 
 At ``close`` each thread ends after the task it is in; what is queued is failed. The threads are daemons and closed
-at exit, so that a pool that was forgotten does not keep the program from ending.
+at exit, so that a pool that was forgotten does not keep the program from ending. What becomes of a thread whose task
+runs over its time limit stands in ``crew``.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import queue
-import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -23,14 +21,10 @@ from ..buffers import BufferPool
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
 from .base import AbstractWorkerPool, worker_count
-from .future import TaskFuture
+from .crew import Crew, CrewFuture
 from .parallel import Pool
-from .stream import Task, check_process
-
-CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
-
-_Job = tuple[TaskFuture, Task]
+from .stream import check_process
+from .submission import ONCE, Submission, Task
 
 
 class WorkerThreadPool(AbstractWorkerPool):
@@ -47,27 +41,21 @@ class WorkerThreadPool(AbstractWorkerPool):
         super().__init__()
         self.processes = worker_count(processes)
         self.buffers = BufferPool(most_free=64)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # so that no task is queued behind the end marks that close puts
         self._closed = False
         self._pid = os.getpid()
-        self._threads = [
-            threading.Thread(target=_work, args=(self._jobs,), name=f"batchup_ng-{i}", daemon=True)
-            for i in range(self.processes)
-        ]
-        self._finalizer = weakref.finalize(self, _end, self._jobs, self._threads)
+        self._crew = Crew(self.processes)
+        self._finalizer = weakref.finalize(self, self._crew.end)
         self._finalizer.atexit = False
-        for thread in self._threads:
-            thread.start()
         _open_pools.add(self)
 
-    def submit(self, task: Task) -> TaskFuture:
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads are stuck in tasks that ran over their time limit; others have taken their places."""
+        return self._crew.abandoned()
+
+    def submit(self, task: Task, how: Submission = ONCE) -> CrewFuture:
         check_process(self._pid)
-        future = TaskFuture()
-        with self._lock:
-            self.check_open()
-            self._jobs.put((future, task))
-        return future
+        return self._crew.submit(task, how)
 
     def shared_constant(self, x: Any) -> Any:
         """Return `x` itself, which threads share as it is."""
@@ -86,8 +74,7 @@ class WorkerThreadPool(AbstractWorkerPool):
         if os.getpid() != self._pid:
             return  # a fork of the user's, which has no such threads
         self._close_producers()
-        with self._lock:
-            self._closed = True
+        self._closed = True
         _open_pools.discard(self)
         self._finalizer()
         self.buffers.clear()
@@ -100,38 +87,3 @@ _open_pools: weakref.WeakSet[WorkerThreadPool] = weakref.WeakSet()
 def _close_all() -> None:
     for pool in list(_open_pools):
         pool.close()
-
-
-def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    """Run tasks until an end mark comes: what each thread does."""
-    while True:
-        job = jobs.get()
-        if job is None:
-            return
-        future, (fn, args, kwargs) = job
-        if future.begin():
-            try:
-                result = fn(*args, **kwargs)
-            except BaseException as error:
-                future.set_error(error)
-            else:
-                future.set_result(result)
-                del result
-        del job, future, fn, args, kwargs
-
-
-def _end(jobs: queue.SimpleQueue[_Job | None], threads: list[threading.Thread]) -> None:
-    """Fail what is queued, then end the threads."""
-    while True:
-        try:
-            job = jobs.get_nowait()
-        except queue.Empty:
-            break
-        if job is not None and job[0].begin():
-            job[0].set_error(PoolClosed("the pool was closed before this task was begun"))
-    for _ in threads:
-        jobs.put(None)
-    deadline = time.monotonic() + CLOSE_TIMEOUT
-    for thread in threads:
-        if thread is not threading.current_thread():
-            thread.join(max(0.0, deadline - time.monotonic()))

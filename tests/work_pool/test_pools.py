@@ -15,6 +15,9 @@ from batchup_ng.work_pool import AbstractWorkerPool
 
 
 class TestSerial(PoolContract):
+    limits_time = False
+    own_thread = True
+
     def make(self) -> AbstractWorkerPool:
         return SerialPool()
 
@@ -25,21 +28,29 @@ class TestThreads(PoolContract):
 
 
 class TestProcesses(PoolContract):
+    limits_time = False
+
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2)
 
 
 class TestOneSpawnedProcess(PoolContract):
+    limits_time = False
+
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(1, start_method="spawn")
 
 
 class TestProcessesWithThreads(PoolContract):
+    limits_time = False
+
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, threads=2)
 
 
 class TestForkedProcesses(PoolContract):
+    limits_time = False
+
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, start_method="fork")
 

@@ -1,0 +1,257 @@
+"""The engine of an epoch that a pool makes: batches in plan order, faults seen to on the way.
+
+Who owns what. A :class:`BatchEngine` belongs to one batch iterator and owns a window of the batches that are ahead,
+with the books of the epoch. All of it happens in the consumer's ``next``, under the window's turn: there is no thread
+of its own, nothing that can go on after ``close``.
+
+What crosses the boundary: for each batch its rows and its key, with the shared constant that stands for the source.
+
+What happens when a batch fails: the window is filled first, so that the workers go on with later batches. Then the
+generator of ``repair`` says what to read; those reads go to the same pool, before what is queued, and this thread waits
+for them. What comes of it is a batch, with fewer or other samples if the policy lets that pass, no batch, or an
+exception that names the sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..blame import without_frames
+from ..data_source.books import Books
+from ..errors import (
+    BatchError,
+    IteratorBusy,
+    LostSamples,
+    PoolClosed,
+    RemoteTraceback,
+    SampleWarning,
+    SharedMemoryFull,
+    TooManyErrors,
+)
+from ..sampling.plan import BatchPlan, PlannedBatch
+from ..sampling.row_plan import whole_samples
+from .making import Making, read_batch
+from .others import Others
+from .policy import SampleError
+from .repair import Allowance, Case, Outcome, Read, Verdict, repair
+from .submission import Submission, Task, new_lane
+from .telling import blamed, describe_job, unblamed
+from .warn import warn_consumer
+from .window import Entry, Job, Window
+
+NOT_A_SAMPLE = (PoolClosed, SharedMemoryFull, IteratorBusy, LostSamples)
+"""Errors for which no sample is to blame."""
+
+ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
+"""How ``stats`` calls the road that a future names."""
+
+_NOTHING = object()
+
+
+class BatchEngine:
+    """Makes the batches of one epoch.
+
+    Args:
+        making: What makes them.
+        plan: Says which.
+        path: The place of the source in the graph, for the random numbers.
+        n_samples: Samples of the epoch; None where that is not known.
+    """
+
+    road = ""  # it is entered in the books here
+
+    def __init__(self, making: Making, plan: BatchPlan, path: tuple[int, ...], n_samples: int | None) -> None:
+        self.books = Books()
+        self._making = making
+        self._plan = plan
+        self._path = path
+        self._n_samples = n_samples
+        self._allowance = Allowance(making.timeout, making.timeout)
+        self._lane = new_lane()
+        self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job)
+        self._window.begin()
+
+    def _jobs(self) -> Iterator[Job]:
+        for planned in self._plan:
+            yield self._job(planned._replace(key=planned.key._replace(path=self._path)))
+
+    def _job(self, planned: PlannedBatch) -> Job:
+        making = self._making
+        task: Task = (read_batch, (making.shared, planned.rows, planned.key, making.buffers), {})
+        return Job(task, Submission(again=True, timeout=self._allowance.batch, lane=self._lane), planned)
+
+    def ready(self) -> int:
+        return self._window.ready()
+
+    @property
+    def most_ahead(self) -> int:
+        """The most batches that were ever under way or done at once."""
+        return self._window.most_ahead
+
+    def close(self) -> None:
+        self._window.cancel()
+
+    # -- the consumer ------------------------------------------------------------------------------------------
+
+    def __next__(self) -> Any:
+        with self._window as window:
+            while True:
+                try:
+                    entry = window.head()
+                except StopIteration:
+                    self._check_some_delivered()
+                    raise
+                batch = self._result(entry)
+                if batch is not _NOTHING:
+                    return batch
+
+    def _result(self, entry: Entry) -> Any:
+        """Return the batch of an entry that is done, or :data:`_NOTHING` if none of its samples could be made."""
+        try:
+            batch = entry.future.result()
+        except BaseException as error:
+            self._window.drop(entry)
+            if entry.job.about is None or not _of_a_sample(error, entry):
+                raise
+            failure = error
+        else:
+            self._window.drop(entry)
+            self._note(batch, entry)
+            n = whole_samples(entry.job.about.rows)[1]
+            self.books.settle(entry.job.about.number, n, n, 0, ROADS.get(entry.future.road, ""))
+            self._window.fill()
+            return batch
+        self._window.fill()
+        try:
+            return self._repaired(entry, failure)
+        finally:
+            del failure  # its traceback holds this frame
+
+    def _note(self, batch: Any, entry: Entry) -> None:
+        """Take note of what a batch cost."""
+        self._making.bound.saw(batch)
+        if self._making.timeout is not None and (seconds := entry.future.running_for()) is not None:
+            self._allowance.times.append(seconds)
+
+    def _check_some_delivered(self) -> None:
+        books = self.books
+        if books.failed and not books.delivered and not self._window.closed:
+            raise TooManyErrors(f"all {books.failed} samples of this epoch failed; {_last(books)}", list(books.errors))
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def _repaired(self, entry: Entry, error: BaseException) -> Any:
+        """Return the batch that a failed one becomes, or :data:`_NOTHING`; raises what the policy says."""
+        planned: PlannedBatch = entry.job.about
+        allowed = self._allowance.batch
+        verdict = self._verdict(planned, self._case(planned, entry.job.how.timeout, error))
+        if self._allowance.batch != allowed:
+            self._window.submit_anew(lambda job: self._job(job.about))
+        policy = self._making.policy
+        if verdict.error is not None or (verdict.bad and policy.action == "raise"):
+            raise self._failure(planned, verdict)
+        for place, failure in sorted(verdict.bad.items()):
+            self._record(planned, place, failure)
+        n = whole_samples(planned.rows)[1]
+        replaced = policy.action == "replace"
+        self.books.replaced += replaced * len(verdict.bad)
+        self.books.settle(planned.number, n, verdict.kept, n - verdict.kept, "")
+        self._check_limit()
+        return verdict.batch if verdict.made else _NOTHING
+
+    def _case(self, planned: PlannedBatch, given: float | None, error: BaseException) -> Case:
+        policy, at_once = self._making.policy, self._making.at_once
+        another = Others(self._plan, planned).another
+        return Case(planned.rows, error, policy.action, policy.retries, at_once, self._allowance, given, another)
+
+    def _verdict(self, planned: PlannedBatch, case: Case) -> Verdict:
+        """Run the reads that `repair` asks for, until it knows."""
+        steps = repair(case)
+        try:
+            reads = next(steps)
+            while True:
+                reads = steps.send(self._outcomes(planned, reads))
+        except StopIteration as end:
+            verdict: Verdict = end.value
+            return verdict
+
+    def _outcomes(self, planned: PlannedBatch, reads: list[Read]) -> list[Outcome]:
+        entries: list[Entry] = []
+        try:
+            for read in reads:
+                entries.append(self._window.beside(self._extra(planned, read)))
+            return [self._outcome(entry, read) for entry, read in zip(entries, reads, strict=True)]
+        finally:
+            for entry in entries:
+                self._window.forget(entry)
+
+    def _extra(self, planned: PlannedBatch, read: Read) -> Job:
+        """Return the job of a read out of turn."""
+        key = planned.key._replace(offsets=read.offsets)
+        task: Task = (read_batch, (self._making.shared, read.rows, key, self._making.buffers), {})
+        how = Submission(again=not read.alone, urgent=True, alone=read.alone, timeout=read.timeout)
+        return Job(task, how, planned._replace(rows=read.rows))
+
+    def _outcome(self, entry: Entry, read: Read) -> Outcome:
+        self._window.wait(entry)
+        try:
+            batch = entry.future.result()
+        except BaseException as error:
+            if not _of_a_sample(error, entry):
+                raise
+            return Outcome(error=error)
+        if read.alone:
+            return Outcome()  # it was only to know whether it can be made
+        self._note(batch, entry)
+        road = ROADS.get(entry.future.road, "")
+        if road:
+            self.books.roads[road] += 1
+        return Outcome(batch=batch)
+
+    def _failure(self, planned: PlannedBatch, verdict: Verdict) -> BatchError:
+        """Return the error that is to be raised."""
+        if verdict.bad and not (verdict.error is not None and self._making.policy.action == "skip"):
+            place = min(verdict.bad)
+            return blamed(self._making.source, planned, place, verdict.bad[place])
+        assert verdict.error is not None
+        return unblamed(planned, verdict.error)
+
+    def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
+        """Enter a sample that failed in the books; the first of an epoch is warned of."""
+        error = blamed(self._making.source, planned, place, failure)
+        without_frames(error)
+        epoch = planned.key.epoch
+        self.books.errors.append(
+            SampleError(error.row, planned.key.start + place, planned.number, epoch, error.source, error)
+        )
+        if len(self.books.errors) == 1:
+            done = "replaced" if self._making.policy.action == "replace" else "left out"
+            warn_consumer(
+                f"a sample is {done}, as on_error= says, the first of this epoch: {error}; the iterator's .errors "
+                f"lists all of them",
+                SampleWarning,
+            )
+
+    def _check_limit(self) -> None:
+        """Raise :class:`TooManyErrors` if more samples failed than may."""
+        books = self.books
+        most, rule = self._making.policy.limit(self._n_samples, books.planned)
+        if len(books.errors) > most:
+            raise TooManyErrors(
+                f"{len(books.errors)} samples of this epoch failed, more than {rule} allows; {_last(books)}",
+                list(books.errors),
+            )
+
+
+def _of_a_sample(error: BaseException, entry: Entry) -> bool:
+    """Return whether `error` was raised in making a batch, and not by a fault of the pool or by Ctrl-C meanwhile."""
+    if isinstance(error, NOT_A_SAMPLE):
+        return isinstance(error, BatchError)
+    if isinstance(error, (Exception, GeneratorExit)):
+        return True
+    return isinstance(error.__cause__, RemoteTraceback) or getattr(entry.future, "error", None) is error
+
+
+def _last(books: Books) -> str:
+    return f"the latest: {books.errors[-1].error}; .errors lists them all"

@@ -1,0 +1,121 @@
+"""What is to be done about samples that cannot be made."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+
+ACTIONS = ("raise", "skip", "replace")
+"""What may be done about a sample that failed."""
+
+FEW_SAMPLES = 100
+"""Samples that a rate is measured against at least, where nobody knows how many an epoch has."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ErrorPolicy:
+    """What to do when a sample cannot be made, and how often that may be.
+
+    Attributes:
+        action: ``"raise"``: raise a :class:`~batchup_ng.errors.BatchError` that names it. ``"skip"``: leave it out of
+            its batch. ``"replace"``: put another row of the same epoch in its place, a function of the seed, the epoch
+            and the position.
+        max_errors: How many samples of an epoch may fail; None for any number.
+        max_rate: What share of an epoch's samples may fail, above 0 and at most 1. Where an epoch has no known number
+            of samples: of those handed out so far, of which 100 are assumed at least.
+        retries: How often a batch that failed is made again whole, before its samples are looked at one by one. For
+            storage that fails at times.
+
+    Raises:
+        ArgumentError: a value breaks a rule, or there is a limit to what is raised at once anyway.
+        ArgumentTypeError: a value is of a wrong kind.
+
+    >>> ErrorPolicy("skip", max_errors=10)
+    ErrorPolicy(action='skip', max_errors=10, max_rate=None, retries=0)
+    """
+
+    action: str = "raise"
+    _: dataclasses.KW_ONLY
+    max_errors: int | None = None
+    max_rate: float | None = None
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.action, str):
+            raise ArgumentTypeError(f"action must be one of {', '.join(map(repr, ACTIONS))}, not {self.action!r}")
+        checks.one_of("action", self.action, ACTIONS)
+        for name in ("max_errors", "retries"):
+            value = getattr(self, name)
+            if value is not None or name == "retries":
+                object.__setattr__(self, name, _not_negative(name, value))
+        if self.max_rate is not None:
+            object.__setattr__(self, "max_rate", checks.number_between("max_rate", self.max_rate, 0.0, 1.0))
+        if self.action == "raise" and (self.max_errors is not None or self.max_rate is not None):
+            raise ArgumentError(
+                "max_errors and max_rate limit what is skipped or replaced, and action='raise' raises the first error; "
+                "leave them out, or pass action='skip'"
+            )
+
+    def limit(self, n_samples: int | None, so_far: int) -> tuple[int, str]:
+        """Return how many samples may fail, with the rule in words.
+
+        Args:
+            n_samples: Samples of the epoch, where that is known.
+            so_far: Samples handed out so far.
+        """
+        limits = [(sys.maxsize, "")]
+        if self.max_errors is not None:
+            limits.append((self.max_errors, f"max_errors={self.max_errors}"))
+        if self.max_rate is not None:
+            samples = max(so_far, FEW_SAMPLES) if n_samples is None else n_samples
+            limits.append((int(self.max_rate * samples), f"max_rate={self.max_rate:g} of {samples} samples"))
+        return min(limits)
+
+
+def _not_negative(name: str, value: Any) -> int:
+    number = checks.integer(name, value)
+    if number < 0:
+        raise ArgumentError(f"{name} must not be negative, and is {number}; pass 0 or more")
+    return number
+
+
+def error_policy(on_error: Any) -> ErrorPolicy:
+    """Return the policy that ``on_error=`` stands for.
+
+    Raises:
+        ArgumentError: there is no such action.
+        ArgumentTypeError: it is neither a string nor a policy.
+    """
+    if isinstance(on_error, ErrorPolicy):
+        return on_error
+    if not isinstance(on_error, str):
+        raise ArgumentTypeError(
+            f"on_error must be {', '.join(map(repr, ACTIONS))} or an ErrorPolicy, not {on_error!r} of type "
+            f"{type(on_error).__name__}"
+        )
+    return ErrorPolicy(checks.one_of("on_error", on_error, ACTIONS))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SampleError:
+    """A sample that the error policy let pass.
+
+    Attributes:
+        row: Its row: an int, or a nest of them where a source draws from several.
+        position: Its place in the stream of the epoch.
+        batch: Number of the batch it was to be in.
+        epoch: Number of the epoch.
+        source: Its path or key, where it is known.
+        error: The :class:`~batchup_ng.errors.BatchError` that tells what happened, with the traceback as text.
+    """
+
+    row: Any
+    position: int
+    batch: int
+    epoch: int
+    source: Any
+    error: Exception

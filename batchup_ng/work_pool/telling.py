@@ -1,0 +1,67 @@
+"""Which sample an error is about, in words and as attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..blame import described, own_source
+from ..data_source.node import SourceNode
+from ..errors import BatchError
+from ..sampling.plan import PlannedBatch
+from ..sampling.row_plan import one_row, take_rows
+from .window import Job
+
+
+def blamed(source: SourceNode, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:
+    """Return the error that names one sample of a batch.
+
+    Args:
+        source: May know what the sample is called.
+        planned: The batch.
+        place: Which of its samples it is.
+        error: What was raised for it.
+    """
+    rows = take_rows(planned.rows, np.array([place]))
+    row, position = one_row(rows), planned.key.start + place
+    name = own_source(error)
+    if name is None:
+        name = _name_of(source, rows)
+    told = {"row": row, "rows": planned.rows, "position": position, "source": name, **_when(planned)}
+    known = "" if name is None else f", source {name!r}"
+    return described(error, f"row {row}, position {position}{known}", _when_in_words(planned), told)
+
+
+def unblamed(planned: PlannedBatch, error: BaseException) -> BatchError:
+    """Return the error of a batch of which no single sample is to blame."""
+    where = f"in the whole batch, for no single row of it fails: rows {listed(planned.rows)}"
+    return described(error, where, _when_in_words(planned), {"rows": planned.rows, **_when(planned)})
+
+
+def describe_job(job: Job) -> str:
+    """Return which batch a job is for, in words."""
+    planned: PlannedBatch = job.about
+    return f"batch {planned.number} of epoch {planned.key.epoch}, rows {listed(planned.rows)},"
+
+
+def _name_of(source: SourceNode, rows: Any) -> str | None:
+    try:
+        return source.sample_name(rows)
+    except Exception:
+        return None  # the error itself matters more than a name that cannot be had
+
+
+def _when(planned: PlannedBatch) -> dict[str, Any]:
+    return {"epoch": planned.key.epoch, "batch": planned.number}
+
+
+def _when_in_words(planned: PlannedBatch) -> str:
+    return f"epoch {planned.key.epoch}, batch {planned.number}"
+
+
+def listed(rows: Any) -> str:
+    """Return the rows of a batch in words."""
+    if isinstance(rows, tuple):
+        return f"({', '.join(listed(part) for part in rows)})"
+    return np.array2string(np.asarray(rows), separator=", ", threshold=200, max_line_width=10**9)

@@ -1,0 +1,88 @@
+"""Error policies: what may be asked for, what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.work_pool.policy import error_policy
+
+
+def test_a_word_stands_for_a_policy() -> None:
+    assert error_policy("skip") == bu.ErrorPolicy("skip")
+    policy = bu.ErrorPolicy("replace", max_errors=3, retries=2)
+    assert error_policy(policy) is policy
+    assert bu.ErrorPolicy() == bu.ErrorPolicy("raise", max_errors=None, max_rate=None, retries=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"action": "skipp"}, ValueError, r"action must be one of 'raise', 'skip', 'replace', .*did you mean 'skip'"),
+        ({"action": None}, TypeError, "action must be one of"),
+        ({"action": "skip", "max_errors": -1}, ValueError, "max_errors must not be negative, and is -1"),
+        ({"action": "skip", "max_errors": 1.5}, TypeError, "max_errors must be a whole number"),
+        ({"action": "skip", "max_errors": True}, TypeError, "max_errors must be a whole number"),
+        ({"action": "skip", "max_rate": 0}, ValueError, "max_rate must be above 0 and at most 1, not 0"),
+        ({"action": "skip", "max_rate": 1.01}, ValueError, "max_rate must be above 0 and at most 1, not 1.01"),
+        ({"action": "skip", "max_rate": float("nan")}, ValueError, "max_rate must be above 0"),
+        ({"action": "skip", "max_rate": "half"}, TypeError, "max_rate must be a number"),
+        ({"retries": None}, TypeError, "retries must be a whole number"),
+        ({"retries": -2}, ValueError, "retries must not be negative"),
+        ({"max_errors": 3}, ValueError, "pass action='skip'"),
+        ({"max_rate": 0.5}, ValueError, "pass action='skip'"),
+        ({"action": "skip", "max": 3}, TypeError, "max"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        bu.ErrorPolicy(**options)
+
+
+def test_limits_are_keyword_only_and_policies_do_not_change() -> None:
+    positional: Any = bu.ErrorPolicy
+    with pytest.raises(TypeError):
+        positional("skip", 3)
+    frozen: Any = bu.ErrorPolicy("skip")
+    with pytest.raises(AttributeError):
+        frozen.action = "raise"
+
+
+def test_the_lower_of_two_limits_counts() -> None:
+    policy = bu.ErrorPolicy("skip", max_errors=5, max_rate=0.01)
+    assert policy.limit(1000, 0) == (5, "max_errors=5")
+    assert policy.limit(400, 0) == (4, "max_rate=0.01 of 400 samples")
+    assert policy.limit(None, 7)[0] == 1
+    assert policy.limit(None, 300)[0] == 3
+    assert bu.ErrorPolicy("skip").limit(None, 0)[0] > 10**15
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"on_error": "ignore"}, ValueError, "on_error must be one of 'raise', 'skip', 'replace', not 'ignore'"),
+        ({"on_error": None}, TypeError, "on_error must be .* or an ErrorPolicy, not None"),
+        ({"timeout": 0}, ValueError, "timeout must be above 0"),
+        ({"timeout": -1.0}, ValueError, "timeout must be above 0"),
+        ({"timeout": float("inf")}, ValueError, "timeout must be above 0"),
+        ({"timeout": "2s"}, TypeError, "timeout must be a number"),
+        ({"timeout": True}, TypeError, "timeout must be a number"),
+        ({"buffer_bytes": 0}, ValueError, "buffer_bytes must be at least 1"),
+        ({"buffer_bytes": 1e9}, TypeError, "buffer_bytes must be a whole number"),
+        ({"time_out": 3}, TypeError, "time_out"),
+    ],
+)
+def test_options_of_a_parallel_source_are_checked(options: dict[str, Any], error: type, message: str) -> None:
+    with bu.SerialPool() as pool, pytest.raises(error, match=message):
+        pool.parallel_data_source(bu.ArrayDataSource([np.arange(4)]), **options)
+
+
+def test_a_parallel_source_says_what_it_was_asked_for() -> None:
+    with bu.SerialPool() as pool:
+        source = pool.parallel_data_source(
+            bu.ArrayDataSource([np.arange(4)]), buffer_bytes=1 << 20, on_error="skip", timeout=np.float32(2)
+        )
+        assert (source.buffer_bytes, source.on_error, source.timeout) == (1 << 20, bu.ErrorPolicy("skip"), 2.0)

@@ -1,0 +1,193 @@
+"""How far ahead a stream is, who may ask it for the next item."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import CannotTravel
+from batchup_ng.work_pool.making import ByteBound
+
+MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
+
+
+@pytest.fixture(params=MAKERS, ids=["serial", "threads", "processes"])
+def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with request.param() as pool:
+        yield pool
+
+
+def big(n: int = 60) -> bu.ArrayDataSource:
+    """Return a source of samples of 10 kB."""
+    return bu.ArrayDataSource([np.ones((n, 1250))])
+
+
+# -- bytes ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_bound_leaves_room_for_two_batches_beside_the_buffer() -> None:
+    bound = ByteBound(size=20, buffer_bytes=1000, first=3)
+    assert bound.limit() == 3
+    bound.saw((np.zeros(10, np.uint8), (np.zeros(90, np.uint8),)))
+    assert bound.limit() == 8
+    bound.saw(np.zeros(400, np.uint8))
+    assert bound.limit() == 1
+    bound.saw(np.zeros(10, np.uint8))
+    assert bound.limit() == 1
+    bound.saw(np.zeros(5000, np.uint8))
+    assert bound.limit() == 1
+
+
+def test_without_bytes_only_the_size_counts() -> None:
+    bound = ByteBound(size=20, buffer_bytes=None, first=3)
+    bound.saw(np.zeros(400, np.uint8))
+    assert bound.limit() == 20
+    assert ByteBound(size=2, buffer_bytes=1 << 30, first=3).limit() == 2
+
+
+@pytest.mark.parametrize(("buffer_bytes", "most"), [(400_000, 6), (150_000, 3), (1, 3), (1 << 40, 12)])
+def test_batches_ahead_stay_within_their_bytes(buffer_bytes: int, most: int) -> None:
+    ahead: list[int] = []
+    made = 0
+
+    def count(x: Any) -> Any:
+        nonlocal made
+        made += 1
+        return (x,)
+
+    with bu.WorkerThreadPool(2) as pool:
+        source = pool.parallel_data_source(big(120).map(count), 12, buffer_bytes=buffer_bytes)
+        for epoch in range(2):
+            made = delivered = 0
+            for _ in source.batch_iterator(5, epoch=epoch):
+                delivered += 1
+                ahead.append(made - delivered)
+            assert delivered == 24
+    # Three (the threads and one more) may be begun before the first tells how large they are.
+    assert max(ahead) <= max(most, 3)
+    assert buffer_bytes < 1 << 40 or max(ahead) > 6
+
+
+# -- who asks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", MAKERS[:2])
+def test_a_map_that_asks_its_own_iterator_is_refused(make: Any) -> None:
+    iterators: list[Any] = []
+
+    def asks(x: Any) -> Any:
+        return next(iterators[0]) if iterators and 12 in x else (x,)
+
+    with make() as pool:
+        iterators.append(pool.parallel_data_source(big().map(lambda x: (np.arange(len(x)),)).map(asks)).batch_iterator(6))
+        assert len(list(iterators[0])) == 10
+        source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(30)]).map(asks), 2)
+        iterators[0] = source.batch_iterator(6)
+        assert [next(iterators[0])[0][0] for _ in range(2)] == [0, 6]
+        with pytest.raises(bu.IteratorBusy, match="iterate over a second batch_iterator"):
+            next(iterators[0])
+        assert list(iterators[0]) == []
+
+
+def test_a_source_that_asks_its_own_iterator_is_refused() -> None:
+    iterators: list[Any] = []
+
+    def stream(batch_size: int) -> Iterator[Any]:
+        yield (np.arange(batch_size),)
+        yield next(iterators[0])
+
+    iterators.append(bu.CallableDataSource(stream).batch_iterator(3))
+    next(iterators[0])
+    with pytest.raises(bu.IteratorBusy):
+        next(iterators[0])
+    assert list(iterators[0]) == []
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_generator_of_tasks_that_asks_its_own_stream_is_refused(make: Any) -> None:
+    streams: list[Any] = []
+
+    def tasks() -> Iterator[Any]:
+        yield abs, (-1,)
+        yield abs, (-2,)
+        yield abs, (streams[0].retrieve(),)
+
+    with make() as pool:
+        streams.append(pool.work_stream(tasks(), task_buffer_size=1))
+        assert [streams[0].retrieve(), streams[0].retrieve()] == [1, 2]
+        with pytest.raises(bu.IteratorBusy):
+            streams[0].retrieve()
+
+
+def test_two_threads_may_share_an_iterator(pool: Any) -> None:
+    def fails(x: Any) -> Any:
+        if 33 in x:
+            raise ValueError("no")
+        return (x,)
+
+    source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(300)]).map(fails), 5, on_error="skip")
+    iterator = source.batch_iterator(4, shuffle=1)
+    got: list[Any] = []
+
+    def take() -> None:
+        got.extend(x for (x,) in iterator)
+
+    consumers = [threading.Thread(target=take) for _ in range(3)]
+    with pytest.warns(bu.SampleWarning):
+        for consumer in consumers:
+            consumer.start()
+        for consumer in consumers:
+            consumer.join(60)
+    assert sorted(np.concatenate(got).tolist()) == [row for row in range(300) if row != 33]
+
+
+def test_an_iterator_that_is_closed_during_a_repair_ends_it() -> None:
+    with bu.WorkerThreadPool(2) as pool:
+        iterators: list[Any] = []
+
+        def fails(x: Any) -> Any:
+            if len(x) == 1:
+                iterators[0].close()
+            raise ValueError("no")
+
+        iterators.append(pool.parallel_data_source(bu.ArrayDataSource([np.arange(30)]).map(fails)).batch_iterator(10))
+        with pytest.raises((bu.PoolClosed, ValueError)):
+            next(iterators[0])
+        assert next(iterators[0], "over") == "over"
+
+
+# -- where pools can be --------------------------------------------------------------------------------------------
+
+
+def test_a_pool_cannot_be_pickled_or_copied(pool: Any) -> None:
+    for use in (pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"Pool cannot be pickled or copied, .*make a pool where it is needed"):
+            use(pool)
+
+
+def test_a_pool_in_a_source_is_refused_by_name() -> None:
+    with bu.WorkerProcessPool(1) as pool, pytest.raises(CannotTravel, match=r"'pool'.*make a pool where it is needed"):
+        pool.parallel_data_source(big().map(lambda x: (x, pool)))
+
+
+@pytest.mark.parametrize("kind", ["SerialPool()", "WorkerThreadPool(2)", "WorkerProcessPool(1)"])
+def test_a_pool_may_be_made_inside_a_worker(pool: Any, kind: str) -> None:
+    stream = pool.work_stream(iter([(sum_with_a_pool, (kind,))]))
+    assert next(stream) == 45
+
+
+def sum_with_a_pool(kind: str) -> int:
+    """Add the numbers below ten with a pool that is made here."""
+    import batchup_ng
+
+    with eval(kind, vars(batchup_ng)) as pool:
+        source = batchup_ng.ArrayDataSource([np.arange(10)])
+        return int(sum(x.sum() for (x,) in pool.parallel_data_source(source).batch_iterator(3)))
