@@ -23,6 +23,7 @@ import mmap
 import os
 import resource
 import threading
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +90,36 @@ class Arena:
             self.give_back(extent)
             raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
         return extent
+
+    def store(self, pieces: Iterable[Any], nbytes: int) -> Extent:
+        """Return an extent that holds `pieces`, one after the other, which together have `nbytes`.
+
+        They go through the file, not the mapping: the system then need not clear the pages first, which halves the time
+        (measured), and the interpreter's lock is free meanwhile.
+
+        Raises:
+            ArenaFull: there is no room, or the system has no memory for it.
+        """
+        size = -(-max(nbytes, 1) // PAGE) * PAGE
+        extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
+        at = extent.offset
+        try:
+            for piece in pieces:
+                at += self._write(piece, at)
+        except OSError as error:
+            self.give_back(extent)
+            raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
+        except BaseException:
+            self.give_back(extent)
+            raise
+        return extent
+
+    def _write(self, piece: Any, at: int) -> int:
+        left = memoryview(piece).cast("B")
+        done = 0
+        while done < len(left):
+            done += os.pwrite(self.fd, left[done:], at + done)
+        return done
 
     def _reserve(self, size: int, alignment: int) -> Extent:
         with self._lock:
