@@ -25,6 +25,7 @@ import selectors
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ...buffers import BufferPool
@@ -32,9 +33,14 @@ from ...errors import CannotTravel, PoolClosed, WorkerLost
 from ..future import STOPPED, TaskFuture
 from ..stream import Task, check_process
 from . import channel
+from .arena import Arena
+from .blame import culprit
 from .channel import Frame, FrameReader, FrameWriter, Kind, Piece
-from .constants import SharedConstant, culprit
+from .constants import SharedConstant
+from .copies import SharedCopies
 from .launch import EXIT_UNKNOWN, Launcher, WorkerProcess
+from .served import Server
+from .travel import travels
 
 AHEAD = 1
 """Tasks that wait at a worker beside those that it runs, so that it need not wait for the next."""
@@ -93,8 +99,11 @@ class _Worker:
 class Dispatcher:
     """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten."""
 
-    def __init__(self, processes: int, threads: int, starter: Launcher) -> None:
+    def __init__(self, processes: int, threads: int, starter: Launcher, arena: Arena) -> None:
         self._starter = starter
+        self._arena = arena
+        self.copies = SharedCopies(arena, self._wake)
+        self._server = Server(arena)
         self._room = threads + AHEAD
         self._lock = threading.Lock()
         self._closed = False
@@ -137,7 +146,8 @@ class Dispatcher:
             return _Job(number, channel.encode(Kind.TASK, number, task), constants)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
-            failure = CannotTravel(f"{culprit(f'task {name}', task)} cannot be sent to a worker process: {error}")
+            blamed = culprit(f"task {name}", task, travels)
+            failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
         job = _Job(number, [], [])
         job.future.begin()
@@ -205,11 +215,20 @@ class Dispatcher:
         for constant in job.constants:
             if constant.number not in worker.constants:
                 worker.constants.add(constant.number)
-                worker.writer.put(constant.frame)
+                worker.writer.put(constant.frame(self.copies))
         worker.jobs[job.number] = job
         worker.writer.put(job.frame)
         if worker.writer.waiting:
             self._wake()
+
+    def _reply_to(self, worker: _Worker) -> Callable[[list[Piece]], None]:
+        def reply(frame: list[Piece]) -> None:
+            with self._lock:
+                if worker in self._workers:
+                    worker.writer.put(frame)
+            self._wake()
+
+        return reply
 
     def _send_forget(self, number: int) -> None:
         for worker in self._workers:
@@ -246,6 +265,7 @@ class Dispatcher:
     def _wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_read.recv(4096)
+        self.copies.sweep()
         with self._lock:
             self._hand_out()
 
@@ -271,6 +291,8 @@ class Dispatcher:
                 if frame.kind is Kind.READY:
                     worker.ready = True
                     self._failed_starts = 0
+                elif frame.kind is Kind.ASK:
+                    self._server.submit(frame, self._reply_to(worker))
                 elif (job := worker.jobs.pop(frame.number, None)) is not None:
                     finished.append((job, frame))
             self._hand_out()
@@ -332,6 +354,8 @@ class Dispatcher:
         for worker in workers:
             worker.process.end()
         self._starter.close()
+        self._server.close()
+        self._arena.close()
         self._selector.close()
         self._wake_read.close()
         self._wake_write.close()

@@ -17,11 +17,12 @@ from ..base import AbstractWorkerPool, worker_count
 from ..parallel import Pool
 from ..stream import Task
 from ..threads import WorkerThreadPool
-from . import channel
-from .channel import Kind
+from . import blas
+from .arena import Arena
 from .constants import ConstantRef, SharedConstant
 from .dispatcher import Dispatcher, ResultFuture
-from .launch import launcher
+from .launch import Given, launcher
+from .travel import travels
 from .worker import WorkerBuffers
 
 
@@ -50,7 +51,14 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        self._dispatcher = Dispatcher(self.processes, self.threads, launcher(start_method, self.threads))
+        arena = Arena()
+        given = Given(self.threads, blas.threads_for(self.processes), arena.fd)
+        try:
+            starter = launcher(start_method, given)
+        except BaseException:
+            arena.close()
+            raise
+        self._dispatcher = Dispatcher(self.processes, self.threads, starter, arena)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
@@ -63,14 +71,19 @@ class WorkerProcessPool(AbstractWorkerPool):
             kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
         return self._dispatcher.submit((fn, args, kwargs), constants)
 
-    def shared_constant(self, x: Any) -> SharedConstant:
+    def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
+
+        Args:
+            x: Anything that can be pickled.
+            arrays: How large arrays reach the workers: ``"shared"``, ``"served"`` or ``"auto"``.
 
         Raises:
             CannotTravel: `x` cannot be pickled.
         """
         constant = x if isinstance(x, SharedConstant) else SharedConstant(x)
         if constant is not x:
+            constant.share(self._dispatcher.copies, arrays)
             weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
 
@@ -79,7 +92,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.check_open()
         pool: AbstractWorkerPool = (
             WorkerThreadPool(1)
-            if stays or not _can_travel(source)
+            if stays or not travels(source)
             else WorkerProcessPool(1, start_method=self._start_method)
         )
         return self._own(pool), pool.close
@@ -91,14 +104,6 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._close_producers()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
-
-
-def _can_travel(source: AbstractDataSource) -> bool:
-    try:
-        channel.encode(Kind.CONSTANT, 0, source)
-    except Exception:
-        return False
-    return True
 
 
 _open: weakref.WeakSet[Dispatcher] = weakref.WeakSet()

@@ -10,9 +10,11 @@ with a name. With ``threads`` above 1 that many tasks run at once, sharing the s
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import os
 import pickle
+import queue
 import select
 import signal
 import socket
@@ -27,17 +29,28 @@ import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, RemoteTraceback
-from . import channel
-from .channel import Frame, Kind
+from . import asking, blas, channel
+from .arena import SharedView
+from .channel import Frame, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
 
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
 
 
-def main(fd: int, threads: int) -> None:
-    """Serve on the socket `fd` until its other end is closed: the whole life of a worker process."""
+def main(fd: int, arena_fd: int, threads: int, blas_threads: int) -> None:
+    """Serve on the socket `fd` until its other end is closed: the whole life of a worker process.
+
+    Args:
+        fd: The worker's end of its socket.
+        arena_fd: The shared memory; -1 if there is none.
+        threads: How many tasks to run at once.
+        blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
+    """
     ignore_interrupts()
+    blas.limit(blas_threads)
+    if arena_fd >= 0:
+        WORKER_CONSTANTS.view = SharedView(arena_fd)
     with socket.socket(fileno=fd) as sock:
         threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
         Worker(sock, threads).serve()
@@ -73,6 +86,8 @@ class Worker:
         self._sock = sock
         self._threads = threads
         self._sending = threading.Lock()
+        self._ahead: collections.deque[Frame] = collections.deque()
+        self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
@@ -84,16 +99,32 @@ class Worker:
             self._serve(lambda frame: executor.submit(self._run, frame))
 
     def _serve(self, run: Any) -> None:
-        while (frame := channel.read_frame(self._sock)) is not None:
+        while (frame := self._ahead.popleft() if self._ahead else channel.read_frame(self._sock)) is not None:
             if frame.kind is Kind.TASK:
                 run(frame)
+            elif frame.kind is Kind.ANSWER:
+                self._answers[frame.number].put(frame)
             elif frame.kind is Kind.CONSTANT:
                 WORKER_CONSTANTS.put(frame)
             elif frame.kind is Kind.FORGET:
                 WORKER_CONSTANTS.forget(frame.number)
             del frame
 
+    def ask(self, number: int, payload: Any) -> Frame:
+        """Return the answer to what a task asks."""
+        answers = self._answers.setdefault(number, queue.SimpleQueue())
+        self._send(channel.encode(Kind.ASK, number, payload))
+        while self._threads == 1 and answers.empty():
+            frame = channel.read_frame(self._sock)
+            if frame is None:
+                os._exit(0)
+            if frame.kind is Kind.ANSWER:
+                return frame
+            self._ahead.append(frame)
+        return answers.get()
+
     def _run(self, frame: Frame) -> None:
+        asking.CURRENT.task = _Task(self, frame.number)
         try:
             fn, args, kwargs = frame.load()
             args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
@@ -101,6 +132,8 @@ class Worker:
             answer = encode_result(frame.number, fn(*args, **kwargs))
         except BaseException as error:
             answer = encode_error(frame.number, error)
+        asking.CURRENT.task = None
+        self._answers.pop(frame.number, None)
         self._send(answer)
 
     def _send(self, frame: list[channel.Piece]) -> None:
@@ -109,6 +142,20 @@ class Worker:
                 channel.write_frame(self._sock, frame)
         except OSError:
             pass  # the pool is gone; the end of the stream is read next
+
+
+class _Task:
+    """What a task may ask of the pool."""
+
+    def __init__(self, worker: Worker, number: int) -> None:
+        self._worker = worker
+        self._number = number
+
+    def ask(self, payload: Any) -> Frame:
+        return self._worker.ask(self._number, payload)
+
+    def placed(self, array: np.ndarray) -> Placed | None:
+        return None
 
 
 def encode_result(number: int, result: Any) -> list[channel.Piece]:
