@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import PoolClosed
 from .arena import Arena, Extent
 from .channel import Placed
 
@@ -116,6 +117,7 @@ class SharedCopies:
     def __init__(self, arena: Arena, wake: Callable[[], None] = lambda: None) -> None:
         self.arena = arena
         self._wake = wake
+        self._closed = False
         self._lock = threading.RLock()
         self._copies: dict[Any, weakref.ref[Copy]] = {}
         self._dropped: collections.deque[Extent] = collections.deque()
@@ -125,15 +127,26 @@ class SharedCopies:
 
         Raises:
             ArenaFull: there is no memory for it.
+            PoolClosed: the pool was closed, perhaps meanwhile.
         """
         self.sweep()
         with self._lock:  # one at a time, so that two threads do not copy the same array
+            self._check_open()
             copy = self._living(bulk)
             if copy is not None and bulk.equals(self.arena.array(Extent(*copy.placed))):
                 return copy
-            copy = Copy(self.arena.store(bulk.pieces(), bulk.nbytes), bulk.nbytes, self._drop)
+            copy = Copy(self.arena.store(self._while_open(bulk), bulk.nbytes), bulk.nbytes, self._drop)
             self._copies[bulk.key] = weakref.ref(copy)
             return copy
+
+    def _while_open(self, bulk: Bulk) -> Iterator[np.ndarray]:
+        for piece in bulk.pieces():
+            self._check_open()
+            yield piece
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolClosed("the pool was closed before the arrays of a source were copied for it; make a new one")
 
     def has(self, bulk: Bulk) -> bool:
         """Return whether there is a copy of that memory, as it was when it was copied."""
@@ -152,9 +165,17 @@ class SharedCopies:
         with contextlib.suppress(IndexError):
             while True:
                 self.arena.give_back(self._dropped.popleft())
-        if len(self._copies) > 64:
-            with self._lock:
+        if len(self._copies) > 64 and self._lock.acquire(blocking=False):  # not while a copy is made
+            try:
                 self._copies = {key: copy for key, copy in self._copies.items() if copy() is not None}
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Make no copies any more, and wait until one that is being made has ended; the arena may be closed then."""
+        self._closed = True
+        with self._lock:
+            self._copies = {}
 
 
 def span_of(array: np.ndarray) -> tuple[int, int]:
