@@ -90,8 +90,8 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_of_function(name: str, function: Any) -> Iterator[tuple[str, Any]]:
-    if not name.startswith(("map fn", "function")):
-        name = f"{name} ({_name_of(function)})"
+    if not name.startswith("map fn") or " " in name.removeprefix("map fn "):
+        name = f"{name}, which"
     found = inspect.getclosurevars(function)
     yield from ((f"{name} closes over {key}", part) for key, part in found.nonlocals.items())
     yield from ((f"{name} uses the global {key}", part) for key, part in found.globals.items())

@@ -41,7 +41,7 @@ def allowed_cpus() -> float:
 def quota_of(folder: Path) -> float:
     """Return how many CPUs a control group may use; infinity where it has no limit."""
     try:
-        quota, _, period = (folder / "cpu.max").read_text(encoding="ascii").partition(" ")
+        quota, _, period = (folder / "cpu.max").read_text(encoding="utf-8").partition(" ")
     except OSError:
         quota = str(cgroup.number_in(folder / "cpu.cfs_quota_us") or "")
         period = str(cgroup.number_in(folder / "cpu.cfs_period_us") or "")

@@ -59,7 +59,7 @@ def folders(controller: str, root: Path = ROOT, text: str | None = None) -> Iter
 def number_in(file: Path) -> int | None:
     """Return the number that a file holds; None where there is no such file, or no limit."""
     try:
-        text = file.read_text(encoding="ascii").strip()
+        text = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return None
     return int(text) if text.isdigit() else None

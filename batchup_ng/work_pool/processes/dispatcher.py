@@ -355,6 +355,7 @@ class Dispatcher:
             worker.process.end()
         self._starter.close()
         self._server.close()
+        self.copies.close()
         self._arena.close()
         self._selector.close()
         self._wake_read.close()

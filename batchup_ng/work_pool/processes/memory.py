@@ -69,6 +69,6 @@ def kilobytes(text: str, name: str) -> float | None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

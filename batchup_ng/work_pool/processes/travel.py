@@ -140,7 +140,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
     def __init__(self, file: io.BytesIO, packed: Packed) -> None:
         super().__init__(file, protocol=5, buffer_callback=self._put_aside)
         self._packed = packed
-        self._stand_ins: dict[int, tuple[pickle.PickleBuffer, Servable | Bulk | None]] = {}
+        self._stand_ins: dict[int, tuple[pickle.PickleBuffer, Servable | Bulk | memoryview | None]] = {}
         self._rows_only: dict[int, np.ndarray] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -165,10 +165,12 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
     def _reduce_array(self, array: np.ndarray) -> Any:
         """Return how a large array is made again; None leaves it to NumPy."""
         kind = type(array)
-        if array.nbytes < SMALLEST_APART or array.dtype.hasobject or not _pickles_like_an_array(kind):
+        small = array.nbytes < SMALLEST_APART
+        # NumPy would send a small array of a foreign byte order, unless it is contiguous, as one of the native order.
+        if (small and array.dtype.isnative) or array.dtype.hasobject or not _pickles_like_an_array(kind):
             return None
         kind = np.ndarray if kind is np.memmap else kind
-        over_file = stretch_of(array)
+        over_file = None if small else stretch_of(array)
         if over_file is not None:
             self._packed.mapped += 1
             stretch, start = over_file
@@ -176,12 +178,14 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
         bulk = Bulk(array)
         shape, strides, start = bulk.view
         layout = (kind, shape, array.dtype, strides, start, array.flags.writeable)
+        if small:
+            return arrive, (self._stand_in(bulk.memory()), *layout)
         if id(array) in self._rows_only:
             first = self._stand_in(Servable(array, bulk))
             return arrive_or_be_served, (first, self._stand_in(None), *layout)
         return arrive, (self._stand_in(bulk), *layout)
 
-    def _stand_in(self, item: Servable | Bulk | None) -> pickle.PickleBuffer:
+    def _stand_in(self, item: Servable | Bulk | memoryview | None) -> pickle.PickleBuffer:
         """Return an empty buffer, which is replaced by what stands for `item` once it is pickled."""
         buffer = pickle.PickleBuffer(bytearray())
         self._stand_ins[id(buffer)] = (buffer, item)
