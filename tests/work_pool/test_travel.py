@@ -424,11 +424,10 @@ def test_files_are_found_though_the_program_goes_elsewhere(
         Image.new("RGB", (4, 4), (i, 0, 0)).save(file.parent / f"{i}.png")
     monkeypatch.chdir(file.parent)
     with bu.WorkerProcessPool(1, start_method=method) as pool:
-        assert one(pool, os.getcwd)
         arrays = [np.load("data.npy", mmap_mode="r")[:3], bu.ImageFiles([f"{i}.png" for i in range(3)], size=4)]
-        source = bu.ArrayDataSource([np.repeat(arrays[0], 60, 1), arrays[1]])
         memmap = pool.shared_constant([np.load("data.npy", mmap_mode="r")])
         monkeypatch.chdir("/")
+        source = bu.ArrayDataSource([arrays[0][:], arrays[1]])
         assert memmap.arrays == "mapped"
         assert one(pool, lambda a: int(a[0][2, 1]), memmap) == 801
         ((_, images),) = pool.parallel_data_source(source).batch_iterator(3)
@@ -562,7 +561,7 @@ def blamed() -> dict[str, Any]:
         "map fn 'augment' closes over a _thread.lock (lock), which": base.map(augment),
         "map fn 'deeper' closes over augment, which closes over a _thread.lock (lock), which": base.map(deeper),
         "map fn '<lambda>' closes over state['inner'][1], a _thread.lock,": base.map(lambda x: (x, state)),
-        "map fn 'in_main' uses the global a _thread.lock (GUARD), which": base.map(namespace["in_main"]),
+        "map fn 'in_main' refers to a _thread.lock (GUARD), which": base.map(namespace["in_main"]),
         "map fn 'default' has as default a _thread.lock (0), which": base.map(default),
         "map fn 'read'.__self__.held, a _thread.lock,": base.map(Reader(lock).read).map(lambda x: (x,)),
         "map fn 'plain', argument 0, a _thread.lock,": base.map(functools.partial(plain, lock)),

@@ -94,7 +94,7 @@ def _parts_of_function(name: str, function: Any) -> Iterator[tuple[str, Any]]:
         name = f"{name}, which"
     found = inspect.getclosurevars(function)
     yield from ((f"{name} closes over {key}", part) for key, part in found.nonlocals.items())
-    yield from ((f"{name} uses the global {key}", part) for key, part in found.globals.items())
+    yield from ((f"{name} refers to {key}", part) for key, part in found.globals.items())
     for i, part in enumerate(function.__defaults__ or ()):
         yield f"{name} has as default {i}", part
     for key, part in (function.__kwdefaults__ or {}).items():
