@@ -160,7 +160,7 @@ class Server:
 
         Args:
             request: The frame that asked.
-            reply: Called with the pieces of the ANSWER frame, on the server's thread.
+            reply: Called with the pieces of the ANSWER frame, on the server's thread; it must not raise.
         """
         with self._lock:
             if self._closed:
