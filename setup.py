@@ -20,7 +20,7 @@ EXTRAS = {
     "keras": ["keras>=3.3"],
     "plot": ["matplotlib>=3.7"],
     "examples": ["h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3"],
-    "benchmarks": [PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3"],
+    "benchmarks": [PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "matplotlib>=3.7"],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
     "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-cov>=7.0", "pytest-timeout>=2.3", "psutil>=5.9"],
     "lint": ["ruff>=0.15"],

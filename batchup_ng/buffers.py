@@ -35,6 +35,11 @@ class Buffers(Protocol):
         """Return an array to be written, with contents as they may be: C order, writable."""
         ...
 
+    @property
+    def scratch(self) -> Buffers:
+        """Where to take the memory of what is not handed out itself: the arrays that a map will replace."""
+        ...
+
 
 class FreshBuffers:
     """Buffers that are new each time."""
@@ -42,15 +47,28 @@ class FreshBuffers:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         return np.empty(shape, dtype)
 
+    @property
+    def scratch(self) -> Buffers:
+        return self
+
 
 FRESH = FreshBuffers()
 
 
-class _Block(NamedTuple):
-    """A piece of aligned memory."""
+class Block(NamedTuple):
+    """A piece of aligned memory.
 
-    memory: np.ndarray
+    Attributes:
+        address: Where it begins.
+        size: How many bytes it has.
+        offset: Where it begins in the memory that several processes share; -1 where it is of this process alone.
+        keep: What the memory lives as long as.
+    """
+
     address: int
+    size: int
+    offset: int
+    keep: Any
 
 
 class _Lease:
@@ -58,7 +76,7 @@ class _Lease:
 
     __slots__ = ("__array_interface__", "__weakref__", "_block", "_free")
 
-    def __init__(self, block: _Block, shape: tuple[int, ...], kind: str, free: collections.deque[_Block]) -> None:
+    def __init__(self, block: Block, shape: tuple[int, ...], kind: str, free: collections.deque[Block]) -> None:
         self._block = block
         self._free = free
         self.__array_interface__ = {"shape": shape, "typestr": kind, "data": (block.address, False), "version": 3}
@@ -70,20 +88,27 @@ class _Lease:
 class BufferPool:
     """Memory that is used again as soon as nothing refers to the array it was lent to.
 
-    Safe to use from several threads. At most `most_free` blocks of each size wait for use; what comes back
-    beyond that is released to the system.
+    Safe to use from several threads. What waits for use is bounded: at most `most_free` blocks of each size and
+    `most_bytes` bytes of each, the other sizes being released when together they have more. What comes back beyond
+    that goes to the system.
 
     Args:
         most_free: How many free blocks of one size to keep.
+        most_bytes: How many bytes of free blocks to keep.
     """
 
-    def __init__(self, most_free: int = 32) -> None:
+    def __init__(self, most_free: int = 32, most_bytes: int = 1 << 30) -> None:
         self._most_free = most_free
-        self._free: dict[int, collections.deque[_Block]] = {}
+        self._most_bytes = most_bytes
+        self._free: dict[int, collections.deque[Block]] = {}
 
-    def __reduce__(self) -> tuple[type[BufferPool], tuple[int]]:
+    def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int]]:
         # Memory does not travel: what holds a pool arrives with an empty one.
-        return BufferPool, (self._most_free,)
+        return BufferPool, (self._most_free, self._most_bytes)
+
+    @property
+    def scratch(self) -> Buffers:
+        return self
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array of `shape` and `dtype` to be written: 64-byte aligned, C order, writable.
@@ -94,21 +119,25 @@ class BufferPool:
         if nbytes < SMALLEST_LEASE or dtype.hasobject:
             return np.empty(shape, dtype)
         if dtype.kind in _PLAIN_KINDS:
-            return self._lease(nbytes, shape, dtype.str)
+            return self._lent(nbytes, shape, dtype.str)
         return self.lease(nbytes).view(dtype).reshape(shape)
 
     def lease(self, nbytes: int) -> np.ndarray:
         """Return `nbytes` bytes on lease: ``(nbytes,) uint8``."""
-        return self._lease(nbytes, (nbytes,), "|u1")
+        return self._lent(nbytes, (nbytes,), "|u1")
 
-    def _lease(self, nbytes: int, shape: tuple[int, ...], kind: str) -> np.ndarray:
-        size = _size_class(nbytes)
+    def _lent(self, nbytes: int, shape: tuple[int, ...], kind: str) -> np.ndarray:
+        size = size_class(nbytes)
         free = self._free.get(size)
         if free is None:
-            free = self._free.setdefault(size, collections.deque(maxlen=self._most_free))
+            most = max(1, min(self._most_free, self._most_bytes // size))
+            free = self._free.setdefault(size, collections.deque(maxlen=most))
         try:
             block = free.pop()
         except IndexError:
+            if self.free_bytes() + size > self._most_bytes:
+                for other in list(self._free.values()):
+                    other.clear()
             block = _aligned(size)
         return np.asarray(_Lease(block, shape, kind, free))
 
@@ -123,12 +152,17 @@ class BufferPool:
         self._free.clear()
 
 
-def _size_class(nbytes: int) -> int:
+def on_lease(block: Block, free: collections.deque[Block]) -> np.ndarray:
+    """Return the bytes of `block`, ``(size,) uint8``, which goes to `free` when nothing refers to them any more."""
+    return np.asarray(_Lease(block, (block.size,), "|u1", free))
+
+
+def size_class(nbytes: int) -> int:
     """Return the block size for `nbytes`: at most an eighth above it, so that ragged batches share blocks."""
     step = max(4096, 1 << (nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
 
 
-def _aligned(nbytes: int) -> _Block:
+def _aligned(nbytes: int) -> Block:
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    return _Block(memory, memory.ctypes.data + -memory.ctypes.data % ALIGNMENT)
+    return Block(memory.ctypes.data + -memory.ctypes.data % ALIGNMENT, nbytes, -1, memory)

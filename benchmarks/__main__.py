@@ -2,7 +2,7 @@
 
     python -m benchmarks arrays --peers ours,torch --rounds 5 --output results
 
-The exit code is 1 if a variant of ours failed, 2 if the command line is wrong or the workload cannot be made.
+The exit code is 1 if a variant of ours failed, 2 if the command line is wrong or the data cannot be made.
 """
 
 from __future__ import annotations
@@ -22,43 +22,48 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import report, workloads
-from benchmarks.harness import Options, measure
-from benchmarks.outcome import Outcome
-from benchmarks.peers import choose
+from benchmarks import campaign
+from benchmarks.case import Result
+from benchmarks.data import MissingPhotographs
+from benchmarks.harness import Options
 from benchmarks.peers.base import Variant
+from benchmarks.report import pages
+from benchmarks.studies import STUDIES
+from benchmarks.studies.base import Study
+from benchmarks.studies.sizes_plot import NoPlot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the table, write the files."""
+    """Measure, print the page, write the files."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     choice = parser.parse_args(arguments)
+    study = STUDIES[choice.study]
+    choice.rounds = study.rounds if choice.rounds is None else choice.rounds
     try:
         options = Options(rounds=choice.rounds, workers=choice.workers, timeout=choice.timeout)
-        variants = choose(choice.workload, choice.peers)
+        names = study.names(choice.peers)
     except ValueError as error:
         parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         try:
-            workload = workloads.make(choice.workload, Path(folder), quick=choice.quick)
-        except workloads.MissingPhotographs as error:
+            results = campaign.run(study, names, options, Path(folder), quick=choice.quick, say=_say)
+        except MissingPhotographs as error:
             parser.error(str(error))
-        outcomes = measure(variants, workload, options, _say)
-    setting = _setting(choice, arguments, variants, workload)
-    _publish(setting, outcomes, choice.output)
+    _publish(study, _setting(study, choice, arguments, study.variants(names)), results, choice.output)
+    outcomes = [outcome for result in results for outcome in result.outcomes]
     return int(any(outcome.family == "ours" and outcome.status == "failed" for outcome in outcomes))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
-    parser.add_argument("workload", choices=workloads.KINDS)
-    parser.add_argument("--peers", help="families or variants, comma-separated (default: all)")
-    parser.add_argument("--rounds", type=int, default=5, help="steady-state epochs of each variant (default: 5)")
+    parser.add_argument("study", choices=tuple(STUDIES), help="what to measure")
+    parser.add_argument("--peers", help="families or variants, comma-separated (default: the usual ones)")
+    parser.add_argument("--rounds", type=int, help="turns of each variant after its first (default: the study's own)")
     parser.add_argument("--workers", type=int, default=2, help="threads or processes of a variant (default: 2)")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one epoch may take (default: 300)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one turn may take (default: 300)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to try the harness itself")
-    parser.add_argument("--output", type=Path, help="folder for WORKLOAD.json and WORKLOAD.md")
+    parser.add_argument("--output", type=Path, help="folder for STUDY.json, STUDY.md and a plot, if there is one")
     return parser
 
 
@@ -71,31 +76,40 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _publish(setting: report.Setting, outcomes: Sequence[Outcome], output: Path | None) -> None:
-    page = report.to_markdown(setting, outcomes)
+def _publish(study: Study, setting: pages.Setting, results: Sequence[Result], output: Path | None) -> None:
+    page = pages.page(setting, results, study.tell, study.summary(results))
     print(page)
     if output is None:
         return
+    fields = json.dumps(pages.to_json(setting, results), indent=2)
+    files = {f"{study.name}.md": page, f"{study.name}.json": fields + "\n", **_drawn(study, results)}
     output.mkdir(parents=True, exist_ok=True)
-    (output / f"{setting.kind}.md").write_text(page, encoding="utf-8")
-    fields = json.dumps(report.to_json(setting, outcomes), indent=2)
-    (output / f"{setting.kind}.json").write_text(fields + "\n", encoding="utf-8")
+    for name, text in files.items():
+        (output / name).write_text(text, encoding="utf-8")
+
+
+def _drawn(study: Study, results: Sequence[Result]) -> dict[str, str]:
+    try:
+        return study.draw(results)
+    except NoPlot as error:
+        _say(str(error))
+        return {}
 
 
 def _setting(
-    choice: argparse.Namespace, arguments: Sequence[str], variants: Sequence[Variant], workload: workloads.Workload
-) -> report.Setting:
-    return report.Setting(
-        kind=workload.kind,
-        command=report.without_paths(shlex.join(["python", "-m", "benchmarks", *_without_output(arguments)])),
+    study: Study, choice: argparse.Namespace, arguments: Sequence[str], variants: Sequence[Variant]
+) -> pages.Setting:
+    return pages.Setting(
+        study=study.name,
+        title=study.title,
+        command=pages.without_paths(shlex.join(["python", "-m", "benchmarks", *_without_output(arguments)])),
         date=date.today().isoformat(),
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         libraries=_versions(variants),
-        samples=workload.samples,
-        batch_size=workload.batch_size,
         workers=choice.workers,
+        rounds=choice.rounds,
         quick=choice.quick,
     )
 

@@ -1,8 +1,9 @@
-"""Parent side of the harness: starts every variant once, then lets them run epochs in turns.
+"""Parent side of the harness: starts every variant once, then lets them take turns.
 
-Variants are started one after the other, untimed, each in its own process group. In each round every variant runs one
-epoch, in an order drawn anew, so that a drift of the machine meets all of them alike; those whose turn it is not
-wait on their stdin. Round 0 is the first epoch, with the start of the pools.
+Variants are started one after the other, untimed, each in its own process group. In each round every variant has one
+turn (an epoch, unless the case's trial says otherwise), in an order drawn anew, so that a drift of the machine
+meets all of them alike; those whose turn it is not wait on their stdin. Round 0 is the first epoch, with the start
+of the pools. A case whose rounds are ``fresh`` starts a process for each turn, and has no round 0.
 
 Memory: all variants hold their data at once. Where that would not fit into nine tenths of the memory that is free,
 they are measured in several waves, one after the other; the report says so, since a ratio across waves no longer
@@ -20,10 +21,10 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.case import Case, Result
 from benchmarks.outcome import Outcome
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from benchmarks.peers.base import Variant
-from benchmarks.workloads import Workload
 
 SETTLE_SECONDS = 0.05
 
@@ -33,9 +34,9 @@ class Options:
     """How to measure.
 
     Attributes:
-        rounds: Steady-state epochs of each variant, after its first.
+        rounds: Turns of each variant; after its first, but for a case whose rounds are ``fresh``.
         workers: Threads or processes of the variants that have any.
-        timeout: Seconds that starting, or one epoch, may take.
+        timeout: Seconds that starting, or one turn, may take.
     """
 
     rounds: int = 5
@@ -48,30 +49,27 @@ class Options:
                 raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
 
 
-def measure(
-    variants: Sequence[Variant],
-    workload: Workload,
-    options: Options,
-    say: Callable[[str], None] = lambda line: None,
-) -> list[Outcome]:
-    """Run all variants, in the order given.
+def measure(case: Case, options: Options, say: Callable[[str], None] = lambda line: None) -> Result:
+    """Run all variants of a case.
 
     Args:
-        variants: What to run; one whose modules are missing is reported as absent.
-        workload: The data, already made.
+        case: Who takes part, on what data, doing what; a variant whose modules are missing is reported as absent.
         options: Rounds, workers, deadline.
         say: Told of progress, a line each.
 
     Returns:
-        One outcome a variant. A failure ends that variant only.
+        One outcome a variant, in the order given. A failure ends that variant only.
     """
-    outcomes = {variant.name: _unmeasured(variant) for variant in variants}
-    present = [variant for variant in variants if outcomes[variant.name].status != "absent"]
-    for number, wave in enumerate(waves(present, workload.nbytes, available_memory() * 9 // 10)):
+    outcomes = {variant.name: _unmeasured(variant) for variant in case.variants}
+    present = [variant for variant in case.variants if outcomes[variant.name].status != "absent"]
+    if case.fresh:
+        _measure_fresh(present, outcomes, case, options, say)
+        return Result(case=case, outcomes=tuple(outcomes.values()))
+    for number, wave in enumerate(waves(present, case.workload.nbytes, available_memory() * 9 // 10)):
         for variant in wave:
             outcomes[variant.name] = replace(outcomes[variant.name], wave=number)
-        _measure_wave(wave, outcomes, workload, options, say)
-    return list(outcomes.values())
+        _measure_wave(wave, outcomes, case, options, say)
+    return Result(case=case, outcomes=tuple(outcomes.values()))
 
 
 def _unmeasured(variant: Variant) -> Outcome:
@@ -83,7 +81,7 @@ def _unmeasured(variant: Variant) -> Outcome:
 def _measure_wave(
     wave: Sequence[Variant],
     outcomes: dict[str, Outcome],
-    workload: Workload,
+    case: Case,
     options: Options,
     say: Callable[[str], None],
 ) -> None:
@@ -91,7 +89,7 @@ def _measure_wave(
     with contextlib.ExitStack() as stack:
         processes = {}
         for variant in wave:
-            process = PeerProcess(variant, workload, workers=options.workers, timeout=options.timeout)
+            process = PeerProcess(variant, case, workers=options.workers, timeout=options.timeout)
             stack.callback(process.close)
             with _noting_failure(outcomes, variant.name, say):
                 process.open()
@@ -101,8 +99,28 @@ def _measure_wave(
                 if outcomes[name].status == "measured":
                     time.sleep(SETTLE_SECONDS)
                     with _noting_failure(outcomes, name, say):
-                        outcomes[name] = outcomes[name].add(processes[name].epoch(number))
+                        outcomes[name] = outcomes[name].add(processes[name].turn(number))
             say(f"round {number} of {options.rounds} done")
+
+
+def _measure_fresh(
+    variants: Sequence[Variant],
+    outcomes: dict[str, Outcome],
+    case: Case,
+    options: Options,
+    say: Callable[[str], None],
+) -> None:
+    """Add to the outcomes what the variants do, each turn in a process that does nothing else."""
+    named = {variant.name: variant for variant in variants}
+    for number in range(1, options.rounds + 1):
+        for name in round_order(list(named), number):
+            if outcomes[name].status == "measured":
+                process = PeerProcess(named[name], case, workers=options.workers, timeout=options.timeout)
+                with contextlib.closing(process), _noting_failure(outcomes, name, say):
+                    process.open()
+                    time.sleep(SETTLE_SECONDS)
+                    outcomes[name] = outcomes[name].repeat(process.turn(0))
+        say(f"round {number} of {options.rounds} done")
 
 
 @contextlib.contextmanager

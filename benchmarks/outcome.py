@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """One run over all samples.
+    """What a peer did in one turn: one run over all samples, or what its trial makes of a turn.
 
     Attributes:
         seconds: From asking for the iterator to its end.
@@ -18,6 +18,7 @@ class Epoch:
         batches: Batches delivered.
         samples: Samples delivered.
         bytes: Bytes of the delivered arrays.
+        figures: What the trial measured besides, by name; in seconds and bytes.
     """
 
     seconds: float
@@ -25,6 +26,7 @@ class Epoch:
     batches: int
     samples: int
     bytes: int
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,8 @@ class Outcome:
         baseline: Whether it is a hand-written loop that others are compared with.
         status: ``measured``, ``absent`` or ``failed``.
         detail: What is absent, or the last line of the error.
-        first: The first epoch: with start-up, pool creation and the first touch of memory.
+        first: The first epoch: with start-up, pool creation and the first touch of memory. None where each round has
+            a process of its own.
         wave: Which variants shared the machine's memory with it; see the harness.
         rounds: The epochs that followed, one a round.
     """
@@ -55,6 +58,10 @@ class Outcome:
         """The same with one epoch more; the first one counts as the start-up."""
         if self.first is None:
             return replace(self, first=epoch)
+        return replace(self, rounds=(*self.rounds, epoch))
+
+    def repeat(self, epoch: Epoch) -> Outcome:
+        """The same with one round more, in a process of its own, in which it was the first."""
         return replace(self, rounds=(*self.rounds, epoch))
 
     def failed(self, detail: str) -> Outcome:

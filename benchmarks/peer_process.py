@@ -20,6 +20,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+from benchmarks.case import Case
 from benchmarks.outcome import Epoch
 from benchmarks.peers.base import Variant
 from benchmarks.workloads import Workload
@@ -38,23 +39,25 @@ class PeerProcess:
 
     Args:
         variant: What to run.
-        workload: Its data.
+        case: On what data, and what it does with them when it is its turn.
         workers: Threads or processes, for a variant that has any.
-        timeout: Seconds that opening, or one epoch, may take.
+        timeout: Seconds that opening, or one turn, may take.
     """
 
-    def __init__(self, variant: Variant, workload: Workload, *, workers: int, timeout: float) -> None:
+    def __init__(self, variant: Variant, case: Case, *, workers: int, timeout: float) -> None:
         self._request: dict[str, Any] = {
             "module": variant.module,
             "variant": variant.name,
             "workers": workers,
-            "workload": workload.to_json(),
+            "workload": case.workload.to_json(),
+            "trial": case.trial,
+            "settings": dict(case.settings),
         }
         self._timeout = timeout
-        self._errors = Path(workload.folder) / f"{variant.name}.stderr"
+        self._errors = Path(case.workload.folder) / f"{variant.name}.stderr"
         self._pending = b""
         self._killed = False
-        self._process = self._start(_environment(workload))
+        self._process = self._start(_environment(case.workload))
 
     def _start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         with self._errors.open("wb") as errors:
@@ -77,9 +80,9 @@ class PeerProcess:
         """Let it load the data and import its library; returns when it is ready."""
         self._ask(self._request)
 
-    def epoch(self, number: int) -> Epoch:
-        """Run one epoch."""
-        return Epoch(**self._ask({"epoch": number}))
+    def turn(self, number: int) -> Epoch:
+        """Let it do what it does for the time of this number."""
+        return Epoch(**self._ask({"turn": number}))
 
     def close(self) -> None:
         """Ask it to leave, then kill what is left of the group."""

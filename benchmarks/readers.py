@@ -7,14 +7,14 @@ Readers pickle by reference, hence work with any start method.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.workloads import Workload, burn, decode, image_path
+from benchmarks.workloads import Workload, burn, decode, image_path, nothing
 
 Rows = NDArray[np.int64]
 
@@ -22,19 +22,29 @@ Rows = NDArray[np.int64]
 class Reader(Protocol):
     """The samples of a workload, by row."""
 
-    def one(self, row: int) -> tuple[Any, Any]:
-        """The sample ``(x, y)`` of one row."""
+    def one(self, row: int) -> tuple[Any, ...]:
+        """The sample ``(x, y)``, or ``(x,)``, of one row."""
 
-    def many(self, rows: Rows) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The batch ``(x, y)`` of these rows, in this order, as fresh arrays."""
+    def many(self, rows: Rows) -> tuple[NDArray[Any], ...]:
+        """The batch ``(x, y)``, or ``(x,)``, of these rows, in this order, as fresh arrays."""
 
 
 class ArrayReader:
-    """Rows of arrays that lie in this process's memory."""
+    """Rows of arrays that lie in this process's memory, or of files that it has mapped.
+
+    What is mapped travels to other processes as the names of the files, as those do it who take the trouble: a pickled
+    ``numpy.memmap`` is a copy of the data.
+    """
 
     def __init__(self, workload: Workload) -> None:
-        self.images: NDArray[np.uint8] = np.load(Path(workload.folder) / "images.npy")
+        self._workload = workload
+        self.images: NDArray[np.uint8] = np.load(
+            Path(workload.folder) / "images.npy", mmap_mode="r" if workload.mapped else None
+        )
         self.labels = load_labels(workload)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (ArrayReader, (self._workload,)) if self._workload.mapped else super().__reduce__()
 
     def one(self, row: int) -> tuple[NDArray[np.uint8], np.int64]:
         return self.images[row], self.labels[row]
@@ -78,11 +88,32 @@ class PythonReader:
         return rows, np.array([burn(row, self.loops) for row in rows.tolist()], np.int64)
 
 
+class TinyReader:
+    """Rows of one array of numbers, after a map that does nothing."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.numbers = np.arange(workload.samples, dtype=np.int32)
+
+    def one(self, row: int) -> tuple[Any, ...]:
+        sample: tuple[Any, ...] = nothing(self.numbers[row])
+        return sample
+
+    def many(self, rows: Rows) -> tuple[NDArray[np.int32], ...]:
+        batch: tuple[NDArray[np.int32], ...] = nothing(self.numbers[rows])
+        return batch
+
+
+_READERS: dict[str, Callable[[Workload], Reader]] = {
+    "arrays": ArrayReader,
+    "images": ImageReader,
+    "python": PythonReader,
+    "tiny": TinyReader,
+}
+
+
 def open_reader(workload: Workload) -> Reader:
     """The reader of a workload; ``arrays`` are loaded into memory now."""
-    if workload.kind == "arrays":
-        return ArrayReader(workload)
-    return ImageReader(workload) if workload.kind == "images" else PythonReader(workload)
+    return _READERS[workload.kind](workload)
 
 
 def load_labels(workload: Workload) -> NDArray[np.int64]:

@@ -30,6 +30,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_
 def pools() -> Iterator[list[AbstractWorkerPool]]:
     """A pool of threads and one of processes."""
     with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
+        processes.shared_constant("the first use starts the workers, which stay for all tests")
         yield [threads, processes]
 
 

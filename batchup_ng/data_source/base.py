@@ -273,7 +273,7 @@ class MapDataSource(PlannedDataSource):
         return self._apply(self.source.samples_by_indices(indices), BatchKey())
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self.source.read(rows, key.child(0), buffers), key)
+        return self._apply(self.source.read(rows, key.child(0), buffers.scratch), key)
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)

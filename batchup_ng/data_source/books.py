@@ -30,7 +30,7 @@ class Books:
     failed: int = 0
     replaced: int = 0
     errors: list[Any] = dataclasses.field(default_factory=list)
-    roads: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "memory": 0})
+    roads: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "inline": 0, "memory": 0})
 
     def settle(self, number: int, planned: int, delivered: int, failed: int, road: str) -> None:
         """Enter what became of one batch.

@@ -67,11 +67,13 @@ class ConcatDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
         parts, places = [], []
-        for i in np.unique(owners):
+        present = np.unique(owners)
+        memory = buffers if len(present) == 1 else buffers.scratch
+        for i in present:
             where = np.flatnonzero(owners == i)
             source = self.sources[i]
             own_rows = source.rows_at(rows[where] - self._bounds[i])
-            parts.append(source.read(own_rows, key.child(int(i), where), buffers))
+            parts.append(source.read(own_rows, key.child(int(i), where), memory))
             places.append(where)
         return parts[0] if len(parts) == 1 else batches.scatter(parts, places, buffers)
 

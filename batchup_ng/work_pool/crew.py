@@ -1,8 +1,8 @@
 """The threads of a thread pool: who runs which task, who takes the place of a thread that is stuck.
 
-Who owns what. A :class:`Crew` owns the threads and two queues of tasks, urgent and ordinary, of which any thread may
-fill either; a token in a third queue, which the threads wait on, stands for each task in one of the two. The crew knows
-nothing of the pool, so that a pool that was forgotten can be collected while its threads wait.
+Who owns what. A :class:`Crew` owns the threads and the tasks that wait, which any thread may add to; a token in a
+queue, which the threads wait on, stands for each of them. The crew knows nothing of the pool, so that a pool that was
+forgotten can be collected while its threads wait.
 
 Who settles a future. A thread enters its task in ``running`` before it runs it and takes it out afterwards; whoever
 takes it out, by one atomic ``dict.pop``, settles the future. Besides the thread that is the one who finds that its
@@ -16,7 +16,6 @@ time limit can be kept then.
 
 from __future__ import annotations
 
-import collections
 import itertools
 import queue
 import threading
@@ -25,7 +24,8 @@ from typing import NamedTuple
 
 from ..errors import PoolClosed, SampleTimeout
 from .future import FOREVER, TaskFuture
-from .submission import Task
+from .submission import Submission, Task
+from .turns import TurnQueue
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
@@ -83,10 +83,10 @@ class Crew:
     def __init__(self, n_threads: int) -> None:
         self.limited = False
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._urgent: collections.deque[_Job] = collections.deque()
-        self._ordinary: collections.deque[_Job] = collections.deque()
+        self._waiting: TurnQueue[_Job] = TurnQueue()
         self._running: dict[CrewFuture, _Running] = {}
-        # Guards the lists of threads and whether there is an end. The collector may end the crew in the midst of this.
+        # Guards what waits, the lists of threads, whether there is an end. The collector may end the crew in the midst
+        # of any of it.
         self._lock = threading.RLock()
         self._ended = False
         self._names = itertools.count()
@@ -101,29 +101,30 @@ class Crew:
         self._threads.append(thread)
         thread.start()
 
-    def submit(self, task: Task, urgent: bool, timeout: float | None) -> CrewFuture:
+    def submit(self, task: Task, how: Submission) -> CrewFuture:
         """Queue a task.
 
         Raises:
             PoolClosed: the crew has ended.
         """
-        job = _Job(CrewFuture(self), task, timeout)
+        job = _Job(CrewFuture(self), task, how.timeout)
         with self._lock:  # so that no task is queued behind the end mark
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
-            self.limited = self.limited or timeout is not None
-            (self._urgent if urgent else self._ordinary).append(job)
+            self.limited = self.limited or how.timeout is not None
+            if how.urgent:
+                self._waiting.put_urgent(job)
+            else:
+                self._waiting.put(job, how.lane)
             self._tokens.put(True)
         return job.future
 
     def next_job(self) -> _Job | None:
         """Return the job that comes next, waiting for it; None at the end."""
         while self._tokens.get():
-            for jobs in (self._urgent, self._ordinary):
-                try:
-                    return jobs.popleft()
-                except IndexError:
-                    continue
+            with self._lock:
+                if self._waiting:
+                    return self._waiting.take()
         self._tokens.put(False)  # for the next thread
         return None
 
@@ -167,14 +168,11 @@ class Crew:
         with self._lock:
             self._ended = True
             threads = list(self._threads)
-        for jobs in (self._urgent, self._ordinary):
-            while jobs:
-                try:
-                    future = jobs.popleft().future
-                except IndexError:
-                    break  # a thread was quicker
-                if future.begin():
-                    future.set_error(PoolClosed("the pool was closed before this task was begun"))
+        with self._lock:
+            waiting = self._waiting.clear()
+        for job in waiting:
+            if job.future.begin():
+                job.future.set_error(PoolClosed("the pool was closed before this task was begun"))
         self._tokens.put(False)
         deadline = time.monotonic() + CLOSE_TIMEOUT
         for thread in threads:

@@ -14,6 +14,7 @@ exception that names the sample.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +36,7 @@ from .making import Making, read_batch
 from .others import Others
 from .policy import SampleError
 from .repair import Allowance, Case, Outcome, Read, Verdict, repair
-from .submission import Submission, Task
+from .submission import Submission, Task, new_lane
 from .telling import blamed, describe_job, unblamed
 from .warn import warn_consumer
 from .window import Entry, Job, Window
@@ -43,7 +44,7 @@ from .window import Entry, Job, Window
 NOT_A_SAMPLE = (PoolClosed, SharedMemoryFull, IteratorBusy, LostSamples)
 """Errors for which no sample is to blame."""
 
-ROADS = {"slot": "slots", "pipe": "pipe", "memory": "memory"}
+ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
 """How ``stats`` calls the road that a future names."""
 
 SHOWN = 1000
@@ -71,7 +72,7 @@ class BatchEngine:
         self._path = path
         self._n_samples = n_samples
         self._allowance = Allowance(making.timeout, making.timeout)
-        self._how = Submission(again=True, timeout=making.timeout)
+        self._how = Submission(again=True, timeout=making.timeout, lane=new_lane())
         self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job)
         self._window.begin()
 
@@ -85,7 +86,7 @@ class BatchEngine:
         making = self._making
         task: Task = (read_batch, (making.shared, planned.rows, planned.key, making.buffers), {})
         if self._how.timeout != self._allowance.batch:
-            self._how = Submission(again=True, timeout=self._allowance.batch)
+            self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
         return Job(task, self._how, planned)
 
     def check_caller(self) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
-from .submission import ONCE, Submits
 from .submission import Future as Future
+from .submission import Submission, Submits, new_lane
 from .submission import Task as Task
 from .window import Job, Window
 from .window import check_process as check_process
@@ -101,9 +101,10 @@ class WorkStream:
 
 def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
     """Yield the jobs that the user's tasks are; the user's generator is closed with this one."""
+    how = Submission(lane=new_lane())
     try:
         for given in tasks:
-            yield Job(as_task(given), ONCE, None)
+            yield Job(as_task(given), how, None)
     finally:
         close = getattr(tasks, "close", None)
         if close is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,12 +20,22 @@ class Submission:
         urgent: Whether it goes before what is queued.
         alone: Whether it is run on a worker that has nothing else, once: if that worker dies it is this task's fault.
         timeout: Seconds that it may run, beyond which it fails with :class:`~batchup_ng.errors.SampleTimeout`.
+        lane: Number of its stream; the streams of a pool take turns.
     """
 
     again: bool = False
     urgent: bool = False
     alone: bool = False
     timeout: float | None = None
+    lane: int = 0
+
+
+_lanes = itertools.count(1)
+
+
+def new_lane() -> int:
+    """Return the number of a stream that was not there before."""
+    return next(_lanes)
 
 
 ONCE = Submission()

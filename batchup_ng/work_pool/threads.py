@@ -55,7 +55,7 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     def submit(self, task: Task, how: Submission = ONCE) -> CrewFuture:
         check_process(self._pid)
-        return self._crew.submit(task, how.urgent, how.timeout)
+        return self._crew.submit(task, how)
 
     def shared_constant(self, x: Any) -> Any:
         """Return `x` itself, which threads share as it is."""

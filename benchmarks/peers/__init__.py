@@ -6,33 +6,45 @@ module and one name below. The order here is the order of the tables.
 
 from __future__ import annotations
 
-from benchmarks.peers import batchup_old, ours, plain, torch_loader
+from collections.abc import Iterable, Sequence
+
+from benchmarks.peers import batchup_old, batchup_start, ours, ours_start, plain, torch_loader, torch_start
 from benchmarks.peers.base import Variant
 
-_MODULES = (plain, ours, torch_loader, batchup_old)
+LOADERS = (plain, ours, torch_loader, batchup_old)
+"""Whose epochs are compared."""
+STARTERS = (ours_start, torch_start, batchup_start)
+"""Whose start is compared."""
 
 
-def all_variants(kind: str) -> tuple[Variant, ...]:
-    """Every variant of a workload, installed or not."""
-    return tuple(variant for module in _MODULES for variant in module.variants(kind))
+def loaders(kind: str) -> tuple[Variant, ...]:
+    """Every variant that delivers a workload, installed or not."""
+    return tuple(variant for module in LOADERS for variant in module.variants(kind))
 
 
-def choose(kind: str, names: str | None) -> tuple[Variant, ...]:
-    """The variants that a comma-separated list of families or variants names.
+def starters(kind: str) -> tuple[Variant, ...]:
+    """Every variant whose start can be watched on a workload, installed or not."""
+    return tuple(variant for module in STARTERS for variant in module.variants(kind))
+
+
+def choose(known: Iterable[Variant], names: Sequence[str]) -> tuple[Variant, ...]:
+    """Those of the variants whose own name or family's name is given, in their own order."""
+    return tuple(variant for variant in known if {variant.name, variant.family} & set(names))
+
+
+def check_names(known: Iterable[Variant], text: str) -> list[str]:
+    """The names in a comma-separated list of families or variants.
 
     Args:
-        kind: The workload.
-        names: For instance ``"ours,torch-workers"``; None means all of them.
+        known: Who may be named.
+        text: For instance ``"ours,torch-workers"``.
 
     Raises:
-        ValueError: A name is neither a family nor a variant of this workload.
+        ValueError: There is no name, or one is neither a family nor a variant.
     """
-    known = all_variants(kind)
-    if names is None:
-        return known
-    wanted = {name.strip() for name in names.split(",") if name.strip()}
-    unknown = wanted - {variant.name for variant in known} - {variant.family for variant in known}
-    if unknown or not wanted:
-        choices = ", ".join(dict.fromkeys([v.family for v in known] + [v.name for v in known]))
-        raise ValueError(f"peers of {kind!r} must be among {choices}; got {names!r}")
-    return tuple(variant for variant in known if wanted & {variant.name, variant.family})
+    variants = list(known)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    choices = dict.fromkeys([v.family for v in variants] + [v.name for v in variants])
+    if not names or not choices.keys() >= set(names):
+        raise ValueError(f"peers must be among {', '.join(choices)}; got {text!r}")
+    return names

@@ -6,14 +6,14 @@ peer's module must import its library inside the functions that ``open`` reaches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from benchmarks.workloads import Workload
 
-Batch: TypeAlias = "tuple[Any, Any]"
+Batch: TypeAlias = "Sequence[Any]"
 
 
 class Feed(Protocol):
@@ -24,10 +24,21 @@ class Feed(Protocol):
     """
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches ``(x, y)`` of one epoch, shuffled: arrays or tensors in CPU memory, equally long."""
+        """The batches ``(x, y)``, or ``(x,)``, of one epoch, shuffled: arrays or tensors in CPU memory."""
 
     def close(self) -> None:
         """End what the first epoch started."""
+
+
+@runtime_checkable
+class Starter(Feed, Protocol):
+    """A feed whose workers can be watched; once closed, it makes new ones with the next epoch."""
+
+    def workers(self) -> Sequence[int]:
+        """The process ids of the workers that make the batches."""
+
+    def ready(self) -> Sequence[int]:
+        """Make workers without data; return their process ids once each has answered a trivial task."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,8 +56,7 @@ def tensors(batch: Batch) -> Batch:
     """The collate of :class:`BatchDataset`: tensors on the very memory of the arrays."""
     import torch
 
-    x, y = batch
-    return torch.from_numpy(x), torch.from_numpy(y)
+    return tuple([torch.from_numpy(array) for array in batch])
 
 
 class TorchFeed:

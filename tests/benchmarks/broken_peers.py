@@ -28,6 +28,7 @@ def variants(kind: str) -> tuple[Variant, ...]:
         make(name="hangs", family="other", open=Hangs),
         make(name="litters", family="other", open=Litters),
         make(name="prints", family="other", open=Prints),
+        make(name="counts", family="other", open=RunsOnce),
     )
 
 
@@ -88,6 +89,18 @@ class Litters(Good):
         subprocess.Popen(["sleep", "600"])
         with open(os.path.join(os.environ["TMPDIR"], "litter"), "w") as file:
             file.write("x")
+        return super().epoch(number)
+
+
+class RunsOnce(Good):
+    """Cannot run a second epoch."""
+
+    ran = False
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        if self.ran:
+            raise RuntimeError("this process has run an epoch before")
+        RunsOnce.ran = True
         return super().epoch(number)
 
 

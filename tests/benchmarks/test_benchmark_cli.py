@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.peers import all_variants, choose
+from benchmarks.peers import choose, loaders, starters
+from benchmarks.studies import STUDIES
+from benchmarks.studies.base import Part, Study
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPS = {"arrays": ["plain"], "images": ["plain-1thread", "plain-threads"], "python": ["plain-loop", "pool-imap"]}
@@ -45,15 +47,72 @@ def test_a_quick_run_measures_everything_and_leaves_nothing(kind: str, scratch: 
         pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     done = run(scratch, tmp_path, kind, "--peers", "plain,torch-workers,torch-getitems")
     assert done.returncode == 0, done.stderr
-    fields = json.loads((tmp_path / f"{kind}.json").read_text())
-    assert {v["name"]: v["status"] for v in fields["variants"]} == dict.fromkeys(
-        [*LOOPS[kind], "torch-workers", "torch-getitems"], "measured"
-    )
-    page = (tmp_path / f"{kind}.md").read_text()
+    cases = check_output(kind, done, scratch, tmp_path)
+    assert cases == {kind: dict.fromkeys([*LOOPS[kind], "torch-workers", "torch-getitems"], "measured")}
+
+
+def check_output(
+    study: str, done: subprocess.CompletedProcess[str], scratch: Path, output: Path
+) -> dict[str, dict[str, str]]:
+    """The status of each variant by case, once page and JSON are seen to be there, and nothing else."""
+    assert done.returncode == 0, done.stderr
+    fields = json.loads((output / f"{study}.json").read_text())
+    page = (output / f"{study}.md").read_text()
     assert page in done.stdout
-    assert str(tmp_path) not in page + json.dumps(fields)
+    assert str(output) not in page + json.dumps(fields)
     assert list(scratch.iterdir()) == []
     assert still_running(scratch) == []
+    return {case["name"]: {v["name"]: v["status"] for v in case["variants"]} for case in fields["cases"]}
+
+
+def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="draws the plot")
+    cases = check_output("sizes", run(scratch, tmp_path, "sizes", "--peers", "plain,ours-threads"), scratch, tmp_path)
+    both = {"plain": "measured", "ours-threads": "measured"}
+    assert cases == {f"{rows} rows": both for rows in (1, 2, 21, 64, 213, 1365)}
+    assert "ours-threads" in (tmp_path / "sizes.svg").read_text()
+
+
+def test_a_quick_run_of_startup_watches_new_pools(scratch: Path, tmp_path: Path) -> None:
+    done = run(scratch, tmp_path, "startup", "--peers", "ours-default,ours-fork")
+    both = {"ours-default": "measured", "ours-fork": "measured"}
+    assert check_output("startup", done, scratch, tmp_path) == {"ready": both, "memory": both, "mapped": both}
+
+
+def test_a_quick_run_of_startup_watches_torch_too(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is the peer of this run")
+    done = run(scratch, tmp_path, "startup", "--peers", "torch-fork,torch-forkserver-tensors")
+    assert check_output("startup", done, scratch, tmp_path) == {
+        "ready": {"torch-fork": "measured"},
+        "memory": {"torch-fork": "measured", "torch-forkserver-tensors": "measured"},
+        "mapped": {"torch-fork": "measured"},
+    }
+
+
+def test_a_quick_run_of_overhead_counts_cpu_time(scratch: Path, tmp_path: Path) -> None:
+    done = run(scratch, tmp_path, "overhead", "--peers", "plain,ours-processes")
+    assert check_output("overhead", done, scratch, tmp_path) == {
+        "empty": dict.fromkeys(["plain-loop", "pool-imap", "pool-imap-16", "ours-processes"], "measured"),
+        "cpu": {"plain": "measured", "ours-processes": "measured"},
+    }
+
+
+def test_a_quick_run_of_consumer_has_both_consumers(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
+    done = run(scratch, tmp_path, "consumer", "--peers", "ours-threads,ours-one-process")
+    both = {"ours-threads": "measured", "ours-one-process": "measured"}
+    assert check_output("consumer", done, scratch, tmp_path) == {
+        f"{consumer}-{kind}": both for consumer in ("slow", "busy") for kind in ("arrays", "images", "python")
+    }
+
+
+def test_a_quick_run_of_memory_looks_after_each_epoch(scratch: Path, tmp_path: Path) -> None:
+    done = run(scratch, tmp_path, "memory", "--peers", "ours-processes")
+    assert check_output("memory", done, scratch, tmp_path) == {"arrays": {"ours-processes": "measured"}}
+    (case,) = json.loads((tmp_path / "memory.json").read_text())["cases"]
+    epochs = case["variants"][0]["rounds"]
+    assert all(epoch["figures"]["processes"] >= 3 for epoch in epochs)
+    assert all(0 < epoch["figures"]["uss"] <= epoch["figures"]["pss"] <= epoch["figures"]["rss"] for epoch in epochs)
 
 
 def still_running(scratch: Path) -> list[str]:
@@ -70,10 +129,22 @@ def still_running(scratch: Path) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["arrays", "images", "python"])
 def test_names_are_unique_and_choices_keep_their_order(kind: str) -> None:
-    names = [variant.name for variant in all_variants(kind)]
-    assert len(set(names)) == len(names)
-    assert [v.name for v in choose(kind, "torch-workers,plain")] == [*LOOPS[kind], "torch-workers"]
-    assert [v.name for v in choose(kind, None)] == names
+    known = loaders(kind)
+    assert len({variant.name for variant in known}) == len(known)
+    assert [v.name for v in choose(known, ["torch-workers", "plain"])] == [*LOOPS[kind], "torch-workers"]
+
+
+@pytest.mark.parametrize("kind", ["arrays", "none"])
+def test_names_of_starters_are_unique(kind: str) -> None:
+    assert len({variant.name for variant in starters(kind)}) == len(starters(kind))
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_the_usual_peers_of_a_study_are_known_to_it(study: Study) -> None:
+    for part in study.parts:
+        assert {variant.name for variant in part.variants(None)} >= set(part.usual)
+        assert study.names(",".join(variant.name for variant in part.variants(None)))
+    assert len({part.name for part in study.parts}) == len(study.parts)
 
 
 @pytest.mark.parametrize("peers", ["nobody", "", "plain,nobody"])
@@ -97,7 +168,8 @@ def test_a_failure_of_ours_is_an_exit_code(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.syspath_prepend(here)
     import broken_peers
 
-    raises = [variant for variant in broken_peers.variants("python") if variant.name == "raises"]
-    monkeypatch.setattr("benchmarks.__main__.choose", lambda kind, names: raises)
+    raises = tuple(variant for variant in broken_peers.variants("python") if variant.name == "raises")
+    part = Part(name="python", title="", kind="python", known=raises, tell=lambda result: [])
+    monkeypatch.setitem(STUDIES, "python", Study(name="python", title="", parts=(part,)))
     assert main(["python", "--quick", "--rounds", "1"]) == 1
     assert "- raises: failed" in capsys.readouterr().out

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.case import Case
 from benchmarks.harness import Options, measure, round_order, waves
 from benchmarks.outcome import Outcome
 from benchmarks.peer_process import PeerFailed, PeerProcess
@@ -30,8 +32,15 @@ def peer(name: str) -> Variant:
 
 
 def run(workload: Workload, *names: str, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
-    outcomes = measure([peer(name) for name in names], workload, Options(rounds=rounds, timeout=timeout))
-    return {outcome.name: outcome for outcome in outcomes}
+    return measured(case(workload, *names), rounds=rounds, timeout=timeout)
+
+
+def case(workload: Workload, *names: str, trial: str = "epochs", fresh: bool = False) -> Case:
+    return Case(variants=tuple(peer(name) for name in names), workload=workload, trial=trial, fresh=fresh)
+
+
+def measured(case: Case, *, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
+    return {outcome.name: outcome for outcome in measure(case, Options(rounds=rounds, timeout=timeout)).outcomes}
 
 
 def test_a_good_peer_has_a_first_epoch_and_its_rounds(workload: Workload) -> None:
@@ -41,6 +50,37 @@ def test_a_good_peer_has_a_first_epoch_and_its_rounds(workload: Workload) -> Non
     assert [epoch.samples for epoch in outcome.rounds] == [10, 10, 10]
     assert [epoch.batches for epoch in outcome.rounds] == [3, 3, 3]
     assert all(0 < epoch.first_batch_seconds <= epoch.seconds for epoch in outcome.rounds)
+
+
+def test_a_fresh_round_is_a_process_in_which_the_epoch_is_the_first(workload: Workload) -> None:
+    outcome = measured(case(workload, "counts", fresh=True), rounds=3)["counts"]
+    assert outcome.status == "measured"
+    assert outcome.first is None
+    assert len(outcome.rounds) == 3
+
+
+def test_without_fresh_rounds_the_process_stays(workload: Workload) -> None:
+    outcome = run(workload, "counts")["counts"]
+    assert outcome.detail == "RuntimeError: this process has run an epoch before"
+
+
+def test_a_peer_that_fails_in_a_fresh_round_is_reported_while_the_others_go_on(workload: Workload) -> None:
+    outcomes = measured(case(workload, "dies", "good", fresh=True))
+    assert "about to die" in outcomes["dies"].detail
+    assert len(outcomes["good"].rounds) == 2
+
+
+@pytest.mark.parametrize("trial", ["startup", "ready"])
+def test_a_peer_whose_start_cannot_be_watched_has_failed(workload: Workload, trial: str) -> None:
+    outcome = measured(case(workload, "good", trial=trial, fresh=True))["good"]
+    assert outcome.detail == "Unstartable: a Good does not tell of its workers"
+
+
+@pytest.mark.parametrize("trial", ["cpu", "footprint", "slow-consumer", "busy-consumer"])
+def test_a_peer_that_drops_samples_has_failed_in_every_trial(workload: Workload, trial: str) -> None:
+    settings = {"epochs": 1, "loops": 5}
+    outcome = measured(replace(case(workload, "drops", trial=trial), settings=settings))["drops"]
+    assert "samples of an epoch must be 10; the peer delivered 6" in outcome.detail
 
 
 def test_a_peer_whose_library_is_missing_is_absent(workload: Workload) -> None:
@@ -78,10 +118,10 @@ def test_what_a_peer_prints_is_no_answer(workload: Workload) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 def test_close_ends_the_whole_group(workload: Workload) -> None:
-    process = PeerProcess(peer("litters"), workload, workers=2, timeout=30)
+    process = PeerProcess(peer("litters"), case(workload), workers=2, timeout=30)
     try:
         process.open()
-        process.epoch(0)
+        process.turn(0)
         assert len(members(process.group)) == 2
     finally:
         process.close()
@@ -91,10 +131,10 @@ def test_close_ends_the_whole_group(workload: Workload) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 def test_a_failure_ends_the_whole_group(workload: Workload) -> None:
-    process = PeerProcess(peer("hangs"), workload, workers=2, timeout=4)
+    process = PeerProcess(peer("hangs"), case(workload), workers=2, timeout=4)
     process.open()
     with pytest.raises(PeerFailed, match="no answer within 4 s"):
-        process.epoch(0)
+        process.turn(0)
     assert members(process.group) == []
     process.close()
 
@@ -136,7 +176,7 @@ def test_options_are_checked_when_made(wrong: dict[str, int]) -> None:
 
 
 def test_peers_run_in_a_group_of_their_own(workload: Workload) -> None:
-    process = PeerProcess(peer("good"), workload, workers=2, timeout=30)
+    process = PeerProcess(peer("good"), case(workload), workers=2, timeout=30)
     try:
         process.open()
         assert os.getpgid(process.group) == process.group != os.getpgid(0)

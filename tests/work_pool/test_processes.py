@@ -172,8 +172,8 @@ def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}")
     with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises((WorkerLost, PoolClosed)):
         one(pool, len, "abc")
-    with pytest.raises(WorkerLost, match="server of worker processes"):
-        bu.WorkerProcessPool(1)
+    with bu.WorkerProcessPool(1) as pool, pytest.raises(WorkerLost, match="server of worker processes"):
+        one(pool, len, "abc")
 
 
 def test_constants_are_forgotten_with_their_last_reference() -> None:

@@ -1,9 +1,10 @@
 """Messages on the one socket between the pool and a worker.
 
-A frame is a header (kind, number, size of the pickle, number of buffers), the sizes of the buffers, the pickle, then
-the buffers as they lie in memory (pickle protocol 5, out of band), so that an array is written from where it is and
-read to where it will be used. Only the two ends of a socket ever touch it: no lock or queue is shared between workers,
-so one that is killed in mid-frame leaves half a frame on its own socket and nothing else.
+A frame is a header (kind, number, size of the pickle, number of buffers), the place and size of each buffer, the
+pickle, then those buffers that are not in shared memory, as they lie (pickle protocol 5, out of band), so that
+an array is written from where it is and read to where it will be used. A buffer in shared memory is only named.
+Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so one that is killed in
+mid-frame leaves half a frame on its own socket and nothing else.
 
 The worker reads and writes whole frames, waiting as long as it takes (:func:`read_frame`, :func:`write_frame`). The
 pool never waits for a worker: :class:`FrameReader` and :class:`FrameWriter` go as far as the socket lets them.
@@ -16,8 +17,8 @@ import enum
 import pickle
 import socket
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -25,7 +26,8 @@ import numpy as np
 from ...buffers import SMALLEST_LEASE, BufferPool
 
 _HEADER = struct.Struct("<BQQI")
-_SIZE = struct.Struct("<Q")
+_BUFFER = struct.Struct("<QQ")
+_INLINE = (1 << 64) - 1
 
 READ_AT_MOST = 1 << 22
 """Bytes read from one worker before the others have their turn."""
@@ -33,8 +35,19 @@ READ_AT_MOST = 1 << 22
 Piece = memoryview
 
 
+class Placed(NamedTuple):
+    """A buffer that lies in the memory that all share."""
+
+    offset: int
+    size: int
+
+
 class Kind(enum.IntEnum):
-    """What a frame says. To the worker: TASK, CONSTANT, FORGET. From it: READY, RESULT, ERROR."""
+    """What a frame says.
+
+    To the worker: TASK, CONSTANT, FORGET, ANSWER. From it: READY, RESULT, ERROR; ASK, which waits for an ANSWER of the
+    same number.
+    """
 
     TASK = 1
     CONSTANT = 2
@@ -42,6 +55,8 @@ class Kind(enum.IntEnum):
     READY = 4
     RESULT = 5
     ERROR = 6
+    ASK = 7
+    ANSWER = 8
 
 
 class Frame:
@@ -51,7 +66,7 @@ class Frame:
         kind: What it says.
         number: Number of the task or constant.
         pickled: The pickle, without its buffers.
-        buffers: The buffers, writable.
+        buffers: The buffers, writable; those in shared memory are :class:`Placed` until :meth:`place` was called.
     """
 
     __slots__ = ("buffers", "kind", "number", "pickled")
@@ -62,36 +77,49 @@ class Frame:
         self.pickled = pickled
         self.buffers = buffers
 
+    @property
+    def placed(self) -> list[Placed]:
+        """The buffers that lie in shared memory."""
+        return [buffer for buffer in self.buffers if type(buffer) is Placed]
+
+    def place(self, find: Callable[[Placed], Any]) -> None:
+        """Put the memory in the place of each buffer that lies in shared memory."""
+        self.buffers = [find(buffer) if type(buffer) is Placed else buffer for buffer in self.buffers]
+
     def load(self) -> Any:
         """Return the object; its arrays use the memory of the frame's buffers."""
         return pickle.loads(self.pickled, buffers=self.buffers)
 
 
 def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
-    """Return the pieces of memory that make up the frame of `obj`.
+    """Return the pieces of memory that make up the frame of `obj`."""
+    return pieces(kind, number, *dump(obj))
+
+
+def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
+    """Return the pickle of `obj` with the memory of its arrays.
 
     Functions and classes that a worker could not import travel by value.
     """
     outside: list[pickle.PickleBuffer] = []
     pickled = cloudpickle.dumps(obj, protocol=5, buffer_callback=outside.append)
-    return pieces(kind, number, pickled, [buffer.raw() for buffer in outside])
+    return pickled, [buffer.raw() for buffer in outside]
 
 
-def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview] = ()) -> list[Piece]:
+def pieces(
+    kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview | Placed] = ()
+) -> list[Piece]:
     """Return the pieces of memory that make up a frame."""
-    head = _HEADER.pack(kind, number, len(pickled), len(buffers))
-    sizes = b"".join(_SIZE.pack(buffer.nbytes) for buffer in buffers)
-    whole = [memoryview(head + sizes + pickled), *buffers]
+    head = [_HEADER.pack(kind, number, len(pickled), len(buffers))]
+    inline: list[memoryview] = []
+    for buffer in buffers:
+        if isinstance(buffer, Placed):
+            head.append(_BUFFER.pack(*buffer))
+        else:
+            head.append(_BUFFER.pack(_INLINE, buffer.nbytes))
+            inline.append(buffer)
+    whole = [memoryview(b"".join([*head, pickled])), *inline]
     return [piece for piece in whole if piece.nbytes]
-
-
-def try_load(frame: Sequence[Piece]) -> None:
-    """Load what a frame holds, from the memory that it refers to, to see whether that works."""
-    _, _, size, n_buffers = _HEADER.unpack_from(frame[0])
-    start = _HEADER.size + _SIZE.size * n_buffers
-    sizes = [size for (size,) in _SIZE.iter_unpack(frame[0][_HEADER.size : start])]
-    rest = iter(frame[1:])
-    pickle.loads(frame[0][start : start + size], buffers=[next(rest) if size else b"" for size in sizes])
 
 
 def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
@@ -159,14 +187,15 @@ class FrameReader:
         """Go on to the next part of the frame, once one is read; return whether it is whole."""
         if self._stage == 0:
             self._kind, self._number, self._pickle_size, self._n_buffers = _HEADER.unpack(self._head)
-            self._sizes = bytearray(_SIZE.size * self._n_buffers)
+            self._places = bytearray(_BUFFER.size * self._n_buffers)
             self._pickled = bytearray(self._pickle_size)
             self._stage = 1
-            self._want(self._sizes, self._pickled)
+            self._want(self._places, self._pickled)
         elif self._stage == 1:
-            self._buffers = [self._room(size) for (size,) in _SIZE.iter_unpack(self._sizes)]
+            places = _BUFFER.iter_unpack(self._places)
+            self._buffers = [self._room(size) if at == _INLINE else Placed(at, size) for at, size in places]
             self._stage = 2
-            self._want(*self._buffers)
+            self._want(*[buffer for buffer in self._buffers if type(buffer) is not Placed])
         return self._stage > 0 and not self._todo and (self._stage == 2 or not self._n_buffers)
 
     def _want(self, *memory: Any) -> None:

@@ -19,6 +19,7 @@ import cloudpickle
 
 from ...errors import ArgumentTypeError, CannotTravel
 from . import channel
+from .arena import SharedView
 from .channel import Frame, Kind, Piece
 
 _numbers = itertools.count(1)
@@ -37,6 +38,7 @@ class SharedConstant:
     def __init__(self, value: Any) -> None:
         self.value = value
         self.number = next(_numbers)
+        self.room = 0  # bytes that a result made with it takes, as far as is known
         try:
             # Arrays are not copied: the frame refers to their memory.
             self.frame: list[Piece] = channel.encode(Kind.CONSTANT, self.number, value)
@@ -102,8 +104,10 @@ class WorkerConstants:
         self._values: dict[int, Any] = {}
         self._lock = threading.RLock()
 
-    def put(self, frame: Frame) -> None:
+    def put(self, frame: Frame, view: SharedView | None) -> None:
         """Keep a constant that has arrived."""
+        if view is not None:
+            frame.place(lambda placed: view.private(placed.offset, placed.size))
         self._frames[frame.number] = frame
 
     def get(self, number: int) -> Any:

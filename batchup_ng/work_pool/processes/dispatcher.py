@@ -1,149 +1,127 @@
-"""The dispatcher of the process pool: who has which task, what comes back.
+"""The dispatcher of the process pool: does what the schedule says.
 
-Who owns what. The dispatcher owns the workers, each with one socket; the futures of the tasks that wait; the futures
-of those that each worker has. Its one thread reads what workers send. Any thread may submit: it queues the task and
-hands it to a worker that has room, writing as much as the socket takes at once; the dispatcher's thread writes the
-rest. All of that state is guarded by one lock, which is held only for steps that cannot wait.
+Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
+wait or are under way. Its one thread reads what workers send. Any thread may submit: it pickles the task, takes a
+slot for its result, hands it to a worker that has room, writing as much as the socket takes at once; the dispatcher's
+thread writes the rest. All of that state is guarded by one lock, which is held only for steps that cannot wait.
 
-What crosses the boundary: to a worker, constants once, then tasks as pickles; from it, results, whose arrays are read
-straight into the pool's reused buffers, or exceptions with the text of their traceback. A result is unpickled by the
-consumer that asks for it, not by the dispatcher's thread.
+What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
+be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
+their traceback. A result is unpickled by the consumer that asks for it, not by the dispatcher's thread.
 
-What happens on a crash: a worker whose socket ends is lost; the tasks that it had fail with
-:class:`~batchup_ng.errors.WorkerLost`, which tells how it ended, a new worker takes its place. One that
-ends before it was ready has seen no task, so its tasks go to another; after :data:`START_TRIES` of these in a row none
-can be had: the pool closes, all that waits fails.
+What happens on a crash: a worker whose process or socket ends is lost; what it had sent is taken in first, then the
+slots that it was lent are taken back, for nobody writes to them any more. The :class:`~.schedule.Schedule` says what
+becomes of the tasks that it had; another worker takes its place.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
+import functools
 import itertools
 import os
+import pickle
 import selectors
 import signal
 import socket
 import threading
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Iterable
 
 from ...buffers import BufferPool
-from ...errors import CannotTravel, PoolClosed, WorkerLost
-from ..future import STOPPED, TaskFuture
-from ..stream import Task, check_process
+from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
+from ..stream import check_process
+from ..submission import Submission, Task
 from . import channel
-from .channel import Frame, FrameReader, FrameWriter, Kind, Piece
+from .arena import Arena, SlotPool
+from .channel import Frame, Kind
 from .constants import SharedConstant, culprit
-from .launch import EXIT_UNKNOWN, Launcher, WorkerProcess
+from .jobs import Job, ResultFuture, road_of, room_for
+from .launch import EXIT_UNKNOWN, Launcher
+from .remote import Remote
+from .schedule import LATE, Action, Kill, Schedule, Send
 
-AHEAD = 1
-"""Tasks that wait at a worker beside those that it runs, so that it need not wait for the next."""
+CLOSE_SECONDS = 5.0
+"""Seconds that all workers together have to end by themselves, before they are killed."""
 
-START_TRIES = 3
-"""Workers in a row that may end before they are ready, until none is started any more."""
-
-
-class ResultFuture(TaskFuture):
-    """The future of a task in another process; its result is unpickled when it is asked for."""
-
-    __slots__ = ()
-
-    def result(self) -> Any:
-        frame = super().result()
-        self.road = "pipe"
-        if frame.kind is Kind.RESULT:
-            return frame.load()
-        error, remote = frame.load()
-        if isinstance(error, StopIteration):
-            error = RuntimeError(STOPPED)
-        raise error from remote
-
-
-class _Job:
-    """A task on its way."""
-
-    __slots__ = ("begun", "constants", "frame", "future", "number")
-
-    def __init__(self, number: int, frame: list[Piece], constants: list[SharedConstant]) -> None:
-        self.future = ResultFuture()
-        self.begun = False
-        self.number = number
-        self.frame = frame
-        self.constants = constants
-
-
-class _Forget:
-    """A word in the queue of tasks that a constant is no longer needed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-class _Worker:
-    """A worker as the dispatcher sees it."""
-
-    def __init__(self, process: WorkerProcess, memory: BufferPool) -> None:
-        self.process = process
-        self.reader = FrameReader(process.sock, memory)
-        self.writer = FrameWriter(process.sock)
-        self.jobs: dict[int, _Job] = {}
-        self.constants: set[int] = set()
-        self.ready = False
+START_PAUSE = 1.0
+"""Seconds until a worker that could not be started is tried to be started again."""
 
 
 class Dispatcher:
     """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten."""
 
-    def __init__(self, processes: int, threads: int, starter: Launcher) -> None:
+    def __init__(self, processes: int, threads: int, starter: Launcher, slot_bytes: int) -> None:
         self._starter = starter
-        self._room = threads + AHEAD
+        self._schedule = Schedule(processes, threads)
         self._lock = threading.Lock()
         self._closed = False
         self._broken: WorkerLost | None = None
-        self._waiting: collections.deque[_Job | _Forget] = collections.deque()
-        self._workers: list[_Worker] = []
+        self._last_exit = ""
+        self._start_again = 0.0
+        self._forgotten: deque[int] = deque()
         self._numbers = itertools.count(1)
-        self._failed_starts = 0
-        self.memory = BufferPool(most_free=64)
-        self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = socket.socketpair()
-        for end in (self._wake_read, self._wake_write):
-            end.setblocking(False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._owner_pid = os.getpid()
-        try:
-            for _ in range(processes):
-                self._watch(_Worker(self._starter.start(), self.memory))
-        except BaseException:
-            self._release()
-            raise
-        self._thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._memory = BufferPool(most_free=8)
+        self.arena = _arena()
+        self.slots = None if self.arena is None else SlotPool(self.arena, slot_bytes)
 
     # -- any thread --------------------------------------------------------------------------------------------
 
-    def submit(self, task: Task, constants: list[SharedConstant]) -> ResultFuture:
+    def start(self) -> None:
+        """Start the workers, if they were not started yet."""
         check_process(self._owner_pid)
-        job = self._encoded(task, constants)
         with self._lock:
             self.check_open()
-            self._waiting.append(job)
-            self._hand_out()
+            if self._thread is not None:
+                return
+            self._selector = selectors.DefaultSelector()
+            self._wake_read, self._wake_write = socket.socketpair()
+            for end in (self._wake_read, self._wake_write):
+                end.setblocking(False)
+            self._selector.register(self._wake_read, selectors.EVENT_READ)
+            try:
+                self._start_missing()
+            except BaseException:
+                self._end_workers()
+                self._close_descriptors()
+                raise
+            self._thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
+            self._thread.start()
+
+    def submit(self, task: Task, constants: list[SharedConstant], how: Submission) -> ResultFuture:
+        self.start()
+        job = self._encoded(task, constants, how)
+        room = max((constant.room for constant in constants), default=0)
+        if room and self.slots is not None and not job.finished:
+            job.future.slot = self.slots.take(room)
+        with self._lock:
+            self.check_open()
+            self._forget()
+            if not job.finished:
+                self._do(self._schedule.submit(job, time.monotonic()))
         return job.future
 
-    def _encoded(self, task: Task, constants: list[SharedConstant]) -> _Job:
+    def _encoded(self, task: Task, constants: list[SharedConstant], how: Submission) -> Job:
         """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
         number = next(self._numbers)
         try:
-            return _Job(number, channel.encode(Kind.TASK, number, task), constants)
+            job = Job(number, how, channel.dump(task), constants)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
             failure = CannotTravel(f"{culprit(f'task {name}', task)} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
-        job = _Job(number, [], [])
-        job.future.begin()
-        job.future.set_error(failure)
+            job = Job(number, how, (b"", []), [])
+            job.fail(failure)
+        job.future.clock = functools.partial(self._running_for, number)
         return job
+
+    def _running_for(self, number: int) -> float | None:
+        with self._lock:
+            began = [at for worker in self._workers() if (at := worker.began_at(number)) is not None]
+        return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, or closed itself because no worker could be had."""
@@ -152,21 +130,25 @@ class Dispatcher:
 
     def forget(self, number: int) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
-        self._waiting.append(_Forget(number))
+        self._forgotten.append(number)
         self._wake()
 
     def pids(self) -> list[int]:
         """Return the process numbers of the workers."""
         with self._lock:
-            return [worker.process.pid for worker in self._workers]
+            return [worker.process.pid for worker in self._workers()]
 
     def close(self) -> None:
         """End the processes and wait until they are gone; may be called again."""
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the workers belong to its parent
         self.abandon()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        with self._lock:
+            thread = self._thread
+        if thread is None:
+            self._close_memory()
+        elif threading.current_thread() is not thread:
+            thread.join()
 
     def abandon(self) -> None:
         """Let the dispatcher end the processes, some time soon. Takes no lock: it may run inside any code."""
@@ -174,57 +156,71 @@ class Dispatcher:
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):
-            self._wake_write.send(b"w")  # a full socket will wake it as well
+        if self._thread is not None:
+            with contextlib.suppress(OSError):
+                self._wake_write.send(b"w")  # a full socket will wake it as well
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def _watch(self, worker: _Worker) -> None:
-        """Make a worker that was started one of those that get tasks."""
-        self._workers.append(worker)
-        self._selector.register(worker.process.sock, selectors.EVENT_READ, (worker, False))
-        if worker.process.death is not None:
-            self._selector.register(worker.process.death, selectors.EVENT_READ, (worker, True))
+    def _workers(self) -> Iterable[Remote]:
+        return self._schedule.workers  # type: ignore[return-value]  # nothing else is added
 
-    def _hand_out(self) -> None:
-        """Give waiting tasks to workers that have room, the least busy first."""
-        while self._waiting:
-            first = self._waiting[0]
-            if isinstance(first, _Forget):
-                self._waiting.popleft()
-                self._send_forget(first.number)
-                continue
-            worker = min(self._workers, key=lambda w: len(w.jobs), default=None)
-            if worker is None or len(worker.jobs) >= self._room:
-                return
-            self._waiting.popleft()
-            first.begun = first.begun or first.future.begin()
-            if first.begun:
-                self._send(worker, first)
+    def _start_missing(self) -> None:
+        """Start workers until there are as many as there should be."""
+        while self._schedule.missing() > 0:
+            process = self._starter.start(-1 if self.arena is None else self.arena.fd)
+            worker = Remote(process, time.monotonic(), self._memory, self.slots)
+            self._schedule.add(worker)
+            self._selector.register(worker.process.sock, selectors.EVENT_READ, (worker, False))
+            if worker.process.death is not None:
+                self._selector.register(worker.process.death, selectors.EVENT_READ, (worker, True))
 
-    def _send(self, worker: _Worker, job: _Job) -> None:
-        for constant in job.constants:
-            if constant.number not in worker.constants:
-                worker.constants.add(constant.number)
-                worker.writer.put(constant.frame)
-        worker.jobs[job.number] = job
-        worker.writer.put(job.frame)
-        if worker.writer.waiting:
+    def _do(self, actions: Iterable[Action]) -> None:
+        """Do what the schedule says."""
+        writes = False
+        for action in actions:
+            if isinstance(action, Send):
+                worker: Remote = action.worker  # type: ignore[assignment]  # the schedule knows no others
+                worker.send(action.job)  # type: ignore[arg-type]
+                writes = writes or worker.writer.waiting
+            elif isinstance(action, Kill):
+                action.worker.kill()  # type: ignore[attr-defined]
+            else:
+                job: Job = action.job  # type: ignore[assignment]
+                job.fail(self._error_of(job, action.why))
+        if writes:
             self._wake()
 
-    def _send_forget(self, number: int) -> None:
-        for worker in self._workers:
-            if number in worker.constants:
-                worker.constants.discard(number)
-                worker.writer.put(channel.pieces(Kind.FORGET, number))
+    def _error_of(self, job: Job, why: str) -> BaseException:
+        if why is LATE:
+            return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+        if self._schedule.broken:
+            self._broken = WorkerLost(
+                f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having "
+                f"done anything; their own messages tell more"
+            )
+            return self._broken
+        times = f" while it ran this task, as {job.deaths - 1} before it" if job.deaths > 1 else ""
+        return WorkerLost(f"{self._last_exit}{times}")
+
+    def _forget(self) -> None:
+        while self._forgotten:
+            number = self._forgotten.popleft()
+            for worker in self._workers():
+                worker.forget(number)
+
+    def _watch_writers(self) -> None:
+        for worker in self._workers():
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.writer.waiting else 0)
+            if self._selector.get_key(worker.process.sock).events != events:
+                self._selector.modify(worker.process.sock, events, (worker, False))
 
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         try:
             while not self._closed:
-                self._watch_writers()
-                for key, _ in self._selector.select():
+                for key, _ in self._selector.select(self._seconds_to_wait()):
                     if key.data is None:
                         self._wake_up()
                     else:
@@ -235,108 +231,142 @@ class Dispatcher:
             raise
         finally:
             self._fail_all()
-            self._release()
+            self._end_workers()
+            self._close_descriptors()
+            self._close_memory()
 
-    def _watch_writers(self) -> None:
+    def _seconds_to_wait(self) -> float | None:
         with self._lock:
-            for worker in self._workers:
-                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.writer.waiting else 0)
-                if self._selector.get_key(worker.process.sock).events != events:
-                    self._selector.modify(worker.process.sock, events, (worker, False))
+            due = self._schedule.next_tick()
+            if due is not None and due <= time.monotonic():
+                self._do(self._schedule.tick(time.monotonic()))
+                due = self._schedule.next_tick()
+            if self._schedule.missing():
+                if self._start_again <= time.monotonic():
+                    self._replace_missing()
+                due = min(due or self._start_again, self._start_again)
+            self._watch_writers()
+        return None if due is None else max(0.0, due - time.monotonic())
 
     def _wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_read.recv(4096)
         with self._lock:
-            self._hand_out()
+            self._forget()
 
-    def _serve(self, worker: _Worker, died: bool) -> None:
+    def _serve(self, worker: Remote, died: bool) -> None:
         """Write and read what can be written and read without waiting; see to a worker that is gone."""
-        if worker not in self._workers:
+        if worker not in self._schedule.workers:
             return  # lost a moment ago, by its other descriptor
         with self._lock:
             worker.writer.write()
         while frames := worker.reader.read():
-            for job, frame in self._take_in(worker, frames):
-                job.future.set_result(frame)
+            for frame in frames:
+                self._take_in(worker, frame)
             if not died:
                 break
         if died or frames is None:
             self._lost(worker)
 
-    def _take_in(self, worker: _Worker, frames: list[Frame]) -> list[tuple[_Job, Frame]]:
-        """Return the jobs that are done, with their results, and give the worker new ones."""
-        finished = []
+    def _take_in(self, worker: Remote, frame: Frame) -> None:
+        """Do what a message of a worker asks for."""
+        if frame.kind is Kind.ASK:
+            self._answer(worker, frame)
+            return
+        now = time.monotonic()
         with self._lock:
-            for frame in frames:
-                if frame.kind is Kind.READY:
-                    worker.ready = True
-                    self._failed_starts = 0
-                elif (job := worker.jobs.pop(frame.number, None)) is not None:
-                    finished.append((job, frame))
-            self._hand_out()
-        return finished
+            if frame.kind is Kind.READY:
+                if frame.number:
+                    self._schedule.loaded(worker, now)
+                else:
+                    self._do(self._schedule.ready(worker, now))
+                return
+            job = worker.done(frame.number)
+            counts, actions = self._schedule.result(worker, job, now)
+            self._do(actions)
+        if counts:
+            self._hand_over(worker, job, frame)
+        else:
+            worker.drop(frame.number)
 
-    def _lost(self, worker: _Worker) -> None:
-        """Fail what a worker had, put another in its place."""
+    def _hand_over(self, worker: Remote, job: Job, frame: Frame) -> None:
+        """Give a job its result."""
+        job.future.road = road_of(frame)
+        if frame.kind is Kind.RESULT:
+            for constant in job.constants:
+                constant.room = max(constant.room, room_for(frame))
+        worker.resolve(frame)
+        job.future.set_result(frame)
+
+    def _answer(self, worker: Remote, frame: Frame) -> None:
+        """Answer a question of a task."""
+        ticket, what, *details = pickle.loads(frame.pickled)
+        assert what == "slot"
+        placed = worker.lend(frame.number, *details)
         with self._lock:
-            self._workers.remove(worker)
+            worker.writer.put(channel.pieces(Kind.ANSWER, ticket, b"", [] if placed is None else [placed]))
+
+    def _lost(self, worker: Remote) -> None:
+        """See to a worker that is gone."""
+        with self._lock:
             self._selector.unregister(worker.process.sock)
             if worker.process.death is not None:
                 self._selector.unregister(worker.process.death)
-            jobs = list(worker.jobs.values())
-            if not worker.ready:
-                self._waiting.extendleft(reversed(jobs))  # it never saw them
-                self._failed_starts += 1
-        code: int | None = None
-        try:
-            code = worker.process.end()
-        finally:
-            if worker.ready:
-                error = WorkerLost(f"a worker process (pid {worker.process.pid}) {describe_exit(code)}")
-                for job in jobs:
-                    job.future.set_error(error)
-        if self._failed_starts >= START_TRIES:
-            self._broken = WorkerLost(
-                f"worker processes cannot be started: {START_TRIES} ended before they were ready, the last of which "
-                f"{describe_exit(code)}; their own messages tell more"
-            )
-            self._closed = True
-            return
-        started = _Worker(self._starter.start(), self.memory)
+        code = worker.process.end(0.2)
+        worker.take_back_all()
         with self._lock:
-            self._watch(started)
-            self._hand_out()
+            self._last_exit = f"a worker process (pid {worker.process.pid}) {describe_exit(code)}"
+            self._do(self._schedule.died(worker, time.monotonic()))
+            self._replace_missing()
+
+    def _replace_missing(self) -> None:
+        """Start workers in the place of those that are gone; if that fails try again in a while."""
+        try:
+            self._start_missing()
+        except (OSError, WorkerLost) as error:
+            self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
+            self._do(self._schedule.not_started())
+            self._start_again = time.monotonic() + START_PAUSE
+        self._closed = self._closed or self._schedule.broken
 
     def _fail_all(self) -> None:
         """Fail whatever still waits: the dispatcher's last act."""
         with self._lock:
             self._closed = True
-            running = [job for worker in self._workers for job in worker.jobs.values()]
-            waiting = [job for job in self._waiting if isinstance(job, _Job)]
-            self._waiting.clear()
-            for worker in self._workers:
-                worker.jobs.clear()
+            failed = self._schedule.fail_all()
         error = self._broken or PoolClosed("the pool was closed before this result was made")
-        for job in running:
-            job.future.set_error(error)
-        for job in waiting:
-            if job.begun or job.future.begin():
-                job.future.set_error(error)
+        for action in failed:
+            job: Job = action.job  # type: ignore[assignment]
+            job.fail(error)
 
-    def _release(self) -> None:
-        """End the processes, close the descriptors."""
-        with self._lock:
-            workers, self._workers = self._workers, []
+    def _end_workers(self) -> None:
+        workers, self._schedule.workers = list(self._workers()), []
         for worker in workers:
             worker.process.hang_up()
+        deadline = time.monotonic() + CLOSE_SECONDS
         for worker in workers:
-            worker.process.end()
+            worker.process.end(max(0.0, deadline - time.monotonic()))
         self._starter.close()
+
+    def _close_descriptors(self) -> None:
         self._selector.close()
         self._wake_read.close()
         self._wake_write.close()
-        self.memory.clear()
+
+    def _close_memory(self) -> None:
+        self._memory.clear()
+        if self.slots is not None:
+            self.slots.close()
+        if self.arena is not None:
+            self.arena.close()
+
+
+def _arena() -> Arena | None:
+    """Return new shared memory; None where the system has none of that kind."""
+    try:
+        return Arena()
+    except (AttributeError, OSError):
+        return None
 
 
 def describe_exit(code: int | None) -> str:

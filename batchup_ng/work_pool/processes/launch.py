@@ -128,8 +128,12 @@ def _death_of(pid: int) -> int | None:
 class Launcher(Protocol):
     """Starts workers in one way."""
 
-    def start(self) -> WorkerProcess:
-        """Return a new worker process, which may not be ready yet."""
+    def start(self, arena_fd: int) -> WorkerProcess:
+        """Return a new worker process, which may not be ready yet.
+
+        Args:
+            arena_fd: The shared memory; -1 where there is none.
+        """
         ...
 
     def close(self) -> None:
@@ -159,11 +163,11 @@ def _command(module: str, *numbers: int) -> list[str]:
     return [sys.executable, *flags, "-c", _BOOT.format(module=module), "\n".join(path), *map(str, numbers)]
 
 
-def _run(module: str, end: socket.socket, *numbers: int) -> subprocess.Popen[bytes]:
-    """Start an interpreter that calls ``main`` of a module with the other end of a socket."""
-    command = _command(module, end.fileno(), *numbers)
+def _run(module: str, fds: list[int], *numbers: int) -> subprocess.Popen[bytes]:
+    """Start an interpreter that calls ``main`` of a module with those descriptors and numbers."""
+    command = _command(module, *fds, *numbers)
     with _interrupts_held():
-        return subprocess.Popen(command, pass_fds=[end.fileno()], stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, pass_fds=[fd for fd in fds if fd >= 0], stdin=subprocess.DEVNULL)
 
 
 class SpawnLauncher:
@@ -172,10 +176,10 @@ class SpawnLauncher:
     def __init__(self, threads: int) -> None:
         self._threads = threads
 
-    def start(self) -> WorkerProcess:
+    def start(self, arena_fd: int) -> WorkerProcess:
         ours, theirs = _pair()
         with theirs:
-            process = _run("worker", theirs, self._threads)
+            process = _run("worker", [theirs.fileno(), arena_fd], self._threads)
 
         def exit_code(timeout: float) -> int | None:
             try:
@@ -198,12 +202,13 @@ class ServerLauncher:
         self._sock: socket.socket | None = None
         self._ended: dict[int, int] = {}
 
-    def start(self) -> WorkerProcess:
+    def start(self, arena_fd: int) -> WorkerProcess:
         sock = self._sock or self._start_server()
         ours, theirs = _pair()
         with theirs:
             try:
-                socket.send_fds(sock, [server.REQUEST.pack(self._threads)], [theirs.fileno()])
+                fds = [theirs.fileno()] if arena_fd < 0 else [theirs.fileno(), arena_fd]
+                socket.send_fds(sock, [server.REQUEST.pack(self._threads)], fds)
             except OSError as error:
                 raise WorkerLost(f"the server of worker processes has ended: {error}") from error
         pid = self._await_message(server.STARTED, None, 60.0)
@@ -215,7 +220,7 @@ class ServerLauncher:
     def _start_server(self) -> socket.socket:
         ours, theirs = _pair()
         with theirs:
-            self._server = _run("server", theirs)
+            self._server = _run("server", [theirs.fileno()])
         self._sock = ours
         return ours
 
@@ -262,12 +267,12 @@ class ForkLauncher:
         self._threads = threads
         self._ended: dict[int, int] = {}
 
-    def start(self) -> WorkerProcess:
+    def start(self, arena_fd: int) -> WorkerProcess:
         ours, theirs = _pair()
         with _interrupts_held():
             pid = os.fork()
             if pid == 0:
-                server.run_forked(theirs.detach(), self._threads, close=sorted(_ours))
+                server.run_forked(theirs.detach(), arena_fd, self._threads, close=sorted(_ours))
         theirs.close()
         return WorkerProcess(pid, ours, lambda timeout: self._exit_code(pid, timeout))
 

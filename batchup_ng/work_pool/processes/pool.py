@@ -20,9 +20,12 @@ from ..threads import WorkerThreadPool
 from . import channel
 from .channel import Kind
 from .constants import ConstantRef, SharedConstant
-from .dispatcher import Dispatcher, ResultFuture
+from .dispatcher import Dispatcher
+from .jobs import ResultFuture
 from .launch import launcher
 from .worker import WorkerBuffers
+
+SLOT_BYTES = 1 << 32
 
 
 class WorkerProcessPool(AbstractWorkerPool):
@@ -50,7 +53,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        self._dispatcher = Dispatcher(self.processes, self.threads, launcher(start_method, self.threads))
+        starter = launcher(start_method, self.threads)
+        self._dispatcher = Dispatcher(self.processes, self.threads, starter, SLOT_BYTES)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
@@ -61,7 +65,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         if constants:
             args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
             kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
-        return self._dispatcher.submit((fn, args, kwargs), constants)
+        return self._dispatcher.submit((fn, args, kwargs), constants, how)
 
     def shared_constant(self, x: Any) -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
@@ -69,7 +73,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         Raises:
             CannotTravel: `x` cannot be pickled.
         """
+        self.check_open()
         constant = x if isinstance(x, SharedConstant) else SharedConstant(x)
+        self._dispatcher.start()
         if constant is not x:
             weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant

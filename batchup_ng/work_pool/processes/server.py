@@ -43,10 +43,10 @@ def main(fd: int) -> None:
                 _drain(wake_read)
                 _report_ended(sock)
             if fd in ready:
-                request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 1)
+                request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 2)
                 if not request:
                     return
-                _start(sock, fds[0], REQUEST.unpack(request)[0], [wake_read, wake_write, sock.fileno()])
+                _start(sock, fds, REQUEST.unpack(request)[0], [wake_read, wake_write, sock.fileno()])
 
 
 def _drain(fd: int) -> None:
@@ -68,21 +68,23 @@ def _report_ended(sock: socket.socket) -> None:
         sock.sendall(_MESSAGE.pack(ENDED, pid, os.waitstatus_to_exitcode(status)))
 
 
-def _start(sock: socket.socket, fd: int, threads: int, own: list[int]) -> None:
+def _start(sock: socket.socket, fds: list[int], threads: int, own: list[int]) -> None:
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        run_forked(fd, threads, close=own)
-    os.close(fd)
+        run_forked(fds[0], fds[1] if len(fds) > 1 else -1, threads, close=own)
+    for fd in fds:
+        os.close(fd)
     sock.sendall(_MESSAGE.pack(STARTED, pid, 0))
 
 
-def run_forked(fd: int, threads: int, close: list[int]) -> NoReturn:
+def run_forked(fd: int, arena_fd: int, threads: int, close: list[int]) -> NoReturn:
     """Be a worker in a process that was just forked; never returns.
 
     Args:
         fd: The worker's end of its socket.
+        arena_fd: The shared memory; -1 where there is none.
         threads: How many tasks to run at once.
         close: Descriptors of the parent that the worker must not keep open.
     """
@@ -92,7 +94,7 @@ def run_forked(fd: int, threads: int, close: list[int]) -> NoReturn:
             os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
         np.random.seed()
-        worker.main(fd, threads)
+        worker.main(fd, arena_fd, threads)
         code = 0
     except BaseException:
         traceback.print_exc()

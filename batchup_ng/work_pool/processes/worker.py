@@ -1,18 +1,24 @@
 """What runs in a worker process: reads tasks from its socket, writes results to it.
 
-The worker owns its end of the socket and its reused buffers. It ends when the pool's end of the socket is closed, be
-it on purpose or because the pool's process died: between tasks it reads the end of the stream; in a task a watching
-thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process.
+The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
+by task. It ends when the pool's end of the socket is closed, be it on purpose or because the pool's process died:
+between tasks it reads the end of the stream; in a task a watching thread sees the hang-up, gives the task
+:data:`GRACE` seconds, then ends the process.
 
 Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
-with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process.
+with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process. A task
+that needs something of the pool, as a slot, sends an ASK and waits for the ANSWER: with one thread by reading on,
+whatever else comes being kept for later; with several by waiting for the thread that reads.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import itertools
 import os
 import pickle
+import queue
 import select
 import signal
 import socket
@@ -27,20 +33,31 @@ import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, RemoteTraceback
-from . import channel
-from .channel import Frame, Kind
+from . import asking, channel
+from .arena import SharedView
+from .channel import Frame, FrameReader, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
+from .task_memory import TaskMemory
 
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
 
+MOST_TEXT = 1 << 16
+"""Bytes of an exception's traceback that are sent."""
 
-def main(fd: int, threads: int) -> None:
-    """Serve on the socket `fd` until its other end is closed: the whole life of a worker process."""
+
+def main(fd: int, arena_fd: int, threads: int) -> None:
+    """Serve on the socket `fd` until its other end is closed: the whole life of a worker process.
+
+    Args:
+        fd: The worker's end of its socket.
+        arena_fd: The shared memory; -1 where there is none.
+        threads: How many tasks to run at once.
+    """
     ignore_interrupts()
     with socket.socket(fileno=fd) as sock:
         threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
-        Worker(sock, threads).serve()
+        Worker(sock, SharedView(arena_fd) if arena_fd >= 0 else None, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -66,42 +83,88 @@ class Worker:
 
     Args:
         sock: The worker's end.
+        view: The shared memory; None where there is none.
         threads: How many tasks to run at once.
     """
 
-    def __init__(self, sock: socket.socket, threads: int = 1) -> None:
+    def __init__(self, sock: socket.socket, view: SharedView | None, threads: int = 1) -> None:
         self._sock = sock
+        self._view = view
         self._threads = threads
+        self._reader = FrameReader(sock)
+        self._scratch = BufferPool()
         self._sending = threading.Lock()
+        self._asking = threading.Lock()
+        self._later: collections.deque[Frame] = collections.deque()
+        self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
+        self._tickets = itertools.count(1)
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
-        self._send(channel.pieces(Kind.READY, os.getpid()))
+        self._send(channel.pieces(Kind.READY, 0))
         if self._threads == 1:
-            self._serve(self._run)
+            while (frame := self._later.popleft() if self._later else self._read()) is not None:
+                self._take(frame, self._run)
+                del frame
             return
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
-            self._serve(lambda frame: executor.submit(self._run, frame))
+            while (frame := self._read()) is not None:
+                self._take(frame, lambda task: executor.submit(self._run, task))
+                del frame
 
-    def _serve(self, run: Any) -> None:
-        while (frame := channel.read_frame(self._sock)) is not None:
-            if frame.kind is Kind.TASK:
-                run(frame)
-            elif frame.kind is Kind.CONSTANT:
-                WORKER_CONSTANTS.put(frame)
-            elif frame.kind is Kind.FORGET:
-                WORKER_CONSTANTS.forget(frame.number)
-            del frame
+    def _read(self) -> Frame | None:
+        """Return the next frame, waiting for it; None if the other end is closed."""
+        while (frames := self._reader.read(most_frames=1)) is not None:
+            if frames:
+                return frames[0]
+        return None
+
+    def _take(self, frame: Frame, run: Any) -> None:
+        if frame.kind is Kind.TASK:
+            run(frame)
+        elif frame.kind is Kind.ANSWER:
+            self._answers.pop(frame.number).put(frame)
+        elif frame.kind is Kind.CONSTANT:
+            WORKER_CONSTANTS.put(frame, self._view)
+            self._send(channel.pieces(Kind.READY, frame.number))
+        elif frame.kind is Kind.FORGET:
+            WORKER_CONSTANTS.forget(frame.number)
 
     def _run(self, frame: Frame) -> None:
+        number = frame.number
+        memory = TaskMemory(self._view, frame.placed, lambda nbytes: self._ask_slot(number, nbytes), self._scratch)
+        asking.CURRENT.task = _Asker(self, number, memory)
         try:
-            fn, args, kwargs = frame.load()
+            inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
+            fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
             args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
             kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-            answer = encode_result(frame.number, fn(*args, **kwargs))
+            answer = encode_result(number, fn(*args, **kwargs), memory)
         except BaseException as error:
-            answer = encode_error(frame.number, error)
+            answer = encode_error(number, error)
+        finally:
+            asking.CURRENT.task = None
         self._send(answer)
+
+    def _ask_slot(self, number: int, nbytes: int) -> Placed | None:
+        answer = self.ask(number, ("slot", nbytes))
+        return answer.placed[0] if answer.placed else None
+
+    def ask(self, number: int, payload: tuple[Any, ...], buffers: list[Any] | None = None) -> Frame:
+        """Return the pool's answer to a question of a task, waiting for it."""
+        ticket = next(self._tickets)
+        question = channel.pieces(Kind.ASK, number, pickle.dumps((ticket, *payload)), buffers or [])
+        if self._threads > 1:
+            answers = self._answers[ticket] = queue.SimpleQueue()
+            self._send(question)
+            return answers.get()
+        with self._asking:  # a task may have threads of its own
+            self._send(question)
+            while (frame := self._read()) is not None:
+                if frame.kind is Kind.ANSWER:
+                    return frame
+                self._later.append(frame)
+        os._exit(0)  # the pool is gone
 
     def _send(self, frame: list[channel.Piece]) -> None:
         try:
@@ -111,17 +174,35 @@ class Worker:
             pass  # the pool is gone; the end of the stream is read next
 
 
-def encode_result(number: int, result: Any) -> list[channel.Piece]:
-    """Return the frame of a result.
+class _Asker:
+    """What a running task may ask of the pool."""
+
+    def __init__(self, worker: Worker, number: int, memory: TaskMemory) -> None:
+        self._worker = worker
+        self._number = number
+        self.memory = memory
+
+    def ask(self, payload: tuple[Any, ...], buffers: list[Any] | None = None) -> Frame:
+        return self._worker.ask(self._number, payload, buffers)
+
+    def placed(self, array: np.ndarray) -> Placed | None:
+        return self.memory.placed(array)
+
+
+def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.Piece]:
+    """Return the frame of a result, its large arrays in slots as far as there are some.
 
     Raises:
         CannotTravel: it cannot be pickled.
     """
+    outside: list[pickle.PickleBuffer] = []
     try:
-        frame = channel.encode(Kind.RESULT, number, result)
-        if not _is_plain(result):
-            channel.try_load(frame)
-        return frame
+        if _is_plain(result):
+            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside.append)
+        else:
+            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside.append)
+            pickle.loads(pickled, buffers=outside)
+        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer.raw()) for buffer in outside])
     except BaseException as error:
         raise CannotTravel(
             f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
@@ -131,20 +212,35 @@ def encode_result(number: int, result: Any) -> list[channel.Piece]:
 def _is_plain(result: Any) -> bool:
     """Return whether `result` is made of nothing but arrays, numbers and text, which can be loaded wherever they go."""
     if isinstance(result, np.ndarray):
-        return not result.dtype.hasobject
+        return type(result) is np.ndarray and not result.dtype.hasobject
     if type(result) in (tuple, list):
         return all(_is_plain(part) for part in result)
+    if type(result) is dict:
+        return all(type(name) is str and _is_plain(part) for name, part in result.items())
     return result is None or type(result) in (bool, int, float, complex, str, bytes) or isinstance(result, np.generic)
+
+
+def _contiguous(result: Any, memory: TaskMemory) -> Any:
+    """Return a plain result with each array such that its bytes can be sent as they lie."""
+    if isinstance(result, np.ndarray):
+        return memory.contiguous(result)
+    if type(result) in (tuple, list):
+        return type(result)([_contiguous(part, memory) for part in result])
+    if type(result) is dict:
+        return {name: _contiguous(part, memory) for name, part in result.items()}
+    return result
 
 
 def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
     """Return the frame of an exception with the text of its traceback; what cannot travel goes as its text."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    text = traceback_text(error)
     error.__traceback__ = None
     try:
         pickled = cloudpickle.dumps(error)
         if type(pickle.loads(pickled)) is not type(error):
             raise TypeError("it is of another type when loaded")
+        if len(pickled) > MOST_PICKLED_ERROR:
+            raise TypeError(f"it has {len(pickled)} bytes")
     except BaseException:
         # Its own text may be what fails, so the last line of the traceback is taken.
         last = text.strip().splitlines()[-1]
@@ -152,16 +248,25 @@ def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
     return channel.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
 
 
-_buffers = BufferPool()
+MOST_PICKLED_ERROR = 1 << 20
+"""Bytes of a pickled exception beyond which its text is sent in its place."""
 
 
-def worker_buffers() -> BufferPool:
-    """Return the reused buffers of this worker process."""
-    return _buffers
+def traceback_text(error: BaseException) -> str:
+    """Return the text of a traceback: its beginning and its end, where it is very long."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    if len(text) > MOST_TEXT:
+        text = f"{text[: MOST_TEXT // 2]}\n... {len(text) - MOST_TEXT} characters ...\n{text[-MOST_TEXT // 2 :]}"
+    return text
+
+
+def task_memory() -> Any:
+    """Return the memory of the task that runs."""
+    return asking.CURRENT.task.memory
 
 
 class WorkerBuffers:
-    """Stands for the buffers of whichever worker it is sent to."""
+    """Stands for the memory of whichever task it is sent to."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
-        return worker_buffers, ()
+        return task_memory, ()

@@ -1,0 +1,108 @@
+"""A task on its way to a worker process, the future of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...buffers import ALIGNMENT, SMALLEST_LEASE
+from ..future import STOPPED, TaskFuture
+from ..submission import Submission
+from .arena import Slot
+from .channel import Frame, Kind, Placed
+from .constants import SharedConstant
+
+
+class ResultFuture(TaskFuture):
+    """The future of a task in another process; its result is unpickled when it is asked for, by who asks.
+
+    Attributes:
+        unwanted: Whether it was cancelled when the task was under way.
+        slot: Where the result is to be written; goes to the first worker that gets the task.
+        clock: Returns for how many seconds the task has run.
+    """
+
+    __slots__ = ("clock", "slot", "unwanted")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unwanted = False
+        self.slot: Slot | None = None
+        self.clock: Callable[[], float | None] = _not_begun
+
+    def result(self) -> Any:
+        frame = super().result()
+        if frame.kind is Kind.RESULT:
+            return frame.load()
+        error, remote = frame.load()
+        if isinstance(error, StopIteration):
+            error = RuntimeError(STOPPED)
+        raise error from remote
+
+    def running_for(self) -> float | None:
+        return self.clock()
+
+    def cancel(self) -> bool:
+        cancelled = super().cancel()
+        self.unwanted = not cancelled
+        if cancelled:
+            self.slot = None  # the job itself is dropped when its turn comes
+        return cancelled
+
+
+def _not_begun() -> float | None:
+    return None
+
+
+class Job:
+    """A task with what became of it.
+
+    Attributes:
+        number: By which its frames name it.
+        future: For its result.
+        how: How it is to be run.
+        pickled: The pickle of function and arguments, with the memory of large ones.
+        constants: What it needs that each worker gets once.
+        deaths: How many workers died while they ran it.
+        finished: Whether it has a result or has failed.
+    """
+
+    __slots__ = ("_claimed", "constants", "deaths", "finished", "future", "how", "number", "pickled")
+
+    def __init__(
+        self, number: int, how: Submission, pickled: tuple[bytes, list[memoryview]], constants: list[SharedConstant]
+    ) -> None:
+        self.number = number
+        self.future = ResultFuture()
+        self.how = how
+        self.pickled = pickled
+        self.constants = constants
+        self.deaths = 0
+        self.finished = False
+        self._claimed = False
+
+    def begin(self) -> bool:
+        """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""
+        if self._claimed:
+            return not self.future.unwanted
+        self._claimed = self.future.begin()
+        return self._claimed
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over an exception instead of a result, unless the task was cancelled."""
+        self.finished = True
+        if self._claimed or self.future.begin():
+            self.future.set_error(error)
+
+
+def road_of(frame: Frame) -> str:
+    """Return how the arrays of a result came: by ``"slot"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
+    if any(type(buffer) is not Placed and len(buffer) >= SMALLEST_LEASE for buffer in frame.buffers):
+        return "pipe"
+    return "slot" if frame.placed else "inline"
+
+
+def room_for(frame: Frame) -> int:
+    """Return the bytes of a slot that a result like this one takes."""
+    sizes = [buffer.size if type(buffer) is Placed else len(buffer) for buffer in frame.buffers]
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)

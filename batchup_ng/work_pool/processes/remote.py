@@ -1,0 +1,107 @@
+"""A worker as the dispatcher sees it: its process, its socket, what it was lent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Any
+
+from ...buffers import BufferPool
+from . import channel
+from .arena import Slot, SlotPool
+from .channel import Frame, FrameReader, FrameWriter, Kind, Placed
+from .jobs import Job
+from .launch import WorkerProcess
+from .schedule import Worker
+
+
+class Remote(Worker):
+    """A worker process with all that belongs to it.
+
+    Args:
+        process: The process.
+        started: When it was started.
+        memory: Where large buffers that come over its socket are read to.
+        slots: Where the slots that it is lent come from.
+    """
+
+    def __init__(self, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None) -> None:
+        super().__init__(started)
+        self.process = process
+        self.reader = FrameReader(process.sock, memory)
+        self.writer = FrameWriter(process.sock)
+        self.constants: set[int] = set()
+        self._slots = slots
+        self._numbers: dict[int, Job] = {}
+        self._lent: dict[int, list[Slot]] = {}
+
+    def send(self, job: Job) -> None:
+        """Write a job, after the constants that it needs and this worker has not."""
+        for constant in job.constants:
+            if constant.number not in self.constants:
+                self.constants.add(constant.number)
+                self.loading += 1
+                self.writer.put(constant.frame)
+        self._numbers[job.number] = job
+        slot, job.future.slot = job.future.slot, None
+        slots = [] if slot is None else [slot]
+        self._lent[job.number] = slots
+        pickled, buffers = job.pickled
+        self.writer.put(channel.pieces(Kind.TASK, job.number, pickled, [*buffers, *map(_placed, slots)]))
+
+    def forget(self, number: int) -> None:
+        """Tell the worker that a constant is no longer needed."""
+        if number in self.constants:
+            self.constants.discard(number)
+            self.writer.put(channel.pieces(Kind.FORGET, number))
+
+    def lend(self, number: int, nbytes: int) -> Placed | None:
+        """Lend the job of that number a slot of so many bytes; None if there is none to be had."""
+        slot = None if self._slots is None or number not in self._lent else self._slots.take(nbytes)
+        if slot is None:
+            return None
+        self._lent[number].append(slot)
+        return _placed(slot)
+
+    def began_at(self, number: int) -> float | None:
+        """Return when the worker began the job of that number; None if it has not, or has none of it."""
+        job = self._numbers.get(number)
+        return None if job is None else self.began.get(job)
+
+    def done(self, number: int) -> Job:
+        """Return the job of that number, which the worker has no more."""
+        return self._numbers.pop(number)
+
+    def resolve(self, frame: Frame) -> None:
+        """Put the memory of the slots that a result lies in the place of their offsets; the others are free again."""
+        lent = self._lent.pop(frame.number)
+
+        def find(placed: Placed) -> Any:
+            for slot in lent:
+                start = placed.offset - slot.offset
+                if start >= 0 and start + placed.size <= slot.bytes.nbytes:
+                    return slot.bytes[start : start + placed.size]
+            raise ValueError(f"a worker says that it wrote to {placed}, which it was not lent")
+
+        frame.place(find)
+
+    def drop(self, number: int) -> None:
+        """Take back the slots of a job whose result is not wanted."""
+        del self._lent[number]
+
+    def take_back_all(self) -> None:
+        """Take back all slots: the process is gone, so nobody writes to them."""
+        self._lent.clear()
+
+    def kill(self) -> None:
+        """Kill the process; its end is noticed as any other."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.process.death is not None:
+                signal.pidfd_send_signal(self.process.death, signal.SIGKILL)
+            else:
+                os.kill(self.process.pid, signal.SIGKILL)
+
+
+def _placed(slot: Slot) -> Placed:
+    return Placed(slot.offset, slot.bytes.nbytes)

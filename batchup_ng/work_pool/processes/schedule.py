@@ -1,0 +1,339 @@
+"""Who has which job, what follows from a result, a death, a time that is up: rules without processes or a clock.
+
+The dispatcher tells a :class:`Schedule` what happened and when, and does what it says: send this job to that worker,
+start a worker, kill one, hand over a job, fail one. Nothing here waits, reads a clock or knows what a job does, so that
+the rules can be tested in a simulated world.
+
+The rules:
+
+* A worker runs as many jobs at once as it has threads, in the order in which they came, and holds one more, so
+  that it need not wait.
+* A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
+  sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
+  is to blame, and fails. Jobs that it held but had not begun are sent to others, without blame.
+* A job whose time is up fails; its worker is killed.
+* Jobs that a worker holds behind one that takes longer than :data:`PATIENCE` are given to another as well, if one is
+  free; the first result counts, the second is dropped.
+* A worker that dies is replaced, until :data:`MOST_BARREN` times the number of workers died in a row that had nothing
+  to do and never finished anything: then no more are started, and the pool is broken when the last is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from ..submission import Submission
+from ..turns import TurnQueue
+
+AHEAD = 1
+"""Jobs that a worker holds beside those that it runs."""
+
+PATIENCE = 1.0
+"""Seconds that a job may run until those behind it are given to another worker as well."""
+
+START_SECONDS = 60.0
+"""Seconds that a worker may take until it is ready."""
+
+MOST_BARREN = 3
+"""Deaths in a row, for each worker of the pool, of workers that never finished anything."""
+
+MOST_DEATHS = 3
+"""Workers that may die while they run one job, the last of them with nothing else to do."""
+
+DIED, LATE = "died", "late"
+"""Why a job failed: its workers died; its time was up."""
+
+
+class Job(Protocol):
+    """What is to be done."""
+
+    how: Submission
+    deaths: int
+    finished: bool
+
+    def begin(self) -> bool:
+        """Return whether somebody still wants it; called before each time that it is sent to a worker."""
+        ...
+
+
+@dataclasses.dataclass(eq=False)
+class Worker:
+    """A worker, as the schedule sees it.
+
+    Attributes:
+        started: When it was started.
+        ready: Whether it has answered.
+        jobs: The jobs that it has, in the order in which they were sent.
+        began: When each of those that it runs began.
+        loading: How many constants it was sent and has not loaded; no job begins before.
+        reserved: Whether it runs a job that must be alone.
+        late: The job whose time was up, for which it is being killed.
+        killed: Whether it is being killed.
+        finished: How many jobs it has finished.
+    """
+
+    started: float
+    ready: bool = False
+    jobs: list[Job] = dataclasses.field(default_factory=list)
+    began: dict[Job, float] = dataclasses.field(default_factory=dict)
+    loading: int = 0
+    reserved: bool = False
+    late: Job | None = None
+    killed: bool = False
+    finished: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """Send a job to a worker."""
+
+    worker: Worker
+    job: Job
+
+
+@dataclasses.dataclass(frozen=True)
+class Kill:
+    """Kill a worker; tell of its death by :meth:`Schedule.died` as of any other."""
+
+    worker: Worker
+
+
+@dataclasses.dataclass(frozen=True)
+class Fail:
+    """Fail a job: nobody has it any more."""
+
+    job: Job
+    why: str
+
+
+Action = Send | Kill | Fail
+
+
+class Schedule:
+    """The rules; not locked.
+
+    Args:
+        processes: How many workers there should be.
+        threads: How many jobs each runs at once.
+
+    Attributes:
+        workers: Those that are there.
+        given_up: Whether no more workers are to be started.
+        restarts: How many workers took the place of others.
+    """
+
+    def __init__(self, processes: int, threads: int) -> None:
+        self._processes = processes
+        self._threads = threads
+        self._waiting: TurnQueue[Job] = TurnQueue()
+        self._barren = 0
+        self.workers: list[Worker] = []
+        self.given_up = False
+        self.restarts = -processes
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def missing(self) -> int:
+        """Return how many workers are to be started now."""
+        return 0 if self.given_up else self._processes - len(self.workers)
+
+    @property
+    def broken(self) -> bool:
+        """Whether there is no worker and will be none."""
+        return self.given_up and not self.workers
+
+    def add(self, worker: Worker) -> None:
+        """A worker was started."""
+        self.workers.append(worker)
+        self.restarts += 1
+
+    def not_started(self) -> Sequence[Action]:
+        """A worker could not be started."""
+        self._count_barren()
+        return self.fail_all() if self.broken else []
+
+    def _count_barren(self) -> None:
+        self._barren += 1
+        self.given_up = self.given_up or self._barren >= MOST_BARREN * self._processes
+
+    def ready(self, worker: Worker, now: float) -> list[Action]:
+        """A worker has answered for the first time."""
+        worker.ready = True
+        return self._hand_out(now)
+
+    def loaded(self, worker: Worker, now: float) -> None:
+        """A worker has loaded a constant."""
+        worker.loading -= 1
+        self._note_begun(worker, now)
+
+    def submit(self, job: Job, now: float) -> list[Action]:
+        """There is a new job."""
+        if job.how.urgent:
+            self._waiting.put_urgent(job)
+        else:
+            self._waiting.put(job, job.how.lane)
+        return self._hand_out(now)
+
+    def result(self, worker: Worker, job: Job, now: float) -> tuple[bool, list[Action]]:
+        """A worker has finished a job; return whether this is its first result, the one that counts."""
+        self._remove(worker, job)
+        worker.finished += 1
+        if worker.finished == 1:
+            self._barren = 0
+        first = not job.finished
+        job.finished = True
+        self._note_begun(worker, now)
+        return first, self._hand_out(now)
+
+    def died(self, worker: Worker, now: float) -> list[Action]:
+        """A worker is gone, with whatever it had."""
+        self.workers.remove(worker)
+        running = self._running(worker)
+        if not worker.finished and not running:
+            self._count_barren()
+        actions: list[Action] = []
+        again: list[Job] = []
+        for job in worker.jobs:
+            if job.finished or self._is_held(job):
+                continue
+            why = self._failed(worker, job) if job in running else None
+            if why is None:
+                again.append(job)
+            else:
+                job.finished = True
+                actions.append(Fail(job, why))
+        for job in reversed(again):
+            self._waiting.put_back(job)
+        return [*actions, *(self.fail_all() if self.broken else self._hand_out(now))]
+
+    def tick(self, now: float) -> list[Action]:
+        """Time has passed."""
+        actions: list[Action] = []
+        for worker in self.workers:
+            if worker.killed:
+                continue
+            if not worker.ready:
+                if now >= worker.started + START_SECONDS:
+                    worker.killed = True
+                    actions.append(Kill(worker))
+                continue
+            late = next((job for job in self._running(worker) if now >= _deadline(worker, job)), None)
+            if late is not None:
+                worker.late, worker.killed = late, True
+                actions.append(Kill(worker))
+            else:
+                self._share_what_is_held_up(worker, now)
+        return actions + self._hand_out(now)
+
+    def next_tick(self) -> float | None:
+        """Return when :meth:`tick` is to be called next; None if nothing is waited for."""
+        return min(self._times(), default=None)
+
+    def fail_all(self) -> list[Fail]:
+        """Fail whatever is not finished."""
+        jobs = [job for worker in self.workers for job in worker.jobs] + self._waiting.clear()
+        for worker in self.workers:
+            worker.jobs.clear()
+            worker.began.clear()
+        failed = [job for job in dict.fromkeys(jobs) if not job.finished]
+        for job in failed:
+            job.finished = True
+        return [Fail(job, DIED) for job in failed]
+
+    def has_waiting(self) -> bool:
+        """Return whether a job waits for a worker that has room."""
+        return bool(self._waiting)
+
+    # -- how it is done ------------------------------------------------------------------------------------------
+
+    def _hand_out(self, now: float) -> list[Action]:
+        """Give waiting jobs to workers that have room, the least busy first."""
+        actions: list[Action] = []
+        while self._waiting:
+            job = self._waiting.peek()
+            worker = self._worker_for(job)
+            if worker is None:
+                break
+            self._waiting.take()
+            if job.finished or not job.begin():
+                continue
+            worker.jobs.append(job)
+            worker.reserved = _alone(job)
+            self._note_begun(worker, now)
+            actions.append(Send(worker, job))
+        return actions
+
+    def _worker_for(self, job: Job) -> Worker | None:
+        # While workers start, each job is left for one that has nothing else to do.
+        ahead = AHEAD if all(worker.ready for worker in self.workers) else 0
+        room = 1 if _alone(job) else self._threads + ahead
+        able = [w for w in self.workers if w.ready and not w.killed and not w.reserved and len(w.jobs) < room]
+        return min(able, key=lambda w: len(w.jobs), default=None)
+
+    def _running(self, worker: Worker) -> list[Job]:
+        return worker.jobs[: self._threads] if worker.ready else []
+
+    def _note_begun(self, worker: Worker, now: float) -> None:
+        if worker.loading == 0:
+            for job in self._running(worker):
+                worker.began.setdefault(job, now)
+
+    def _remove(self, worker: Worker, job: Job) -> None:
+        worker.jobs.remove(job)
+        worker.began.pop(job, None)
+        worker.reserved = worker.reserved and bool(worker.jobs)
+
+    def _failed(self, worker: Worker, job: Job) -> str | None:
+        """Return why a job, which a worker ran when it died, is not to be tried again; None if it is."""
+        if job is worker.late:
+            return LATE
+        if not job.how.again:
+            return DIED
+        if worker.killed:
+            return None  # for another job's sake
+        job.deaths += 1
+        return DIED if job.how.alone or job.deaths >= MOST_DEATHS else None
+
+    def _is_held(self, job: Job) -> bool:
+        return any(job in worker.jobs for worker in self.workers)
+
+    def _share_what_is_held_up(self, worker: Worker, now: float) -> None:
+        """Give another worker, if one is free, what a worker holds behind jobs that take long."""
+        for job in self._held_up(worker):
+            if now >= self._held_up_since(worker) + PATIENCE:
+                self._waiting.put_back(job)
+
+    def _held_up(self, worker: Worker) -> list[Job]:
+        """Return the jobs behind those that a worker runs, if another worker is free to take one."""
+        if self._waiting or len(worker.began) < self._threads:
+            return []
+        behind = [job for job in worker.jobs[self._threads :] if job.how.again and not job.finished]
+        alone = [job for job in behind if not any(job in w.jobs for w in self.workers if w is not worker)]
+        return alone if alone and self._worker_for(alone[0]) is not None else []
+
+    def _held_up_since(self, worker: Worker) -> float:
+        return max(worker.began.values())
+
+    def _times(self) -> Iterator[float]:
+        for worker in self.workers:
+            if worker.killed:
+                continue
+            if not worker.ready:
+                yield worker.started + START_SECONDS
+                continue
+            yield from (_deadline(worker, job) for job in worker.began if job.how.timeout is not None)
+            if self._held_up(worker):
+                yield self._held_up_since(worker) + PATIENCE
+
+
+def _alone(job: Job) -> bool:
+    """Return whether a job is run on a worker that has nothing else: it asks for it, or two workers died with it."""
+    return job.how.alone or job.deaths >= MOST_DEATHS - 1
+
+
+def _deadline(worker: Worker, job: Job) -> float:
+    if job.how.timeout is None or job not in worker.began:
+        return float("inf")
+    return worker.began[job] + job.how.timeout

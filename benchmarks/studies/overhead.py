@@ -1,0 +1,85 @@
+"""What a batch costs beside its work.
+
+Batches a second where there is no work at all, CPU time where there is only copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.case import Result
+from benchmarks.outcome import Epoch
+from benchmarks.peers import loaders
+from benchmarks.report.readings import batches_per_second, gigabytes_per_second, measured
+from benchmarks.report.tables import against, median_column, range_column, table_of, times_column
+from benchmarks.studies.base import Part, Study
+from benchmarks.studies.throughput import RATIO_TITLE
+
+EPOCHS = 10
+"""How many epochs a turn of the CPU part has: a plain one lasts 50 ms."""
+USUAL = (
+    "plain", "ours-serial", "ours-threads", "ours-processes", "torch-workers", "torch-getitems", "batchup-threads"
+)  # fmt: skip
+
+
+def tell_empty(result: Result) -> list[str]:
+    """Batches a second."""
+    baselines = [outcome for outcome in result.outcomes if outcome.baseline and measured(outcome)]
+    columns = [
+        median_column("batches/s, median", batches_per_second),
+        range_column("range", batches_per_second),
+        median_column("µs a batch", lambda epoch: 1e6 / batches_per_second(epoch)),
+        *(times_column(batches_per_second, baseline) for baseline in baselines),
+    ]
+    return [table_of(result.outcomes, columns), against(RATIO_TITLE, batches_per_second, result.outcomes)]
+
+
+def cpu_per_gigabyte(epoch: Epoch) -> float:
+    """User and system seconds of all processes for each gigabyte delivered."""
+    return epoch.figures["cpu_seconds"] / (epoch.bytes / 1e9)
+
+
+def tell_cpu(result: Result) -> list[str]:
+    """CPU time, as a multiple of the loop's."""
+    baselines = [outcome for outcome in result.outcomes if outcome.baseline and measured(outcome)]
+    columns = [
+        median_column("CPU s a GB, median", cpu_per_gigabyte),
+        range_column("range", cpu_per_gigabyte),
+        *(times_column(cpu_per_gigabyte, baseline) for baseline in baselines),
+        median_column("GB/s", gigabytes_per_second),
+        median_column("CPUs busy", lambda epoch: epoch.figures["cpu_seconds"] / epoch.seconds),
+    ]
+    return [table_of(result.outcomes, columns)]
+
+
+def _epochs(quick: bool) -> Mapping[str, float]:
+    return {"epochs": 2 if quick else EPOCHS}
+
+
+STUDY = Study(
+    name="overhead",
+    title="overhead: what a batch costs beside its work",
+    parts=(
+        Part(
+            name="empty",
+            title="Batches of 64 samples of 4 bytes, a map that does nothing",
+            kind="tiny",
+            known=loaders("tiny"),
+            unit="batches/s",
+            reading=batches_per_second,
+            tell=tell_empty,
+        ),
+        Part(
+            name="cpu",
+            title="CPU time of the arrays workload, all processes",
+            kind="arrays",
+            known=loaders("arrays"),
+            usual=USUAL,
+            settings=_epochs,
+            trial="cpu",
+            unit="CPU s/GB",
+            reading=cpu_per_gigabyte,
+            tell=tell_cpu,
+        ),
+    ),
+)

@@ -1,0 +1,149 @@
+"""The plot of rates by batch size, as an SVG that is the same for the same figures.
+
+Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart; each curve also has its own
+marker, and its name at its end instead of a legend. Text stays text. Nothing in the file depends on the day or the run.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+TITLE = "Gigabytes delivered a second, by the bytes of a batch"
+INK, PAPER, GRID = "#1d2530", "#fcfcfa", "#d5d8dc"
+STYLES = {
+    "plain": ("#000000", "o", ":"),
+    "ours-processes": ("#0072b2", "s", "-"),
+    "ours-one-process": ("#f0e442", "P", "-"),
+    "ours-threads": ("#009e73", "^", "-"),
+    "ours-serial": ("#56b4e9", "D", "-"),
+    "torch-workers": ("#d55e00", "v", "--"),
+    "torch-getitems": ("#e69f00", "X", "--"),
+    "torch-none": ("#d55e00", "1", ":"),
+    "torch-getitems-none": ("#e69f00", "2", ":"),
+    "batchup-processes": ("#cc79a7", "<", "-."),
+    "batchup-threads": ("#cc79a7", ">", "-."),
+    "batchup-serial": ("#cc79a7", "h", "-."),
+}
+OTHER = ("#7f7f7f", ".", "-")
+LABEL_GAP = 0.048
+"""The least distance of two labels, as a part of the plot's height."""
+
+
+class NoPlot(RuntimeError):
+    """matplotlib is not installed."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The figures of one variant.
+
+    Attributes:
+        name: The variant.
+        points: Bytes of a batch with gigabytes a second, by rising bytes.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def plot(curves: Sequence[Curve]) -> str:
+    """The text of an SVG file.
+
+    Raises:
+        NoPlot: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise NoPlot("the plot needs matplotlib; install it with: pip install 'batchup_ng[plot]'") from error
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # whatever the user's own settings are
+        matplotlib.rcParams.update({"svg.hashsalt": "sizes", "svg.fonttype": "none", "font.size": 11})
+        figure = Figure(figsize=(9.6, 5.4), facecolor=PAPER, layout="constrained")
+        FigureCanvasSVG(figure)
+        _draw(figure.add_subplot(), curves)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Title": TITLE})
+    return _told(file.getvalue(), curves)
+
+
+def _draw(axes: Any, curves: Sequence[Curve]) -> None:
+    for curve in curves:
+        colour, marker, line = STYLES.get(curve.name, OTHER)
+        axes.plot(*zip(*curve.points, strict=True), color=colour, marker=marker, linestyle=line, linewidth=2)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    sizes = sorted({size for curve in curves for size, _ in curve.points})
+    axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
+    axes.set_title(TITLE, loc="left", color=INK, fontweight="bold")
+    _set_axes(axes, sizes)
+    _label(axes, curves)
+
+
+def _set_axes(axes: Any, sizes: Sequence[float]) -> None:
+    axes.set_facecolor(PAPER)
+    axes.set_xticks(sizes, [human_bytes(size) for size in sizes])
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
+    axes.set_xlabel("a batch", color=INK)
+    axes.set_ylabel("GB/s", color=INK)
+    axes.tick_params(colors=INK)
+    axes.grid(which="major", color=GRID, linewidth=0.8)
+    for side, spine in axes.spines.items():
+        spine.set_color(GRID if side in ("left", "bottom") else "none")
+
+
+def _label(axes: Any, curves: Sequence[Curve]) -> None:
+    """Write each name to the right of the plot, at the height of its curve's end or as near as there is room."""
+    low, high = axes.get_ylim()
+    to_place = axes.transScale.transform
+    bottom, top = (to_place((1, value))[1] for value in (low, high))
+    ends = [(to_place(curve.points[-1])[1] - bottom) / (top - bottom) for curve in curves]
+    for curve, place in zip(curves, spaced(ends, LABEL_GAP), strict=True):
+        colour = STYLES.get(curve.name, OTHER)[0]
+        axes.annotate(
+            curve.name, (1.01, place), xycoords="axes fraction", va="center", color=INK, annotation_clip=False,
+            bbox={"boxstyle": "square,pad=0.12", "facecolor": "none", "edgecolor": colour, "linewidth": 1.2},
+        )  # fmt: skip
+
+
+def spaced(places: Sequence[float], gap: float) -> list[float]:
+    """The places, moved up where one would be closer than the gap to the next below.
+
+    >>> spaced([0.5, 0.0, 0.51], 0.1)
+    [0.5, 0.0, 0.6]
+    """
+    moved = list(places)
+    lowest = float("-inf")
+    for index in sorted(range(len(places)), key=lambda index: places[index]):
+        moved[index] = max(places[index], lowest)
+        lowest = moved[index] + gap
+    return moved
+
+
+def human_bytes(value: float) -> str:
+    """Bytes in the unit that suits.
+
+    >>> human_bytes(49160), human_bytes(1032360), human_bytes(67103400)
+    ('49 kB', '1.0 MB', '67 MB')
+    """
+    if value < 1e6:
+        return f"{value / 1e3:.0f} kB"
+    return f"{value / 1e6:.1f} MB" if value < 1e7 else f"{value / 1e6:.0f} MB"
+
+
+def _told(svg: str, curves: Sequence[Curve]) -> str:
+    """The SVG with a title and a description for those who do not see it."""
+    ends = "; ".join(
+        f"{curve.name} from {curve.points[0][1]:.2g} to {curve.points[-1][1]:.2g}" for curve in curves
+    )
+    told = f"From the smallest batch to the largest, in GB/s: {ends}."
+    words = f"<title>{escape(TITLE)}</title>\n <desc>{escape(told)}</desc>"
+    return re.sub(r"(<svg [^>]*)>", rf'\1 role="img">\n {words}', svg, count=1)

@@ -1,0 +1,216 @@
+"""What a trial measures is what there was."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.answers import NoAnswer, answering, nap
+from benchmarks.peers.base import Batch, Variant
+from benchmarks.processes import CpuMeter, footprint, private_bytes, tree, unique_bytes
+from benchmarks.readers import ArrayReader
+from benchmarks.trials.busy_consumer import BusyConsumer
+from benchmarks.trials.consumption import Consumption
+from benchmarks.trials.cpu import CpuTime
+from benchmarks.trials.epochs import Epochs, together
+from benchmarks.trials.slow_consumer import SlowConsumer, shares
+from benchmarks.trials.startup import copy_seconds
+from benchmarks.workloads import Workload
+
+MEGABYTE = 1_000_000
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+WORKLOAD = Workload(kind="python", folder="", samples=12, batch_size=4, x_sum=66, y_sum=66)
+
+
+class Told(Iterator[Batch]):
+    """Three batches of the numbers below twelve, with the ``stats()`` of an iterator of ours."""
+
+    def __init__(self, waited: float) -> None:
+        self._batches = iter(np.arange(12).reshape(3, 4))
+        self._waited = waited
+        self._given = 0
+
+    def __next__(self) -> Batch:
+        batch = next(self._batches)
+        self._given += 1
+        return (batch,)
+
+    def stats(self) -> dict[str, float]:
+        return {"seconds_waited": self._waited * self._given}
+
+
+class Feed:
+    def __init__(self, waited: float | None = None) -> None:
+        self.waited = waited
+        self.epochs: list[int] = []
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.epochs.append(number)
+        return iter(list(Told(0.0))) if self.waited is None else Told(self.waited)
+
+    def close(self) -> None:
+        self.epochs.append(-1)
+
+
+def variant(feed: Feed) -> Variant:
+    return Variant(name="x", family="x", module="x", open=lambda workload, workers: feed)
+
+
+def test_batches_of_one_array_count_once() -> None:
+    epoch = Epochs(variant(Feed()), WORKLOAD, 2, {}).turn(0)
+    assert (epoch.batches, epoch.samples, epoch.bytes) == (3, 12, 96)
+
+
+def test_closing_a_trial_closes_the_feed() -> None:
+    feed = Feed()
+    Epochs(variant(feed), WORKLOAD, 2, {}).close()
+    assert feed.epochs == [-1]
+
+
+def test_epochs_together_are_a_long_one() -> None:
+    trial = Epochs(variant(Feed()), WORKLOAD, 2, {})
+    one, two = trial.turn(0), trial.turn(1)
+    both = together([one, two])
+    assert both.seconds == one.seconds + two.seconds
+    assert (both.batches, both.samples, both.bytes) == (6, 24, 192)
+    assert both.first_batch_seconds == one.first_batch_seconds
+
+
+def test_a_cpu_turn_runs_as_many_epochs_as_its_settings_say() -> None:
+    feed = Feed()
+    trial = CpuTime(variant(feed), WORKLOAD, 2, {"epochs": 3})
+    trial.turn(0)
+    epoch = trial.turn(1)
+    assert feed.epochs == [0, 1, 2, 3, 4, 5]
+    assert epoch.samples == 36
+    assert epoch.figures["cpu_seconds"] > 0
+
+
+def test_a_consumption_clocks_each_wait_and_each_step() -> None:
+    steps: list[str] = []
+    slow = Consumption(Feed(waited=0.25), lambda: steps.append("step"))
+    assert len(list(slow.epoch(0))) == 3
+    assert len(slow.waits) == 4  # the end is waited for too
+    assert len(slow.steps) == len(steps) == 3
+    assert slow.reported == [0.25, 0.75]
+
+
+def test_a_loader_without_stats_reports_nothing() -> None:
+    slow = Consumption(Feed(), lambda: None)
+    list(slow.epoch(0))
+    assert slow.reported == []
+    assert shares(slow, 1.0).keys() == {"step_seconds", "waited", "waited_later"}
+
+
+def test_shares_are_of_the_whole_epoch_and_of_what_follows_the_first_batch() -> None:
+    slow = Consumption(Feed(), lambda: None)
+    slow.waits, slow.steps, slow.reported = [2.0, 0.5, 0.5], [3.0, 4.0], [1.0, 2.0]
+    assert shares(slow, 10.0) == {
+        "step_seconds": 3.5,
+        "waited": 0.3,
+        "waited_later": 1 / 8,
+        "reported": 0.2,
+        "reported_later": 1 / 8,
+    }
+
+
+def test_a_slow_consumer_takes_the_time_of_two_batches() -> None:
+    feed = Feed(waited=0.0)
+    trial = SlowConsumer(variant(feed), WORKLOAD, 2, {})
+    for number in range(2):
+        figures = trial.turn(number).figures
+        assert figures["step_seconds"] >= 2 * figures["pace_seconds"]
+    assert feed.epochs == [0, 1, 2, 3, 4]  # the very first one warms up
+
+
+def test_a_busy_consumer_is_compared_with_itself_alone() -> None:
+    figures = BusyConsumer(variant(Feed()), WORKLOAD, 2, {"loops": 1000}).turn(0).figures
+    assert figures["loops_per_second"] > 0
+    assert 0 < figures["alone"] < 10
+
+
+@LINUX
+def test_the_cpu_time_of_a_child_counts() -> None:
+    meter = CpuMeter()
+    with spinning_child() as child:
+        until_it_says_so(child)
+        assert meter.seconds() >= 0.2
+
+
+@LINUX
+def test_a_child_in_a_session_of_its_own_is_in_the_tree() -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as child:
+        try:
+            assert child.pid in tree()
+            assert footprint().processes >= 2
+        finally:
+            child.kill()
+
+
+class spinning_child:
+    """A process that says ``done`` after 0.2 s of CPU time, then waits for the end of its stdin."""
+
+    CODE = "import sys, time\nwhile time.process_time() < 0.2: pass\nprint('done', flush=True); sys.stdin.read()"
+
+    def __enter__(self) -> subprocess.Popen[bytes]:
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", self.CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        return self._child
+
+    def __exit__(self, *exc: object) -> None:
+        self._child.communicate()
+
+
+def until_it_says_so(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"done\n"
+
+
+@LINUX
+def test_pages_of_a_private_mapping_are_private_and_those_of_a_shared_one_are_not() -> None:
+    size = 20 * MEGABYTE
+    before = private_bytes(os.getpid()), unique_bytes(os.getpid())
+    with mmap.mmap(-1, size, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS) as shared:
+        shared[:] = b"x" * size
+        assert abs(private_bytes(os.getpid()) - before[0]) < size / 2
+        assert unique_bytes(os.getpid()) - before[1] > size / 2
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as private:
+        private[:] = b"x" * size
+        assert private_bytes(os.getpid()) - before[0] > size / 2
+
+
+def test_a_plain_copy_takes_time(tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", np.ones((10, 4, 4, 3), np.uint8))
+    assert copy_seconds(tmp_path) > 0
+
+
+def test_workers_that_do_not_answer_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.answers.PATIENCE", 0.0)
+    with pytest.raises(NoAnswer, match="2 workers were to answer; after 0 s 1 had"):
+        answering(iter(nap, None), 2)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_mapped_reader_travels_by_name_and_another_by_value(tmp_path: Path, mapped: bool) -> None:
+    import pickle
+
+    np.save(tmp_path / "images.npy", np.zeros((100, 8, 8, 3), np.uint8))
+    np.save(tmp_path / "labels.npy", np.arange(100))
+    workload = Workload(kind="arrays", folder=str(tmp_path), samples=100, batch_size=4, mapped=mapped)
+    sent = pickle.dumps(ArrayReader(workload))
+    assert (len(sent) < 2000) == mapped
+    arrived: Any = pickle.loads(sent)
+    assert isinstance(arrived.images, np.memmap) == mapped
+    assert arrived.many(np.array([3, 5]))[1].tolist() == [3, 5]
+
+

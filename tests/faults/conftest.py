@@ -1,0 +1,58 @@
+"""The fault suite: each line of FAULTS.md that the pools of this machine must survive, as a test that can fail.
+
+How it is organised:
+
+* ``test_<group>.py`` holds the matrix, a test a line or more, named by its id: ``test_f2_...``. A test only chooses the
+  setting (pool, start method, workers, size of a result, seed) and states the figures.
+* ``scenes/<group>.py`` holds what happens: functions that use the library as a user would, and assert. Each scene
+  is played by ``stage.play`` in an interpreter of its own (``actor.py``), the leader of a new session, with a limit of
+  30 s. A hang is a failure, with the stacks of all processes of the scene; then all of it is killed. After each scene
+  no process, thread, descriptor, named shared memory or temporary file may be left, within a second.
+* ``books.py`` is the epoch that the faults strike, with the check that its books balance; ``mischief.py`` the maps
+  that go wrong; ``hunting.py`` finds workers by asking the system and kills or stops them.
+* ``programs/`` holds whole programs for faults that strike the main process (signals).
+* ``test_machines.py``: the state machines on real processes (M2), threads (M4) and leases (M5). ``soak.py`` is the
+  soak, a script as well as a test (``test_soak.py``). ``test_planted_bugs.py`` plants known bugs in a copy of the
+  package, one at a time, and asserts that a named test of this suite fails.
+
+Options (declared in ``tests/conftest.py``, which pytest reads first): ``--faults-full`` runs each setting and each
+repetition that FAULTS.md names; without it a covering part runs, for which see ``settings.py``. Every random choice
+comes from one seed, which a failure prints; ``--faults-seed`` replays it. ``--soak-seconds`` bounds the soak.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from .settings import SEED, Extent
+
+
+@pytest.fixture(scope="session")
+def extent(request: pytest.FixtureRequest) -> Extent:
+    """How much of each line is to be run."""
+    return Extent(request.config.getoption("--faults-full"))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest, record_property: object) -> int:
+    """The seed of a test's random choices: the same in each run, another for each test; shown when the test fails."""
+    given = request.config.getoption("--faults-seed")
+    chosen = random.Random(f"{SEED} {request.node.nodeid}").randrange(1 << 31) if given is None else given
+    print(f"replay the random choices of this test with --faults-seed {chosen}")
+    return int(chosen)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the settings that only ``--faults-full`` runs."""
+    if config.getoption("--faults-full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: runs with --faults-full alone")

@@ -1,0 +1,161 @@
+"""Known bugs, each as a change of the package's text with the test that must notice it.
+
+A bug is planted in a copy of the package, so that it is there in every process, and the named test runs there in a
+pytest of its own. When the code has changed so that a bug can no longer be planted, its test says so: write the
+bug anew, for the mistake is still possible.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .stage import ROOT
+
+LIMIT = 8.0
+"""Seconds after which a program of a planted bug counts as hanging."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bug:
+    """A mistake.
+
+    Attributes:
+        name: What is wrong.
+        file: The module, below the package.
+        right: The text as it should be, which must stand there once.
+        wrong: What to put in its place.
+        test: The test, below ``tests/``, that must fail.
+    """
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    test: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BUGS = [
+    Bug(
+        "a lease is free from the start", "buffers.py",
+        "        self._free = free\n        self.__array_interface__",
+        "        self._free = free\n        free.append(block)\n        self.__array_interface__",
+        "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[threads]",
+    ),
+    Bug(
+        "random numbers depend on the process", "randomness.py",
+        "    x = positions.astype(np.uint64)\n",
+        "    import os\n    x = (positions + os.getpid()).astype(np.uint64)\n",
+        "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver]",
+    ),
+    Bug(
+        "a worker does not see the end of its program", "work_pool/processes/worker.py",
+        "    time.sleep(GRACE)\n    os._exit(0)\n",
+        "    time.sleep(3600)\n    os._exit(0)\n",
+        "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[forkserver---thread]",
+    ),
+    Bug(
+        "forked workers keep each other's sockets open", "work_pool/processes/launch.py",
+        "close=sorted(_ours)",
+        "close=[]",
+        "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[fork---thread]",
+    ),
+    Bug(
+        "workers do not ignore Ctrl-C", "work_pool/processes/worker.py",
+        "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n",
+        "",
+        "faults/test_endings.py::test_f13_an_interrupt_ends_the_program_with_one_traceback[spawn]",
+    ),
+    Bug(
+        "a dead worker's last result is not read", "work_pool/processes/dispatcher.py",
+        "            return  # lost a moment ago, by its other descriptor\n",
+        "            return  # lost a moment ago, by its other descriptor\n        if died:\n            return self._lost(worker)\n",
+        "faults/test_crashes.py::test_f1_a_result_that_was_sent_counts_though_its_worker_died[forkserver]",
+    ),
+    Bug(
+        "half a message is waited for", "work_pool/processes/channel.py",
+        "                except (BlockingIOError, InterruptedError):\n                    break\n",
+        "                except (BlockingIOError, InterruptedError):\n"
+        "                    if not frames and self._stage:\n                        continue\n                    break\n",
+        "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
+    ),
+    Bug(
+        "a result is loaded by the thread that reads", "work_pool/processes/dispatcher.py",
+        "                    finished.append((job, frame))\n",
+        "                    frame.load()\n                    finished.append((job, frame))\n",
+        "faults/test_exceptions.py::test_f9_a_result_that_only_the_consumer_cannot_load_costs_one_error[forkserver]",
+    ),
+    Bug(
+        "exit code 0 is no crash", "work_pool/processes/dispatcher.py",
+        "            code = worker.process.end()\n",
+        "            code = worker.process.end()\n            jobs = jobs if code else []\n",
+        "work_pool/test_processes.py::test_a_worker_that_exits_is_lost[forkserver-0]",
+    ),
+    Bug(
+        "results are not loaded where they are made", "work_pool/processes/worker.py",
+        "            channel.try_load(frame)\n",
+        "            pass\n",
+        "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
+    ),
+    Bug(
+        "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
+        "            answer = encode_error(frame.number, error)\n",
+        "            answer = [] if isinstance(error, CannotTravel) else encode_error(frame.number, error)\n",
+        "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
+    ),
+    Bug(
+        "a task that raises StopIteration ends the stream", "work_pool/processes/dispatcher.py",
+        "        if isinstance(error, StopIteration):\n            error = RuntimeError(STOPPED)\n",
+        "",
+        "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
+    ),
+    Bug(
+        "a broken loop leaves its tasks queued", "work_pool/stream.py",
+        "                self._futures.pop().cancel()\n",
+        "                self._futures.pop()\n",
+        "work_pool/test_buffers_bounded.py::test_a_loop_that_is_broken_off_cancels_what_it_had_queued[<lambda>1]",
+    ),
+]  # fmt: skip
+
+
+def copy_of_the_package(folder: Path) -> None:
+    """Copy what a test run needs."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in ("batchup_ng", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def plant(bug: Bug, folder: Path) -> None:
+    """Put a bug into a copy of the package.
+
+    Raises:
+        LookupError: the text that it changes does not stand there once.
+    """
+    module = folder / "batchup_ng" / bug.file
+    text = module.read_text()
+    if (found := text.count(bug.right)) != 1:
+        raise LookupError(
+            f"the bug {bug.name!r} cannot be planted: the text that it changes stands {found} times in {bug.file}; "
+            f"write the bug anew, in tests/faults/planting.py:\n{bug.right}"
+        )
+    module.write_text(text.replace(bug.right, bug.wrong))
+
+
+def run_tests(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+    """Run tests of the copy in a pytest of their own."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "BATCHUP_NG_STAGE_LIMIT": str(LIMIT)}
+    environment.pop("PYTEST_ADDOPTS", None)
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    options = ["-q", "-rA", "-p", "no:cacheprovider", f"--timeout={4 * LIMIT:.0f}", "--timeout-method=signal"]
+    command = [sys.executable, "-m", "pytest", *options, *[f"tests/{test}" for test in tests]]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )

@@ -1,0 +1,128 @@
+"""Loops are broken off, in every way, five hundred times; nothing of it stays (F12)."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from ..books import BATCH, SHUFFLE, balance, make_pool, source
+
+WIDTH = 3000
+
+
+def by_break(parallel: Any) -> None:
+    for _ in parallel.batch_iterator(BATCH, shuffle=SHUFFLE):
+        break
+
+
+def by_close(parallel: Any) -> None:
+    iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+    next(iterator)
+    iterator.close()
+    assert next(iterator, None) is None
+
+
+def by_del(parallel: Any) -> None:
+    iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+    next(iterator)
+    del iterator
+
+
+def by_exception(parallel: Any) -> None:
+    try:
+        for _ in parallel.batch_iterator(BATCH, shuffle=SHUFFLE):
+            raise LookupError
+    except LookupError:
+        pass
+
+
+def in_a_cycle(parallel: Any) -> None:
+    iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+    cycle: list[Any] = [iterator, next(iterator)]
+    cycle.append(cycle)
+
+
+WAYS: list[Callable[[Any], None]] = [by_break, by_close, by_del, by_exception, in_a_cycle]
+
+
+def held() -> dict[str, int]:
+    """Return what this program holds, by kind."""
+    me = psutil.Process()
+    return {"processes": len(me.children(recursive=True)), "threads": threading.active_count(), "fds": me.num_fds()}
+
+
+def broken_off(kind: str, times: int) -> dict[str, Any]:
+    """F12: loops over one pool are broken off; afterwards all is as before, the next epoch is whole."""
+    taken = []
+    with make_pool(kind) as pool:
+        parallel = pool.parallel_data_source(source(WIDTH), 8)
+        for i in range(50):
+            WAYS[i % len(WAYS)](parallel)
+        before, memory = settled(), resident()
+        for i in range(times):
+            began = time.perf_counter()
+            WAYS[i % len(WAYS)](parallel)
+            taken.append(time.perf_counter() - began)
+        after = settled()
+        grown = resident() - memory
+        assert after == before, f"{before} before, {after} after"
+        with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+            balance(iterator, width=WIDTH)
+    return {"grown": grown, "p50": statistics.median(taken), "max": max(taken)}
+
+
+def settled() -> dict[str, int]:
+    """Return what is held once it no longer changes, after at most a second."""
+    gc.collect()
+    last, deadline = held(), time.monotonic() + 1
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        now = held()
+        if now == last:
+            break
+        last = now
+    return last
+
+
+def resident() -> int:
+    """Return the resident memory of this process in bytes."""
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+def pools_forgotten(kind: str, times: int) -> dict[str, int]:
+    """F12: pools are made, used, and forgotten in the middle of an epoch, without close."""
+    first: dict[str, int] = {}
+    for i in range(times):
+        pool = make_pool(kind)
+        iterator = pool.parallel_data_source(source(WIDTH), 8).batch_iterator(BATCH)
+        next(iterator)
+        cycle: list[Any] = [pool, iterator]
+        if i % 2:
+            cycle.append(cycle)
+        del pool, iterator, cycle
+        gone = time.monotonic() + 1
+        while (now := held()) and first and now != first and time.monotonic() < gone:
+            gc.collect()
+            time.sleep(0.01)
+        if not first:
+            first = settled_at_rest()
+        else:
+            assert now == first, f"pool {i} left something: {first} before, {now} after"
+    return first
+
+
+def settled_at_rest() -> dict[str, int]:
+    """Return what is held once no worker is left."""
+    deadline = time.monotonic() + 1
+    while (now := held())["processes"] and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    assert not now["processes"], now
+    return settled()

@@ -1,0 +1,187 @@
+"""Batches lie in memory that is lent: what is lent out is never written to, whatever is done with it (M5)."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+import batchup_ng as bu
+
+from ..books import BATCH, SHUFFLE, make_pool, payload_of, stored
+
+POISON = 0xDD
+LENDERS = ("BufferPool", "SlotPool")
+"""Classes that keep free blocks by their size, in ``_free``: a dict of deques of blocks, each with its ``address``."""
+
+WIDTH = 15_000
+"""Bytes a row: batches of 105 kB, which are lent, not allocated."""
+
+
+def lenders() -> list[Any]:
+    """Return all that lends memory in this process."""
+    return [thing for thing in gc.get_objects() if type(thing).__name__ in LENDERS]
+
+
+def poison(found: list[Any]) -> int:
+    """Overwrite all memory that is free; return how many blocks that was.
+
+    Each block is taken out of its deque meanwhile, which is atomic, so that nobody can be lent it.
+    """
+    count = 0
+    for lender in found:
+        for size, free in list(lender._free.items()):
+            for _ in range(len(free)):
+                try:
+                    block = free.pop()
+                except IndexError:
+                    break
+                ctypes.memset(block.address, POISON, size)
+                free.appendleft(block)
+                count += 1
+    return count
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """What a consumer may do with batches, against a model of what each reference must show."""
+
+    kind = "threads"
+
+    @initialize(workers=st.integers(1, 2), size=st.integers(1, 6))
+    def open(self, workers: int, size: int) -> None:
+        self.pool = make_pool(self.kind, workers)
+        self.lenders = lenders()
+        self.parallel = self.pool.parallel_data_source(stored(WIDTH, n=700), size)
+        self.iterator = self.parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+        self.held: list[tuple[Any, bytes]] = []
+        self.poisoned = 0
+
+    @rule(n=st.integers(1, 4), how=st.sampled_from(["array", "row", "strided", "memoryview", "reinterpreted"]))
+    def take(self, n: int, how: str) -> None:
+        for _ in range(n):
+            batch = next(self.iterator, None)
+            if batch is None:
+                self.iterator = self.parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+                return
+            rows, payload, _ = batch
+            assert np.array_equal(payload, payload_of(rows, WIDTH)), "a batch arrived wrong"
+        kept = self._reference(payload, how)
+        del batch, payload
+        self.held.append((kept, content(kept)))
+
+    @staticmethod
+    def _reference(payload: np.ndarray, how: str) -> Any:
+        if how == "row":
+            return payload[2]
+        if how == "strided":
+            return payload[::2, 5::3]
+        if how == "memoryview":
+            return memoryview(payload)
+        if how == "reinterpreted":
+            return payload.reshape(-1).view(np.uint64 if payload.nbytes % 8 == 0 else np.uint8)
+        return payload
+
+    @precondition(lambda self: self.held)
+    @rule(which=st.integers(0, 99), value=st.integers(0, 255))
+    def write(self, which: int, value: int) -> None:
+        which %= len(self.held)
+        kept, _ = self.held[which]
+        np.asarray(kept)[...] = value
+        self.held[which] = kept, content(kept)
+
+    @precondition(lambda self: self.held)
+    @rule(which=st.integers(0, 99), elsewhere=st.booleans())
+    def let_go(self, which: int, elsewhere: bool) -> None:
+        if not elsewhere:
+            del self.held[which % len(self.held)]
+            return
+        thread = threading.Thread(target=self.held.pop, args=(which % len(self.held),))
+        thread.start()
+        thread.join()
+
+    @precondition(lambda self: self.held)
+    @rule(which=st.integers(0, 99))
+    def let_go_in_a_cycle(self, which: int) -> None:
+        cycle: list[Any] = [self.held.pop(which % len(self.held))]
+        cycle.append(cycle)
+
+    @rule()
+    def collect_and_poison(self) -> None:
+        gc.collect()
+        self.poisoned += poison(self.lenders)
+        self.look()
+
+    @rule(keep=st.booleans())
+    def break_off(self, keep: bool) -> None:
+        self.iterator.close()
+        if not keep:
+            self.held.clear()
+        self.iterator = self.parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+
+    def look(self) -> None:
+        """Assert that whatever is held shows what it did when it was last written to."""
+        for kept, shown in self.held:
+            assert content(kept) == shown, "what is held was overwritten"
+
+    def teardown(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        self.look()
+        self.pool.close()
+        gc.collect()
+        poison(self.lenders)
+        self.look()  # also what outlives the pool
+
+
+def content(kept: Any) -> bytes:
+    return np.ascontiguousarray(kept).tobytes()
+
+
+def lease_machine(kind: str, examples: int, steps: int, seed: int) -> str:
+    """M5: run the machine."""
+
+    class Machine(LeaseMachine):
+        pass
+
+    Machine.kind = kind
+    settings = hypothesis.settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, database=None, print_blob=False,
+        phases=[hypothesis.Phase.generate], suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    run_state_machine_as_test(hypothesis.seed(seed)(Machine), settings=settings)
+    return "done"
+
+
+def poisoned_all_the_time(kind: str, batches: int) -> dict[str, int]:
+    """M5: while a consumer keeps the last few batches, all free memory is overwritten again and again."""
+    over, poisoned = threading.Event(), 0
+
+    def keep_poisoning() -> None:
+        nonlocal poisoned
+        while not over.is_set():
+            poisoned += poison(found)
+            over.wait(0.0005)
+
+    with make_pool(kind) as pool:
+        found = lenders()
+        thread = threading.Thread(target=keep_poisoning)
+        parallel = pool.parallel_data_source(bu.repeat(stored(WIDTH, n=700), batches // 100), 6)
+        thread.start()
+        held: list[tuple[np.ndarray, np.ndarray]] = []
+        try:
+            for rows, payload, _ in parallel.batch_iterator(BATCH, shuffle=SHUFFLE):
+                held.append((rows, payload))
+                assert np.array_equal(payload, payload_of(rows, WIDTH)), "a batch arrived wrong"
+                rows, payload = held[0]
+                assert np.array_equal(payload, payload_of(rows, WIDTH)), "a batch that is held was overwritten"
+                del held[:-5], rows, payload
+        finally:
+            over.set()
+            thread.join()
+    return {"poisoned": poisoned, "lenders": len(found)}

@@ -1,0 +1,303 @@
+"""Several epochs at once, iterators used in every order, forks, pools in odd places (F22, F28)."""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import gc
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import batchup_ng as bu
+
+from ..books import BATCH, BATCHES, SHUFFLE, N, balance, differences, make_pool, reference, source
+from .crashes import in_threads
+
+WIDTH = 9000
+
+
+def two_epochs(kind: str) -> list[int]:
+    """F22: two epochs, one after the other."""
+    with make_pool(kind) as pool:
+        parallel = pool.parallel_data_source(source(WIDTH), 8)
+        epochs = (parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(2))
+        return [balance(epoch, width=WIDTH, epoch=number)["batches"] for number, epoch in enumerate(epochs)]
+
+
+def three_at_once(kind: str) -> list[int]:
+    """F22: three iterators of one source in turn; each is whole and right."""
+    with make_pool(kind) as pool:
+        parallel = pool.parallel_data_source(source(WIDTH), 5)
+        iterators = [parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(3)]
+        expected = [reference(WIDTH, epoch=epoch) for epoch in range(3)]
+        counts = [0, 0, 0]
+        for _ in range(BATCHES):
+            for k in range(3):
+                assert not (wrong := differences(next(iterators[k]), next(expected[k]))), f"iterator {k}: {wrong}"
+                counts[k] += 1
+        assert all(next(iterator, None) is None for iterator in iterators)
+        return counts
+
+
+def three_threads(kind: str) -> bool:
+    """F22: three consumers on threads of their own share the pool."""
+    with make_pool(kind) as pool:
+        parallel = pool.parallel_data_source(source(WIDTH), 5)
+
+        def consume(epoch: int) -> None:
+            balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch), width=WIDTH, epoch=epoch)
+
+        in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
+    return True
+
+
+def one_iterator_two_threads(kind: str) -> int:
+    """F22: two threads draw from one iterator; each batch goes to one of them."""
+    seen: list[int] = []
+    with make_pool(kind) as pool:
+        iterator = pool.parallel_data_source(source(WIDTH), 5).batch_iterator(BATCH, shuffle=SHUFFLE)
+
+        def consume() -> None:
+            for rows, _, _ in iterator:
+                seen.extend(rows.tolist())
+
+        in_threads([consume, consume])
+    assert sorted(seen) == list(range(N))
+    return len(seen)
+
+
+def abandoned(kind: str) -> bool:
+    """F22: an iterator is left half-way and kept; others go on, also with the pool's buffers."""
+    with make_pool(kind) as pool:
+        parallel = pool.parallel_data_source(source(WIDTH), 8)
+        left = [parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(4)]
+        firsts = [next(iterator) for iterator in left]
+        balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=9), width=WIDTH, epoch=9)
+        for epoch, (iterator, first) in enumerate(zip(left, firsts, strict=True)):
+            expected = reference(WIDTH, epoch=epoch)
+            assert not (wrong := differences(first, next(expected))), f"abandoned iterator {epoch}: {wrong}"
+            assert not (wrong := differences(next(iterator), next(expected))), f"abandoned iterator {epoch}: {wrong}"
+    return True
+
+
+class Reenters:
+    """A map that asks the iterator which it works for, for a batch."""
+
+    def __init__(self) -> None:
+        self.iterator: Any = None
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        if self.iterator is not None and 500 in rows:
+            next(self.iterator)
+        return (rows,)
+
+
+def reentrant(kind: str) -> dict[str, Any]:
+    """F22: ``next()`` of an iterator from inside its own ``next()`` is an error with a clear text, never a deadlock."""
+    with make_pool(kind) as pool:
+        fault = Reenters()
+        with pool.parallel_data_source(source(fault=fault), 1).batch_iterator(BATCH) as iterator:
+            fault.iterator = iterator
+            try:
+                for _ in iterator:
+                    pass
+            except Exception as error:
+                return {"message": str(error)}
+            finally:
+                fault.iterator = None
+    raise AssertionError("the epoch ended without an error")
+
+
+def reentrant_generator(kind: str) -> dict[str, Any]:
+    """F22: as above, where the generator of tasks asks the stream that it feeds."""
+    streams: list[Any] = []
+
+    def tasks() -> Any:
+        for i in range(20):
+            if i == 10:
+                streams[0].retrieve()
+            yield abs, (-i,)
+
+    with make_pool(kind) as pool:
+        streams.append(pool.work_stream(tasks(), 3))
+        try:
+            list(streams[0].retrieve_iter())
+        except Exception as error:
+            return {"message": str(error)}
+        finally:
+            streams.clear()
+    raise AssertionError("the stream ended without an error")
+
+
+def after_the_end(kind: str) -> bool:
+    """F22: ``next()`` after an error, after the end, after close is the end; the pool goes on."""
+    with make_pool(kind) as pool:
+        failing = bu.ArrayDataSource([np.arange(50)]).map(fails_at_20)
+        iterator = pool.parallel_data_source(failing, 3).batch_iterator(BATCH)
+        try:
+            for _ in iterator:
+                pass
+        except LookupError:
+            pass
+        for _ in range(3):
+            assert next(iterator, "end") == "end"
+        whole = pool.parallel_data_source(source(), 3).batch_iterator(BATCH, shuffle=SHUFFLE)
+        balance(whole)
+        assert next(whole, "end") == "end"
+        closed = pool.parallel_data_source(source(), 3).batch_iterator(BATCH, shuffle=SHUFFLE)
+        next(closed)
+        closed.close()
+        closed.close()
+        assert next(closed, "end") == "end"
+    after_pool = pool.parallel_data_source  # the pool is closed now
+    try:
+        after_pool(source())
+    except bu.PoolClosed:
+        return True
+    raise AssertionError("a closed pool took a source")
+
+
+def fails_at_20(rows: np.ndarray) -> Any:
+    if 20 in rows:
+        raise LookupError("row 20")
+    return (rows,)
+
+
+def fairness(kind: str) -> dict[str, float]:
+    """F22: three streams share two workers; none waits longer than four times its share.
+
+    Each batch takes 5 ms on one of two workers, so that with three streams one has its turn each 7.5 ms on average.
+    """
+    waits: dict[int, list[float]] = {}
+    with make_pool(kind, 2) as pool:
+        parallel = pool.parallel_data_source(source(pause=0.005), 20)
+        start = threading.Barrier(3)
+
+        def consume(epoch: int) -> None:
+            iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch)
+            start.wait(10)
+            times = [time.perf_counter()]
+            for _ in iterator:
+                times.append(time.perf_counter())
+            waits[epoch] = times
+
+        in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
+    # While all three ran: how long did each take for a hundred batches?
+    taken = [times[101] - times[1] for times in waits.values()]
+    return {"slowest": max(taken), "fastest": min(taken)}
+
+
+# -- F28 ---------------------------------------------------------------------------------------------------------
+
+
+def fork_with_pool_open(kind: str) -> dict[str, Any]:
+    """F28: the user forks while a pool is open; the child gets a clear error, or may close it; the parent goes on."""
+    said: dict[str, Any] = {}
+    with make_pool(kind) as pool:
+        parallel = pool.parallel_data_source(source(WIDTH), 4)
+        iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+        first = next(iterator)
+        uses: dict[str, Callable[[], Any]] = {
+            "next": lambda: next(iterator),
+            "iterate": lambda: next(parallel.batch_iterator(BATCH)),
+            "source": lambda: pool.parallel_data_source(source()),
+            "stream": lambda: pool.work_stream(iter([(len, ("abc",))])).retrieve(),
+            "close": pool.close,
+        }
+        for name, use in uses.items():
+            said[name] = in_a_fork(use)
+        rest = [first, *iterator]
+        for batch, should in zip(rest, reference(WIDTH), strict=True):
+            assert not differences(batch, should)
+        balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=1), width=WIDTH, epoch=1)
+    return said
+
+
+def in_a_fork(use: Callable[[], Any]) -> str:
+    """Return what `use` raises in a fork of this process, or ``nothing``; ``hangs`` if it takes above 5 s."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            use()
+            os.write(write, b"nothing")
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(write)
+    deadline = time.monotonic() + 5
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(read)
+            return "hangs"
+        time.sleep(0.005)
+    said = os.read(read, 4096).decode()
+    os.close(read)
+    return said
+
+
+def fork_child_exits(kind: str) -> bool:
+    """F28: a fork of the user's that ends in the ordinary way, atexit and all, harms nobody."""
+    with make_pool(kind) as pool:
+        iterator = pool.parallel_data_source(source(WIDTH), 4).batch_iterator(BATCH, shuffle=SHUFFLE)
+        first = next(iterator)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                del iterator, pool, first  # finalizers run in the fork
+                gc.collect()
+                atexit._run_exitfuncs()
+            finally:
+                os._exit(0)
+        deadline = time.monotonic() + 5
+        while (done := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+            assert time.monotonic() < deadline or os.kill(pid, signal.SIGKILL), "the fork hangs at its end"
+            time.sleep(0.005)
+        assert os.waitstatus_to_exitcode(done[1]) == 0
+        assert sum(1 for _ in iterator) == BATCHES - 1
+    return True
+
+
+def pool_in_a_worker(outer: str, inner: str) -> str:
+    """F28: a task makes a pool of its own inside a worker and uses it."""
+    with make_pool(outer) as pool:
+        stream = pool.work_stream(iter([(use_inner_pool, (inner,))]))
+        try:
+            return f"worked {stream.retrieve()}"
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def use_inner_pool(kind: str) -> int:
+    with make_pool(kind) as pool:
+        rows = bu.ArrayDataSource([np.arange(70)])
+        return sum(int(x.sum()) for (x,) in pool.parallel_data_source(rows, 4).batch_iterator(BATCH))
+
+
+def pool_pickled(kind: str) -> dict[str, str]:
+    """F28: a pool is pickled, copied, or stands in a map that travels."""
+    said = {}
+    with make_pool(kind) as pool:
+        uses: dict[str, Callable[[], Any]] = {
+            "pickle": lambda: pickle.dumps(pool),
+            "deepcopy": lambda: copy.deepcopy(pool),
+        }
+        for name, use in uses.items():
+            try:
+                use()
+                said[name] = "nothing"
+            except Exception as error:
+                said[name] = f"{type(error).__name__}: {error}"
+        with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+            balance(iterator)
+    return said

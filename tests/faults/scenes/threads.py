@@ -1,0 +1,131 @@
+"""Threads that are switched all the time: nothing is lost, nobody sleeps too long (M4)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import batchup_ng as bu
+from batchup_ng.buffers import BufferPool
+from batchup_ng.work_pool import future
+
+from .crashes import in_threads
+
+
+@contextlib.contextmanager
+def switching() -> Iterator[None]:
+    """Let the interpreter change threads as often as it can within."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+MARKED = ("begin", "set_result", "set_error", "result", "wait", "done", "cancel")
+"""Steps of a future at which a thread may be kept up."""
+
+
+@contextlib.contextmanager
+def kept_up(seed: int) -> Iterator[None]:
+    """Let threads be kept up at random before the steps of a future within."""
+    kind: Any = future.TaskFuture
+    found = {name: getattr(kind, name) for name in MARKED if name in vars(kind)}
+    chances = itertools.cycle([random.Random(seed).random() < 0.02 for _ in range(9973)])
+    for name, step in found.items():
+        setattr(kind, name, _kept_up(step, chances))
+    try:
+        yield
+    finally:
+        for name, step in found.items():
+            setattr(kind, name, step)
+
+
+def _kept_up(step: Callable[..., Any], chances: Iterator[bool]) -> Callable[..., Any]:
+    def kept_up(*args: Any) -> Any:
+        if next(chances):
+            time.sleep(0)
+        return step(*args)
+
+    return kept_up
+
+
+def stamp(i: int) -> tuple[int, float]:
+    return i, time.perf_counter()
+
+
+def handed_through(consumers: int, each: int, seed: int) -> dict[str, Any]:
+    """M4: tasks go through the windows of several consumers of one pool of threads; how late was any result seen?"""
+    late: list[float] = []
+
+    def consume(first: int, pool: Any) -> None:
+        stream = pool.work_stream(((stamp, (i,)) for i in range(first, first + each)), 20)
+        for i in range(first, first + each):
+            asked = time.perf_counter()
+            got, made = next(stream)
+            late.append(time.perf_counter() - max(asked, made))
+            assert got == i, f"{got} came in the place of {i}"
+        assert stream.retrieve() is None
+
+    with switching(), kept_up(seed), bu.WorkerThreadPool(3) as pool:
+        in_threads([lambda f=k * each: consume(f, pool) for k in range(consumers)], 100.0)  # type: ignore[misc]
+    late.sort()
+    return {
+        "handed": len(late), "longest": late[-1], "p99.9": late[int(len(late) * 0.999)],
+        "above 100 ms": sum(x > 0.1 for x in late),
+    }  # fmt: skip
+
+
+def broken_off_all_the_time(times: int, seed: int) -> int:
+    """M4: loops are broken off at random while threads are switched; each loop that goes on is right."""
+    rng = random.Random(seed)
+    with switching(), kept_up(seed), bu.WorkerThreadPool(3) as pool:
+        rows = bu.ArrayDataSource([np.arange(400), np.zeros((400, 20_000))])
+        parallel = pool.parallel_data_source(rows, 6)
+        for _ in range(times):
+            stop, position = rng.randrange(60), 0
+            for n, (x, _) in enumerate(parallel.batch_iterator(7)):
+                assert x.tolist() == list(range(position, min(position + 7, 400)))
+                position += 7
+                if n == stop:
+                    break
+    return times
+
+
+def leased_by_many(times: int, threads: int, seed: int) -> int:
+    """M4: threads take memory from one pool of buffers and let go of it; none ever has what another still holds."""
+    pool = BufferPool()
+    passed: list[Any] = []
+    lock = threading.Lock()
+
+    def use(number: int) -> None:
+        rng = random.Random(f"{seed} {number}")
+        held: list[tuple[np.ndarray, int]] = []
+        for i in range(times):
+            array = pool.empty((rng.choice([70_000, 100_000]),), np.dtype(np.uint8))
+            mark = (number * 50 + i) % 251
+            array[::4096] = mark
+            held.append((array, mark))
+            with lock:
+                if passed and rng.random() < 0.5:
+                    held.append(passed.pop())
+                elif rng.random() < 0.5:
+                    passed.append(held.pop())
+            del array
+            while len(held) > 6:
+                array, mark = held.pop(rng.randrange(len(held)))
+                assert (array[::4096] == mark).all(), "memory was lent to two at once"
+                del array
+
+    with switching():
+        in_threads([lambda n=n: use(n) for n in range(threads)])  # type: ignore[misc]
+    return times * threads

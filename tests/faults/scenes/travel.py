@@ -1,0 +1,154 @@
+"""What travels to a worker, and what is refused before anything is started (F18)."""
+
+from __future__ import annotations
+
+import linecache
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psutil
+
+import batchup_ng as bu
+
+from ..books import BATCH, make_pool
+
+# -- functions ---------------------------------------------------------------------------------------------------
+
+
+def a_lambda() -> Any:
+    return lambda x: (x * 2,)
+
+
+def a_closure() -> Any:
+    factor = 2
+
+    def double(x: np.ndarray) -> Any:
+        return (x * factor,)
+
+    return double
+
+
+def a_nested_class() -> Any:
+    class Doubler:
+        class Factor:
+            value = 2
+
+        def __call__(self, x: np.ndarray) -> Any:
+            return (x * self.Factor.value,)
+
+    return Doubler()
+
+
+CELL = """
+from __future__ import annotations
+FACTOR = 2
+class Scale:
+    def __init__(self, factor): self.factor = factor
+    def double(self, x): return (x * self.factor,)
+def from_a_cell(x):
+    return Scale(FACTOR).double(x)
+"""
+
+
+def a_notebook_function() -> Any:
+    """Return a function of a module ``__main__`` without a file, as notebooks have."""
+    name = "<ipython-input-1-0123456789ab>"
+    linecache.cache[name] = (len(CELL), None, CELL.splitlines(True), name)
+    module = types.ModuleType("__main__")
+    exec(compile(CELL, name, "exec"), module.__dict__)
+    return module.from_a_cell
+
+
+def a_bound_method() -> Any:
+    class Scale:
+        def __init__(self) -> None:
+            self.table = np.full(1000, 2)
+
+        def double(self, x: np.ndarray) -> Any:
+            return (x * self.table[0],)
+
+    return Scale().double
+
+
+FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "lambda": a_lambda,
+    "closure": a_closure,
+    "nested class": a_nested_class,
+    "notebook": a_notebook_function,
+    "bound method": a_bound_method,
+}
+
+
+def travels(kind: str, what: str) -> bool:
+    """F18: a map of that sort works in a worker process."""
+    with make_pool(kind) as pool:
+        doubled = bu.ArrayDataSource([np.arange(100)]).map(FUNCTIONS[what]())
+        got = [x for (x,) in pool.parallel_data_source(doubled, 4).batch_iterator(BATCH)]
+    return bool(np.array_equal(np.concatenate(got), np.arange(100) * 2))
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------
+
+
+def holding_a_lock() -> Any:
+    guard = threading.Lock()
+
+    def augment(x: np.ndarray) -> Any:
+        with guard:
+            return (x,)
+
+    return bu.ArrayDataSource([np.arange(100)]).map(augment)
+
+
+def holding_a_file() -> Any:
+    class Log:
+        def __init__(self) -> None:
+            self.file = open("/dev/null", "w")  # noqa: SIM115  # closed with the program
+
+        def note(self, x: np.ndarray) -> Any:
+            return (x,)
+
+    return bu.ArrayDataSource([np.arange(100)]).map(Log().note)
+
+
+def holding_a_generator() -> Any:
+    numbers = (i for i in range(10))
+    return bu.ArrayDataSource([np.arange(100)]).map(lambda x: (x + next(numbers),))
+
+
+def holding_a_lock_beside_a_large_array() -> Any:
+    table, guard = np.zeros(30_000_000), threading.Lock()
+    return bu.ArrayDataSource([np.arange(100)]).map(lambda x: (table[x], guard))
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "lock": (holding_a_lock, ["augment", "lock"]),
+    "file": (holding_a_file, ["file", "TextIOWrapper"]),
+    "generator": (holding_a_generator, ["generator"]),
+    "large array": (holding_a_lock_beside_a_large_array, ["lock"]),
+}
+
+
+def refused(kind: str, what: str) -> dict[str, Any]:
+    """F18: a source that cannot travel is refused when it is handed over, before any process is started for it."""
+    make, words = REFUSED[what]
+    made = make()
+    with make_pool(kind) as pool:
+        before = {process.pid for process in psutil.Process().children(recursive=True)}
+        began = time.perf_counter()
+        try:
+            pool.parallel_data_source(made, 4)
+        except bu.CannotTravel as error:
+            took = time.perf_counter() - began
+            started = {process.pid for process in psutil.Process().children(recursive=True)} - before
+            message = str(error)
+        else:
+            raise AssertionError("it was not refused")
+        # The pool is as good as before.
+        assert len(list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(70)])).batch_iterator(BATCH))) == 10
+    missing = [word for word in words if word not in message]
+    return {"seconds": took, "started": len(started), "missing": missing, "message": message}

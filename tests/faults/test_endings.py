@@ -1,0 +1,158 @@
+"""However the loop, the pool or the program ends, nothing stays behind: F12 to F15."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .books import POOLS, PROCESSES
+from .scenes import breaks
+from .settings import Extent
+from .stage import Stage, play
+
+PROGRAM = str(Path(__file__).parent / "programs" / "epoch.py")
+PARALLEL = POOLS[1:]
+
+
+def program(kind: str, *options: object) -> Stage:
+    """Start the program with a pool."""
+    return Stage([sys.executable, PROGRAM, "--pool", kind, *map(str, options)])
+
+
+# -- F12 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_f12_loops_broken_off_leave_nothing(kind: str) -> None:
+    figures = play(breaks.broken_off, kind=kind, times=500)
+    assert figures["grown"] <= 2 << 20
+    assert figures["p50"] <= 0.005
+
+
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_f12_pools_forgotten_in_mid_epoch_leave_nothing(kind: str) -> None:
+    play(breaks.pools_forgotten, kind=kind, times=6)
+
+
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
+    with program(kind, "--batches", 3, "--no-close") as stage:
+        assert stage.wait() == 0
+        stage.assert_nothing_left()
+        assert stage.err == ""
+
+
+# -- F13, F14 ----------------------------------------------------------------------------------------------------
+
+MOMENTS = {"import": ("numpy", 0.08), "start": ("imported", 0.15), "batch": ("batch", 0.2), "close": ("closing", 0.02)}
+"""The line after which a signal comes, with the most seconds that it waits from there."""
+
+AIMS = ("main", "group", "twice")
+
+
+def strike(stage: Stage, number: int, aim: str, rng: random.Random) -> None:
+    """Send a signal to the main process or to all, as Ctrl-C does; perhaps again a moment later."""
+    send = os.kill if aim == "main" else os.killpg
+    for pause in [0.0, rng.random() * 0.05][: 2 if aim == "twice" else 1]:
+        time.sleep(pause)
+        if stage.process.poll() is None:
+            send(stage.process.pid, number)
+
+
+def at_moment(kind: str, moment: str, rng: random.Random) -> Stage:
+    """Start the program; return when it is at that moment."""
+    options = ["--batches", 4, "--last", 0.3] if moment == "close" else []
+    stage = program(kind, *options)
+    line, most = MOMENTS[moment]
+    stage.wait_for(line)
+    time.sleep(rng.random() * most)
+    return stage
+
+
+def interrupted(kind: str, moments: list[str], times: int, seed: int) -> Iterator[tuple[Stage, str]]:
+    """Yield programs that were interrupted just now, with the aim."""
+    rng = random.Random(seed)
+    for i in range(times):
+        for moment in moments:
+            aim = AIMS[(i + len(moment) + seed) % len(AIMS)]
+            with at_moment(kind, moment, rng) as stage:
+                strike(stage, signal.SIGINT, aim, rng)
+                yield stage, f"{moment}, {aim}"
+
+
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_f13_an_interrupt_ends_the_program_with_one_traceback(kind: str, seed: int, extent: Extent) -> None:
+    for stage, where in interrupted(kind, ["start", "batch", "close"], extent.times(3, 20), seed):
+        code = stage.wait(1.0)
+        stage.assert_nothing_left()
+        if code == 0 and "done" in stage.out:
+            continue  # the interrupt came when all was done
+        told = f"{where}: ended with {code} and said\n{stage.err}"
+        assert code in (-signal.SIGINT, 130), told
+        assert stage.err.rstrip(": \n").endswith("KeyboardInterrupt"), told
+        assert not any(file in stage.err for file in ("worker.py", "server.py")), told
+        # A second interrupt while the first is seen to makes Python write a second traceback; measured: 2.2 kB in all.
+        most = 2 if "twice" in where else 1
+        assert stage.err.count("Traceback (most recent call last)") <= most, told
+        assert len(stage.err) <= most * (2 << 10), told
+
+
+def test_f13_an_interrupt_during_the_import_ends_the_program(seed: int, extent: Extent) -> None:
+    for stage, where in interrupted("forkserver", ["import"], extent.times(3, 20), seed):
+        assert stage.wait(1.0) != 0, where
+        stage.assert_nothing_left()
+
+
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_f14_sigterm_ends_the_program_and_all_it_started(kind: str, seed: int, extent: Extent) -> None:
+    rng = random.Random(seed)
+    for i in range(extent.times(1, 7)):
+        for j, moment in enumerate(("start", "batch", "close")):
+            with at_moment(kind, moment, rng) as stage:
+                strike(stage, signal.SIGTERM, AIMS[(i + j) % 2], rng)
+                code = stage.wait(2.0)
+                assert code == -signal.SIGTERM or "done" in stage.out
+                stage.assert_nothing_left(2.0)
+
+
+# -- F15 ---------------------------------------------------------------------------------------------------------
+
+
+def assert_gone_after_a_kill(stage: Stage) -> None:
+    """Kill the main process and assert that all else follows it."""
+    stage.process.kill()
+    stage.process.wait()
+    stage.assert_nothing_left(1.0)
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f15_nothing_outlives_a_program_that_is_killed(kind: str, seed: int, extent: Extent) -> None:
+    rng = random.Random(seed)
+    for i in range(extent.times(6, 20)):
+        with program(kind, "--thread" if i % 2 else "--pause=0.01") as stage:
+            stage.wait_for("numpy")
+            time.sleep(rng.random() * 0.7)
+            assert_gone_after_a_kill(stage)
+
+
+@pytest.mark.parametrize("how", ["--thread", "--pause=0.01"])
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f15_long_tasks_do_not_outlive_a_program_that_is_killed(kind: str, how: str) -> None:
+    with program(kind, "--last", 60, how) as stage:
+        stage.wait_for("batch")
+        assert_gone_after_a_kill(stage)
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f15_workers_outlive_the_thread_that_started_them(kind: str) -> None:
+    with program(kind, "--thread", "--batches", 30) as stage:
+        assert stage.wait() == 0
+        assert stage.out.count("batch") == 30
+        stage.assert_nothing_left()

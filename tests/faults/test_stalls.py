@@ -1,0 +1,116 @@
+"""Nothing waits for ever: F19, F20."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .books import BATCH, BATCHES, PROCESSES
+from .scenes import stalls
+from .settings import only_full
+from .stage import Stage, play
+
+PROGRAM = str(Path(__file__).parent / "programs" / "stuck.py")
+TIMEOUT = 1.0
+
+STUCK = ["sleep", "busy", "C call", "SIGSTOP", only_full("backtrack"), only_full("lock")]
+"""What a process can be stuck in."""
+
+IN_A_THREAD = ["sleep", "busy"]
+"""What a thread can be stuck in so that others still run; the interpreter's lock held in C cannot be helped."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "act"),
+    [
+        *[("forkserver", 2, act) for act in ("sleep", "busy", "C call", "SIGSTOP")],
+        *[only_full(kind, workers, act) for kind in PROCESSES for workers in (1, 4) for act in ("backtrack", "lock")],
+        ("spawn", 2, "SIGSTOP"),
+        ("fork", 1, "C call"),
+        *[("threads", 2, act) for act in IN_A_THREAD],
+    ],
+)
+def test_f19_a_sample_that_never_ends_is_named(kind: str, workers: int, act: str) -> None:
+    found = play(stalls.timed_out, kind=kind, workers=workers, act=act, timeout=TIMEOUT, leaves=leaves(kind))
+    assert found["row"] == found["stuck"]
+    assert str(found["stuck"]) in found["message"]
+    assert found["delivered"] == stalls.POSITION // BATCH
+    assert found["seconds"] <= TIMEOUT + 1
+    assert found["usable"]
+
+
+def leaves(kind: str) -> list[str]:
+    """Return what a scene with a stuck sample may leave in its process: the thread that is stuck."""
+    return ["threads"] if kind == "threads" else []
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "act"),
+    [("forkserver", 2, "sleep"), ("spawn", 1, "C call"), ("fork", 2, "SIGSTOP"), ("threads", 2, "sleep")],
+)
+def test_f19_a_sample_that_never_ends_can_be_skipped(kind: str, workers: int, act: str) -> None:
+    found = play(stalls.skipped, kind=kind, workers=workers, act=act, timeout=TIMEOUT, leaves=leaves(kind))
+    assert found["batches"] == BATCHES
+    assert found["timeout"]
+
+
+@pytest.mark.parametrize("act", STUCK)
+@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+def test_f19_without_a_timeout_a_warning_names_the_rows(kind: str, act: str) -> None:
+    found = play(stalls.warned_of, kind=kind, act=act)
+    assert len(found["told"]) == 1
+    assert found["told"][0].startswith("StallWarning: ")
+    assert str(found["stuck"]) in found["told"][0]
+    assert found["batches"] == BATCHES
+
+
+@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+def test_f19_a_slow_batch_of_quick_samples_is_delivered(kind: str) -> None:
+    assert play(stalls.slow_but_alive, kind=kind)["samples"] == 28
+
+
+@pytest.mark.parametrize("close", [True, False])
+@pytest.mark.parametrize(("kind", "act"), [("threads", "sleep"), ("threads", "busy"), ("forkserver", "C call")])
+def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close: bool) -> None:
+    options = ["--pool", kind, "--act", act, *["--close"] * close]
+    with Stage([sys.executable, PROGRAM, *options]) as stage:
+        stage.wait_for("SampleTimeout", 10)
+        began = time.monotonic()
+        stage.wait_for("end", 6)
+        assert time.monotonic() - began <= 5.0
+        assert stage.wait(2.0) == 0
+        stage.assert_nothing_left()
+
+
+# -- F20 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "spawn"])
+def test_f20_workers_that_hang_in_their_start_are_told_of(kind: str) -> None:
+    found = play(stalls.hangs_in_import, kind=kind)
+    assert "start" in found["message"] or "ready" in found["message"]
+    assert found["seconds"] <= 8.0
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f20_a_worker_that_cannot_be_replaced_is_not_waited_for(kind: str) -> None:
+    found = play(stalls.hangs_in_init, kind=kind)
+    assert found["seconds"] <= 8.0
+    assert found["message"] or found["usable"]
+
+
+def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
+    found = play(stalls.server_killed, kind="forkserver")
+    assert found["how"] == f"completed {BATCHES}" or found["how"].startswith("WorkerLost")
+    assert found["seconds"] <= 5.0
+
+
+@pytest.mark.parametrize("act", ["sleep", "C call", "SIGSTOP"])
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f20_a_worker_that_is_stuck_does_not_keep_close(kind: str, act: str) -> None:
+    found = play(stalls.hangs_in_close, kind=kind, act=act)
+    assert found["seconds"] <= 5.5  # 5 s of patience, then a kill
+    assert not found["left"]

@@ -1,0 +1,25 @@
+"""Whatever can travel does, the rest is refused at once: F18."""
+
+from __future__ import annotations
+
+import pytest
+
+from .books import PROCESSES
+from .scenes import travel
+from .settings import only_full
+from .stage import play
+
+
+@pytest.mark.parametrize("what", travel.FUNCTIONS)
+@pytest.mark.parametrize("kind", ["forkserver", "spawn", only_full("fork")])
+def test_f18_functions_of_every_sort_work_in_workers(kind: str, what: str) -> None:
+    assert play(travel.travels, kind=kind, what=what)
+
+
+@pytest.mark.parametrize("what", travel.REFUSED)
+@pytest.mark.parametrize("kind", ["forkserver", *map(only_full, PROCESSES[1:])])
+def test_f18_what_cannot_travel_is_refused_at_once_by_name(kind: str, what: str) -> None:
+    found = play(travel.refused, kind=kind, what=what)
+    assert not found["missing"], found["message"]
+    assert found["started"] == 0
+    assert found["seconds"] <= 0.1

@@ -1,0 +1,136 @@
+"""The shared memory: extents without overlap, slots that are never overwritten while they can be seen."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchup_ng.work_pool.processes.arena import HUGE, Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.mapping import PAGE
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def arena() -> Any:
+    made = Arena(64 * MB)
+    yield made
+    made.close()
+
+
+def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
+    extent = arena.take(3 * MB)
+    view = SharedView(os.dup(arena.fd))
+    view.array(extent.offset, extent.size)[:5] = 7
+    assert arena.array(extent)[:6].tolist() == [7, 7, 7, 7, 7, 0]
+    private = view.private(extent.offset, extent.size)
+    assert private[4] == 7
+    private[4] = 9
+    assert arena.array(extent)[4] == 7
+    view.close()
+
+
+def test_an_extent_has_its_pages_when_it_is_taken_and_loses_them_when_it_is_given_back(arena: Arena) -> None:
+    extent = arena.take(8 * MB)
+    assert os.fstat(arena.fd).st_blocks * 512 >= 8 * MB
+    arena.give_back(extent)
+    assert os.fstat(arena.fd).st_blocks == 0
+    assert arena.taken == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 5 * MB)), max_size=40))
+def test_extents_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[bool, int]]) -> None:
+    arena, out = Arena(16 * MB), []
+    try:
+        for give_back, nbytes in steps:
+            if give_back and out:
+                arena.give_back(out.pop(nbytes % len(out)))
+                continue
+            try:
+                out.append(arena.take(nbytes))
+            except ArenaFull:
+                assert sum(extent.size for extent in out) + nbytes > 16 * MB - len(out) * HUGE - 5 * MB
+                continue
+            assert out[-1].size >= nbytes
+            assert out[-1].offset % PAGE == 0
+            ends = sorted((extent.offset, extent.offset + extent.size) for extent in out)
+            assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+            assert arena.taken == sum(extent.size for extent in out)
+        for extent in out:
+            arena.give_back(extent)
+        assert arena.take(16 * MB) == Extent(0, 16 * MB)
+    finally:
+        arena.close()
+
+
+def test_a_full_arena_is_an_error(arena: Arena) -> None:
+    arena.take(40 * MB)
+    with pytest.raises(ArenaFull, match="taken"):
+        arena.take(40 * MB)
+
+
+def test_memory_that_the_system_does_not_give_is_an_error_and_no_signal(arena: Arena) -> None:
+    os.ftruncate(arena.fd, MB)  # the rest of the mapping has no file behind it: touching it would be a SIGBUS
+    with pytest.raises(ArenaFull, match="no 8388608 bytes"):
+        arena.take(8 * MB)
+    assert arena.taken == 0
+
+
+def test_a_limit_on_file_size_bounds_the_span() -> None:
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20)); "
+        "from batchup_ng.work_pool.processes.arena import Arena; a = Arena(); print(a.span); a.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert int(done.stdout) == 8 << 20
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_slots_are_used_again_and_held_ones_are_left_alone(arena: Arena) -> None:
+    slots = SlotPool(arena, 32 * MB)
+    slot = slots.take(MB)
+    assert slot is not None
+    first = slot.offset
+    view = memoryview(slot.bytes[10:20])
+    del slot
+    other = slots.take(MB)
+    assert other is not None
+    assert other.offset != first
+    del view
+    again = slots.take(MB)
+    assert again is not None
+    assert again.offset == first
+    slots.close()
+
+
+def test_slots_never_have_more_than_the_budget(arena: Arena) -> None:
+    slots = SlotPool(arena, 10 * MB)
+    held = [slots.take(3 * MB) for _ in range(3)]
+    assert all(held)
+    assert slots.take(3 * MB) is None
+    held.clear()
+    assert slots.take(9 * MB) is not None, "free slots of another size are released"
+    assert slots.bytes <= 10 * MB
+    assert arena.taken == slots.bytes
+    slots.close()
+
+
+def test_a_batch_that_is_held_outlives_the_arena(arena: Arena) -> None:
+    slots = SlotPool(arena, 32 * MB)
+    slot = slots.take(MB)
+    assert slot is not None
+    array = slot.bytes[5:]
+    array[:] = 5
+    del slot
+    slots.close()
+    arena.close()
+    assert (array == 5).all()

@@ -1,0 +1,354 @@
+"""The rules of the process pool in a simulated world (M1): no processes, a clock that is a number."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from batchup_ng.work_pool.processes import schedule as rules
+from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, Send, Worker
+from batchup_ng.work_pool.submission import Submission
+from batchup_ng.work_pool.turns import TurnQueue
+
+EXAMPLES = int(os.environ.get("BATCHUP_NG_EXAMPLES", "2000"))
+
+
+class FakeJob:
+    """A job with what the simulated world knows of it."""
+
+    def __init__(self, number: int, how: Submission) -> None:
+        self.number = number
+        self.how = how
+        self.deaths = 0
+        self.finished = False
+        self.wanted = True
+        self.outcome: str | None = None
+        self.times_begun = 0
+
+    def begin(self) -> bool:
+        return self.wanted
+
+    def __repr__(self) -> str:
+        return f"job {self.number}"
+
+
+class World:
+    """Workers that do what the test says, and a schedule."""
+
+    def __init__(self, processes: int = 2, threads: int = 1) -> None:
+        self.schedule = Schedule(processes, threads)
+        self.threads = threads
+        self.now = 0.0
+        self.jobs: list[FakeJob] = []
+        self.inboxes: dict[Worker, list[FakeJob]] = {}
+        self.dying: list[Worker] = []
+        self.starts = 0
+        self.start_workers()
+
+    def start_workers(self) -> None:
+        for _ in range(self.schedule.missing()):
+            worker = Worker(self.now)
+            self.schedule.add(worker)
+            self.inboxes[worker] = []
+            self.starts += 1
+
+    def submit(self, **how: Any) -> FakeJob:
+        job = FakeJob(len(self.jobs), Submission(**how))
+        self.jobs.append(job)
+        self.do(self.schedule.submit(job, self.now))
+        return job
+
+    def do(self, actions: list[Any]) -> None:
+        for action in actions:
+            if isinstance(action, Send):
+                assert action.worker in self.schedule.workers
+                assert action.worker.ready
+                assert not action.job.finished
+                assert action.job not in self.inboxes[action.worker]
+                self.inboxes[action.worker].append(action.job)
+            elif isinstance(action, Kill):
+                self.dying.append(action.worker)
+            else:
+                assert isinstance(action, Fail)
+                assert action.job.outcome is None, "a job has one outcome"
+                action.job.outcome = action.why
+
+    def ready(self, worker: Worker) -> None:
+        self.do(self.schedule.ready(worker, self.now))
+
+    def all_ready(self) -> None:
+        for worker in list(self.schedule.workers):
+            if not worker.ready:
+                self.ready(worker)
+
+    def finish(self, worker: Worker, which: int = 0) -> FakeJob:
+        job = self.inboxes[worker].pop(which)
+        first, actions = self.schedule.result(worker, job, self.now)
+        if first:
+            assert job.outcome is None, "a job has one outcome"
+            job.outcome = "done"
+        self.do(actions)
+        return job
+
+    def kill(self, worker: Worker) -> None:
+        if worker in self.dying:
+            self.dying.remove(worker)
+        del self.inboxes[worker]
+        self.do(self.schedule.died(worker, self.now))
+        self.start_workers()
+
+    def holder(self, job: FakeJob) -> Worker:
+        return next(worker for worker, inbox in self.inboxes.items() if job in inbox)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.do(self.schedule.tick(self.now))
+        for worker in list(self.dying):
+            self.kill(worker)
+
+
+def test_jobs_wait_until_a_worker_is_ready() -> None:
+    world = World()
+    job = world.submit()
+    assert not any(world.inboxes.values())
+    world.all_ready()
+    assert world.holder(job)
+
+
+def test_a_job_that_may_run_again_is_tried_on_three_workers_the_last_with_nothing_else() -> None:
+    world = World(processes=2)
+    world.all_ready()
+    job = world.submit(again=True)
+    others = [world.submit(again=True) for _ in range(3)]
+    for _ in range(2):
+        world.kill(world.holder(job))
+        assert job.outcome is None
+        world.all_ready()
+        for worker in list(world.inboxes):
+            while world.inboxes[worker] and world.inboxes[worker][0] is not job:
+                world.finish(worker)
+    assert world.inboxes[world.holder(job)] == [job]
+    more = [world.submit(again=True) for _ in range(4)]
+    assert world.inboxes[world.holder(job)] == [job], "it stays alone"
+    world.kill(world.holder(job))
+    assert job.outcome == DIED
+    world.all_ready()
+    while any(world.inboxes.values()):
+        world.finish(next(worker for worker, inbox in world.inboxes.items() if inbox))
+    assert {j.outcome for j in others + more} == {"done"}
+
+
+def test_a_job_that_must_not_run_twice_fails_with_its_worker_and_the_one_behind_it_does_not() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    running, behind = world.submit(), world.submit()
+    world.kill(world.holder(running))
+    assert running.outcome == DIED
+    assert behind.outcome is None
+    world.all_ready()
+    world.finish(world.holder(behind))
+    assert behind.outcome == "done"
+
+
+def test_a_job_whose_time_is_up_fails_and_takes_nobody_with_it() -> None:
+    world = World(processes=1, threads=2)
+    world.all_ready()
+    slow, beside, behind = world.submit(timeout=5.0), world.submit(again=True), world.submit(again=True)
+    assert world.schedule.next_tick() == 5.0
+    world.pass_time(4.9)
+    assert slow.outcome is None
+    world.pass_time(0.2)
+    assert slow.outcome == LATE
+    world.all_ready()
+    for job in (beside, behind):
+        world.finish(world.holder(job))
+        assert (job.outcome, job.deaths) == ("done", 0)
+
+
+def test_the_clock_of_a_job_begins_when_it_does() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    world.submit(again=True)
+    second = world.submit(timeout=5.0)
+    world.pass_time(100.0)
+    (worker,) = world.inboxes
+    world.finish(worker)
+    world.pass_time(4.9)
+    assert second.outcome is None
+    world.pass_time(0.2)
+    assert second.outcome == LATE
+
+
+def test_the_clock_stands_while_a_constant_is_loaded() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    (worker,) = world.inboxes
+    worker.loading = 1
+    job = world.submit(timeout=1.0)
+    world.pass_time(50.0)
+    assert job.outcome is None
+    world.schedule.loaded(worker, world.now)
+    assert world.schedule.next_tick() == world.now + 1.0
+
+
+def test_what_is_held_behind_a_slow_job_is_given_to_a_free_worker_and_counts_once() -> None:
+    world = World(processes=2)
+    world.all_ready()
+    jobs = [world.submit(again=True) for _ in range(4)]
+    slow = world.holder(jobs[0])
+    quick = next(worker for worker in world.inboxes if worker is not slow)
+    held = world.inboxes[slow][1]
+    while world.inboxes[quick]:
+        world.finish(quick)
+    assert world.schedule.next_tick() == rules.PATIENCE
+    world.pass_time(rules.PATIENCE)
+    assert world.inboxes[quick] == [held]
+    assert world.schedule.next_tick() is None, "it is given away once"
+    world.finish(quick)
+    assert held.outcome == "done"
+    world.finish(slow)
+    world.finish(slow)
+    assert [job.outcome for job in jobs] == ["done"] * 4
+
+
+def test_workers_that_die_before_they_did_anything_are_not_replaced_for_ever() -> None:
+    world = World(processes=2)
+    job = world.submit(again=True)
+    while world.schedule.workers:
+        world.kill(world.schedule.workers[0])
+    assert world.schedule.broken
+    assert job.outcome == DIED
+    assert world.starts <= 2 + rules.MOST_BARREN * 2
+
+
+def test_a_worker_that_never_is_ready_is_killed() -> None:
+    world = World(processes=1)
+    (worker,) = world.inboxes
+    assert world.schedule.next_tick() == rules.START_SECONDS
+    world.pass_time(rules.START_SECONDS)
+    assert worker not in world.schedule.workers
+    assert world.starts == 2
+
+
+def test_streams_take_turns() -> None:
+    queue: TurnQueue[str] = TurnQueue()
+    for i in range(3):
+        queue.put(f"long {i}", lane=1)
+    queue.put("short", lane=2)
+    queue.put_urgent("urgent")
+    queue.put_back("again")
+    assert len(queue) == 6
+    assert [queue.take() for _ in range(6)] == ["again", "urgent", "long 0", "short", "long 1", "long 2"]
+    assert not queue
+
+
+class SimulatedWorld(RuleBasedStateMachine):
+    """Everything that can happen, in any order."""
+
+    @initialize(processes=st.integers(1, 3), threads=st.integers(1, 2))
+    def make(self, processes: int, threads: int) -> None:
+        self.world = World(processes, threads)
+        self.processes = processes
+        self.kills = 0
+
+    def some_worker(self, data: st.DataObject, with_jobs: bool = False) -> Worker:
+        able = [w for w in self.world.schedule.workers if not with_jobs or self.world.inboxes[w]]
+        return data.draw(st.sampled_from(able))
+
+    @rule(again=st.booleans(), urgent=st.booleans(), timeout=st.sampled_from([None, None, 0.5, 3.0]),
+          lane=st.integers(0, 2), alone=st.booleans())  # fmt: skip
+    def submit(self, again: bool, urgent: bool, timeout: float | None, lane: int, alone: bool) -> None:
+        if self.world.schedule.broken:
+            return
+        self.world.submit(again=again, urgent=urgent, timeout=timeout, lane=lane, alone=alone and urgent)
+
+    @precondition(lambda self: any(not w.ready for w in self.world.schedule.workers))
+    @rule(data=st.data())
+    def become_ready(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from([w for w in self.world.schedule.workers if not w.ready]))
+        self.world.ready(worker)
+
+    @precondition(lambda self: any(self.world.inboxes[w] for w in self.world.schedule.workers))
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        worker = self.some_worker(data, with_jobs=True)
+        # With several threads any of those that run may be done first.
+        last = min(self.world.threads, len(self.world.inboxes[worker])) - 1
+        self.world.finish(worker, data.draw(st.integers(0, last)))
+
+    @precondition(lambda self: self.world.schedule.workers)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        self.kills += 1
+        self.world.kill(self.some_worker(data))
+
+    @rule(seconds=st.sampled_from([0.1, 0.7, 2.0, 61.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.world.pass_time(seconds)
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        waiting = [job for job in self.world.jobs if job.outcome is None]
+        if waiting:
+            data.draw(st.sampled_from(waiting)).wanted = False
+
+    @invariant()
+    def nothing_is_lost_or_made_twice(self) -> None:
+        world = self.world
+        held = [job for inbox in world.inboxes.values() for job in inbox]
+        waiting = list(world.schedule._waiting)
+        for job in world.jobs:
+            if job.outcome is None and job.wanted:
+                assert (job in held) + (job in waiting) >= 1, f"{job} is lost"
+            if job.outcome is not None:
+                assert job.finished
+
+    @invariant()
+    def no_worker_has_more_than_its_share(self) -> None:
+        for worker, inbox in self.world.inboxes.items():
+            assert len(inbox) <= self.world.threads + rules.AHEAD
+            assert worker.jobs == inbox
+            assert not (worker.reserved and len(inbox) > 1)
+
+    @invariant()
+    def nobody_is_idle_while_there_is_work(self) -> None:
+        schedule = self.world.schedule
+        if schedule.has_waiting() and schedule.workers:
+            able = [w for w in schedule.workers if w.ready and not w.killed and not w.jobs]
+            assert not able
+
+    @invariant()
+    def every_wait_has_a_deadline_or_a_worker(self) -> None:
+        schedule = self.world.schedule
+        if any(job.outcome is None and job.wanted for job in self.world.jobs):
+            assert schedule.workers
+        if any(not w.ready for w in schedule.workers):
+            assert (schedule.next_tick() or math.inf) < math.inf
+
+    @invariant()
+    def restarts_are_limited_by_deaths(self) -> None:
+        assert len(self.world.schedule.workers) <= self.processes
+
+    def teardown(self) -> None:
+        """Whatever happened, the pool ends with an outcome for each job that is wanted."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        for _ in range(20 * (len(world.jobs) + 5)):
+            world.pass_time(0.2)
+            world.all_ready()
+            busy = [worker for worker in world.schedule.workers if world.inboxes[worker]]
+            if not busy:
+                break
+            world.finish(busy[0])
+        for job in world.jobs:
+            assert job.outcome is not None or not job.wanted
+
+
+SimulatedWorld.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None)
+TestSimulatedWorld = SimulatedWorld.TestCase
