@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .stage import ROOT
 
-LIMIT = 8.0
+LIMIT = 6.0
 """Seconds after which a program of a planted bug counts as hanging."""
 
 
@@ -76,14 +76,16 @@ BUGS = [
     Bug(
         "a dead worker's last result is not read", "work_pool/processes/dispatcher.py",
         "            return  # lost a moment ago, by its other descriptor\n",
-        "            return  # lost a moment ago, by its other descriptor\n        if died:\n            return self._lost(worker)\n",
+        "            return  # lost a moment ago, by its other descriptor\n"
+        "        if died:\n            return self._lost(worker)\n",
         "faults/test_crashes.py::test_f1_a_result_that_was_sent_counts_though_its_worker_died[forkserver]",
     ),
     Bug(
         "half a message is waited for", "work_pool/processes/channel.py",
         "                except (BlockingIOError, InterruptedError):\n                    break\n",
         "                except (BlockingIOError, InterruptedError):\n"
-        "                    if not frames and self._stage:\n                        continue\n                    break\n",
+        "                    if not frames and self._stage:\n                        continue\n"
+        "                    break\n",
         "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
     ),
     Bug(
@@ -154,7 +156,7 @@ def run_tests(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(folder), "BATCHUP_NG_STAGE_LIMIT": str(LIMIT)}
     environment.pop("PYTEST_ADDOPTS", None)
     environment.pop("PYTEST_CURRENT_TEST", None)
-    options = ["-q", "-rA", "-p", "no:cacheprovider", f"--timeout={4 * LIMIT:.0f}", "--timeout-method=signal"]
+    options = ["-q", "-rA", "-p", "no:cacheprovider", f"--timeout={2 * LIMIT:.0f}", "--timeout-method=signal"]
     command = [sys.executable, "-m", "pytest", *options, *[f"tests/{test}" for test in tests]]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False

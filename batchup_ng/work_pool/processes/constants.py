@@ -91,6 +91,9 @@ class ConstantRef:
     def __init__(self, number: int) -> None:
         self.number = number
 
+    def __reduce__(self) -> tuple[type[ConstantRef], tuple[int]]:
+        return ConstantRef, (self.number,)
+
     def value(self) -> Any:
         """Return the constant's value; only in a worker."""
         return WORKER_CONSTANTS.get(self.number)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import os
 import pickle
 import selectors
@@ -28,19 +29,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
+from ...randomness import BatchKey
 from ..stream import check_process
 from ..submission import Submission, Task
 from . import channel
 from .arena import Arena, SlotPool
 from .channel import Frame, Kind
-from .constants import SharedConstant, culprit
+from .constants import ConstantRef, SharedConstant, culprit
 from .jobs import Job, ResultFuture, road_of, room_for
 from .launch import EXIT_UNKNOWN, Launcher
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
+from .worker import WorkerBuffers
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
@@ -60,6 +66,7 @@ class Dispatcher:
         self._broken: WorkerLost | None = None
         self._last_exit = ""
         self._start_again = 0.0
+        self._wakes_at = math.inf
         self._forgotten: deque[int] = deque()
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
@@ -73,6 +80,8 @@ class Dispatcher:
     def start(self) -> None:
         """Start the workers, if they were not started yet."""
         check_process(self._owner_pid)
+        if self._thread is not None:
+            return
         with self._lock:
             self.check_open()
             if self._thread is not None:
@@ -102,13 +111,16 @@ class Dispatcher:
             self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
+                due = None if how.timeout is None else self._schedule.next_tick()
+                if due is not None and due < self._wakes_at:
+                    self._wake()  # the dispatcher sleeps, and would miss the time of this one
         return job.future
 
     def _encoded(self, task: Task, constants: list[SharedConstant], how: Submission) -> Job:
         """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
         number = next(self._numbers)
         try:
-            job = Job(number, how, channel.dump(task), constants)
+            job = Job(number, how, _pickled(task), constants)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
             failure = CannotTravel(f"{culprit(f'task {name}', task)} cannot be sent to a worker process: {error}")
@@ -246,6 +258,7 @@ class Dispatcher:
                     self._replace_missing()
                 due = min(due or self._start_again, self._start_again)
             self._watch_writers()
+            self._wakes_at = math.inf if due is None else due
         return None if due is None else max(0.0, due - time.monotonic())
 
     def _wake_up(self) -> None:
@@ -342,6 +355,8 @@ class Dispatcher:
     def _end_workers(self) -> None:
         workers, self._schedule.workers = list(self._workers()), []
         for worker in workers:
+            if not worker.ready:
+                worker.kill()  # it has done nothing yet, and may take long to find that it need not
             worker.process.hang_up()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in workers:
@@ -359,6 +374,24 @@ class Dispatcher:
             self.slots.close()
         if self.arena is not None:
             self.arena.close()
+
+
+def _pickled(task: Task) -> tuple[bytes, list[memoryview]]:
+    """Return the pickle of a task, with the memory of its large arguments."""
+    fn, args, kwargs = task
+    if getattr(fn, "__module__", "").startswith(_PACKAGE) and not kwargs and all(_is_ours(arg) for arg in args):
+        return pickle.dumps(task, protocol=5), []  # ten times as fast as what can send any function
+    return channel.dump(task)
+
+
+def _is_ours(value: Any) -> bool:
+    """Return whether `value` is of a kind that every worker can import."""
+    if type(value) is np.ndarray:
+        return not value.dtype.hasobject
+    return type(value) in (ConstantRef, BatchKey, WorkerBuffers)
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 def _arena() -> Arena | None:

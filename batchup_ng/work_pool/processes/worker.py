@@ -103,21 +103,14 @@ class Worker:
         """Run tasks until the other end is closed."""
         self._send(channel.pieces(Kind.READY, 0))
         if self._threads == 1:
-            while (frame := self._later.popleft() if self._later else self._read()) is not None:
+            while (frame := self._later.popleft() if self._later else self._reader.next()) is not None:
                 self._take(frame, self._run)
                 del frame
             return
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
-            while (frame := self._read()) is not None:
+            while (frame := self._reader.next()) is not None:
                 self._take(frame, lambda task: executor.submit(self._run, task))
                 del frame
-
-    def _read(self) -> Frame | None:
-        """Return the next frame, waiting for it; None if the other end is closed."""
-        while (frames := self._reader.read(most_frames=1)) is not None:
-            if frames:
-                return frames[0]
-        return None
 
     def _take(self, frame: Frame, run: Any) -> None:
         if frame.kind is Kind.TASK:
@@ -160,7 +153,7 @@ class Worker:
             return answers.get()
         with self._asking:  # a task may have threads of its own
             self._send(question)
-            while (frame := self._read()) is not None:
+            while (frame := self._reader.next()) is not None:
                 if frame.kind is Kind.ANSWER:
                     return frame
                 self._later.append(frame)
@@ -195,14 +188,14 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
     Raises:
         CannotTravel: it cannot be pickled.
     """
-    outside: list[pickle.PickleBuffer] = []
+    outside = channel.Outside()
     try:
         if _is_plain(result):
-            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside.append)
+            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
         else:
-            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside.append)
-            pickle.loads(pickled, buffers=outside)
-        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer.raw()) for buffer in outside])
+            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside)
+            pickle.loads(pickled, buffers=outside.buffers)
+        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in outside.buffers])
     except BaseException as error:
         raise CannotTravel(
             f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
