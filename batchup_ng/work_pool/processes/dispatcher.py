@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import os
 import pickle
 import selectors
@@ -71,6 +72,7 @@ class Dispatcher:
         self._broken: WorkerLost | None = None
         self._last_exit = ""
         self._start_again = 0.0
+        self._wakes_at = math.inf
         self._forgotten: deque[int] = deque()
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
@@ -117,6 +119,9 @@ class Dispatcher:
             self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
+                due = None if how.timeout is None else self._schedule.next_tick()
+                if due is not None and due < self._wakes_at:
+                    self._wake()  # the dispatcher sleeps, and would miss the time of this one
         return job.future
 
     def _encoded(self, task: Task, constants: list[SharedConstant], how: Submission) -> Job:
@@ -261,6 +266,7 @@ class Dispatcher:
                     self._replace_missing()
                 due = min(due or self._start_again, self._start_again)
             self._watch_writers()
+            self._wakes_at = math.inf if due is None else due
         return None if due is None else max(0.0, due - time.monotonic())
 
     def _wake_up(self) -> None:
