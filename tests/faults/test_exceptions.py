@@ -68,7 +68,7 @@ def test_f7_a_damaged_file_can_be_skipped(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
 def test_f8_odd_exceptions_are_named_like_others(kind: str, which: str) -> None:
     found = play(exceptions.odd, kind=kind, which=which)
-    # A text of 100 MB is made and formatted more than once until the row is found: 0.9 s, measured; 1.1 s on busy cores.
+    # A text of 100 MB is made and formatted more than once: 0.9 s, measured, 1.1 s on busy cores.
     assert_named(found, 3.0 if which == "100 MB" else 1.0)
     assert len(found["message"].encode()) <= 65 << 10
     assert str(found["bad"]) in found["message"]
