@@ -39,21 +39,22 @@ def text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:
         return f"an exception of type {type(error).__name__} without a text"
-    return _cut(text) or type(error).__name__
+    return shortened(text) or type(error).__name__
 
 
 def traceback_of(error: BaseException) -> str:
     """Return the traceback of `error` as text, that of the worker process where it was raised in one."""
     if isinstance(error.__cause__, RemoteTraceback):
-        return _cut(error.__cause__.text)
-    return _cut("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        return shortened(error.__cause__.text)
+    return shortened("".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
 
-def _cut(text: str) -> str:
-    left_out = len(text) - MOST_TEXT
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """Return `text`, of which the middle is left out if it has more than `most` characters."""
+    left_out = len(text) - most
     if left_out <= 0:
         return text
-    return f"{text[: MOST_TEXT - 2000]}… ({left_out} characters are left out) …{text[-2000:]}"
+    return f"{text[: most - most // 4]}… ({left_out} characters are left out) …{text[-(most // 4) :]}"
 
 
 def described(error: BaseException, which: str, when: str, told: dict[str, Any]) -> BatchError:

@@ -221,11 +221,13 @@ def _built(kind: type[BaseException] | None, args: tuple[Any, ...], state: dict[
 
 def _bare(cls: type[BatchError], args: tuple[Any, ...]) -> Any:
     """Return an instance of `cls` made by the built-in type that it is based on."""
-    base: Any = next(each for each in cls.__mro__ if not each.__flags__ & _MADE_BY_PYTHON)
-    try:
-        return base.__new__(cls, *args)  # what a group needs
-    except TypeError:
-        return base.__new__(cls)
+    built_in: list[Any] = [each for each in cls.__mro__ if not each.__flags__ & _MADE_BY_PYTHON]
+    # The first will do, but for those, as MemoryError, that have a constructor of their own though no layout.
+    for base in built_in:
+        for given in (args, ()):  # a group needs its arguments, others may not want them
+            with contextlib.suppress(TypeError):
+                return base.__new__(cls, *given)
+    raise TypeError(f"no instance of {cls.__name__} can be made")
 
 
 _MADE_BY_PYTHON = 1 << 9

@@ -92,6 +92,7 @@ ODD = [
     (TakesNothing("frozen"), "frozen"),
     (HasProperties("mine"), "mine"),
     (KeyError("no key"), "'no key'"),
+    (MemoryError("none left"), "none left"),
     (FileNotFoundError(2, "No such file", "b.png"), "[Errno 2] No such file: 'b.png'"),
     (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "'utf-8' codec can't decode byte 0xff"),
     (SyntaxError("odd", ("f.py", 3, 1, "x = = 1")), "odd"),

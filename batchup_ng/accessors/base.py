@@ -97,6 +97,18 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
         return array[rows]
     rows = checked_rows(rows, n)
     out = buffers.empty((len(rows), *array.shape[1:]), array.dtype)
+    fill_rows(array, rows, out)
+    return out
+
+
+def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`.
+
+    Args:
+        array: Not of objects.
+        rows: 1-D int64.
+        out: ``(len(rows), *array.shape[1:])`` of the same dtype, in C order.
+    """
     run = _as_run(rows)
     if run is not None:
         np.copyto(out, array[run])
@@ -106,7 +118,6 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
     else:
         # np.take would first copy the whole array into C order.
         out[...] = array[rows]
-    return out
 
 
 def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:

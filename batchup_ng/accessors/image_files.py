@@ -51,7 +51,8 @@ class ImageFiles:
     dropped, not blended, unless `mode` is ``"RGBA"``.
 
     Args:
-        paths: A sequence of ``str`` or ``os.PathLike``: a list, a NumPy array, a pandas column (by position).
+        paths: A sequence of ``str`` or ``os.PathLike``: a list, a NumPy array, a pandas column (by position). Relative
+            ones are looked up in the folder that is current now, whatever it is when they are read, and wherever.
         size: ``(height, width)``, or one int for a square; None leaves each picture its own.
         mode: ``"RGB"``, ``"L"`` (grey) or ``"RGBA"``.
         dtype: Any numeric dtype that holds all of 0–255.
@@ -73,6 +74,7 @@ class ImageFiles:
         self._resample: str = one_of("resample", resample, RESAMPLE)
         self._max_pixels = positive_int("max_pixels", max_pixels)
         self._paths = _PackedPaths(paths)
+        self._folder = _folder_now()
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -144,7 +146,7 @@ class ImageFiles:
         """Return one picture as a read-only ``uint8`` array."""
         path = self._paths[row]
         try:
-            image = _decode(path, self._mode, self._max_pixels)
+            image = _decode(os.path.join(self._folder, path), self._mode, self._max_pixels)
             if self._size is not None and image.size != self._size[::-1]:
                 image = image.resize(self._size[::-1], RESAMPLE[self._resample])
             return np.asarray(image)
@@ -152,6 +154,13 @@ class ImageFiles:
             raise  # says something about this machine, not about the file
         except Exception as error:
             raise SampleReadError(f"picture {row}, {_shown(path)}, {_reason(error)}", path) from error
+
+
+def _folder_now() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it was deleted; absolute paths can be read all the same
 
 
 class _PackedPaths:

@@ -29,6 +29,10 @@ class Engine(Protocol):
         """Return the next batch; raises ``StopIteration`` at the end, or what went wrong in making it."""
         ...
 
+    def check_caller(self) -> None:
+        """Raise :class:`~batchup_ng.errors.IteratorBusy` if this is called by what is making one of the batches."""
+        ...
+
     def ready(self) -> int:
         """Return how many batches are made and wait."""
         ...
@@ -48,6 +52,9 @@ class StreamEngine:
 
     def __next__(self) -> Any:
         return next(self._stream)
+
+    def check_caller(self) -> None:
+        return  # it is all on one thread, which the iterator looks at itself
 
     def ready(self) -> int:
         return 0
@@ -121,6 +128,7 @@ class BatchIterator(Iterator[Any]):
                 "the next batch of this iterator was asked for by what is just making one of its batches (a map, or a "
                 "generator); iterate over a second batch_iterator there"
             )
+        self._engine.check_caller()
         self._inside.add(me)
         began = time.perf_counter()
         try:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from .. import checks
 from ..buffers import FRESH
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError
@@ -32,6 +33,8 @@ class AbstractWorkerPool:
     """
 
     buffers: Any = FRESH
+    roads: tuple[str, ...] = ("auto",)
+    """The ways for arrays to reach the workers that one may ask for."""
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
@@ -57,8 +60,13 @@ class AbstractWorkerPool:
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def shared_constant(self, x: Any) -> Any:
-        """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once."""
+    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
+        """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
+
+        Args:
+            x: What the tasks need; it must not change afterwards.
+            arrays: How large arrays in it reach the workers: as for :meth:`parallel_data_source`.
+        """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
@@ -94,6 +102,7 @@ class AbstractWorkerPool:
         buffer_bytes: int | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
+        arrays: str = "auto",
     ) -> ParallelDataSource:
         """Return a source with the batches of `ds`, in the same order, made ahead by the workers.
 
@@ -106,6 +115,9 @@ class AbstractWorkerPool:
                 ``"skip"`` it, ``"replace"`` it by another, or an :class:`~batchup_ng.ErrorPolicy`.
             timeout: Seconds that a sample may take, beyond which it fails with
                 :class:`~batchup_ng.errors.SampleTimeout`. None: any time, with a warning after half a minute.
+            arrays: How large arrays in memory reach the workers. A process pool knows ``"shared"``, one copy that all
+                workers map; ``"served"``, no copy: this process gathers the rows that they ask for. ``"auto"`` is
+                whichever the free memory allows; workers that are threads have the arrays as they are.
 
         Raises:
             ArgumentError: an option has a value that it cannot have.
@@ -113,8 +125,15 @@ class AbstractWorkerPool:
                 wrong kind.
         """
         self.check_open()
+        checks.one_of("arrays", arrays, self.roads)
         return ParallelDataSource(
-            ds, batch_buffer_size, self, buffer_bytes=buffer_bytes, on_error=on_error, timeout=timeout
+            ds,
+            batch_buffer_size,
+            self,
+            buffer_bytes=buffer_bytes,
+            on_error=on_error,
+            timeout=timeout,
+            arrays=arrays,
         )
 
     def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:

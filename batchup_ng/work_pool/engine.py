@@ -14,10 +14,11 @@ exception that names the sample.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ..blame import without_frames
+from ..blame import shortened, without_frames
 from ..data_source.books import Books
 from ..errors import (
     BatchError,
@@ -46,6 +47,9 @@ NOT_A_SAMPLE = (PoolClosed, SharedMemoryFull, IteratorBusy, LostSamples)
 ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
 """How ``stats`` calls the road that a future names."""
 
+SHOWN = 1000
+"""Characters of an error's text that are shown within another."""
+
 _NOTHING = object()
 
 
@@ -68,18 +72,25 @@ class BatchEngine:
         self._path = path
         self._n_samples = n_samples
         self._allowance = Allowance(making.timeout, making.timeout)
-        self._lane = new_lane()
+        self._how = Submission(again=True, timeout=making.timeout, lane=new_lane())
         self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job)
         self._window.begin()
 
     def _jobs(self) -> Iterator[Job]:
         for planned in self._plan:
-            yield self._job(planned._replace(key=planned.key._replace(path=self._path)))
+            if self._path:
+                planned = planned._replace(key=planned.key._replace(path=self._path))
+            yield self._job(planned)
 
     def _job(self, planned: PlannedBatch) -> Job:
         making = self._making
         task: Task = (read_batch, (making.shared, planned.rows, planned.key, making.buffers), {})
-        return Job(task, Submission(again=True, timeout=self._allowance.batch, lane=self._lane), planned)
+        if self._how.timeout != self._allowance.batch:
+            self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
+        return Job(task, self._how, planned)
+
+    def check_caller(self) -> None:
+        self._window.check_caller()
 
     def ready(self) -> int:
         return self._window.ready()
@@ -154,9 +165,9 @@ class BatchEngine:
         for place, failure in sorted(verdict.bad.items()):
             self._record(planned, place, failure)
         n = whole_samples(planned.rows)[1]
-        replaced = policy.action == "replace"
-        self.books.replaced += replaced * len(verdict.bad)
-        self.books.settle(planned.number, n, verdict.kept, n - verdict.kept, "")
+        replaced = len(verdict.bad) if policy.action == "replace" else 0
+        self.books.replaced += replaced
+        self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "")
         self._check_limit()
         return verdict.batch if verdict.made else _NOTHING
 
@@ -228,8 +239,8 @@ class BatchEngine:
         if len(self.books.errors) == 1:
             done = "replaced" if self._making.policy.action == "replace" else "left out"
             warn_consumer(
-                f"a sample is {done}, as on_error= says, the first of this epoch: {error}; the iterator's .errors "
-                f"lists all of them",
+                f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), SHOWN)}; the "
+                f"iterator's .errors lists all of them",
                 SampleWarning,
             )
 
@@ -238,9 +249,10 @@ class BatchEngine:
         books = self.books
         most, rule = self._making.policy.limit(self._n_samples, books.planned)
         if len(books.errors) > most:
+            n = len(books.errors)
+            samples = "1 sample" if n == 1 else f"{n} samples"
             raise TooManyErrors(
-                f"{len(books.errors)} samples of this epoch failed, more than {rule} allows; {_last(books)}",
-                list(books.errors),
+                f"{samples} of this epoch failed, more than {rule} allows; {_last(books)}", list(books.errors)
             )
 
 
@@ -254,4 +266,4 @@ def _of_a_sample(error: BaseException, entry: Entry) -> bool:
 
 
 def _last(books: Books) -> str:
-    return f"the latest: {books.errors[-1].error}; .errors lists them all"
+    return f"the latest: {shortened(str(books.errors[-1].error), SHOWN)}; .errors lists them all"

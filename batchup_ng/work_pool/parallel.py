@@ -36,7 +36,7 @@ class Pool(Protocol):
 
     def submit(self, task: Task, how: Submission = ONCE) -> Future: ...
 
-    def shared_constant(self, x: Any) -> Any: ...
+    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
@@ -55,6 +55,7 @@ class ParallelDataSource(AbstractDataSource):
         buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None for any number.
         on_error: What to do about samples that fail.
         timeout: Seconds that a sample may take; None for any.
+        arrays: How large arrays reach the workers, where the pool has several ways.
 
     Raises:
         ArgumentError: an option has a value that it cannot have.
@@ -70,6 +71,7 @@ class ParallelDataSource(AbstractDataSource):
         buffer_bytes: int | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
+        arrays: str = "auto",
     ) -> None:
         if not isinstance(ds, AbstractDataSource):
             raise ArgumentTypeError(
@@ -90,7 +92,7 @@ class ParallelDataSource(AbstractDataSource):
         self._making = Making(
             pool=pool,
             buffers=pool.buffers,
-            shared=pool.shared_constant(ds),
+            shared=pool.shared_constant(ds, arrays=arrays),
             source=ds,
             at_once=at_once,
             policy=self.on_error,
@@ -242,6 +244,9 @@ class _ProducerEngine:
     @property
     def road(self) -> str:
         return ROADS.get(self._stream.road, "")
+
+    def check_caller(self) -> None:
+        self._stream.check_caller()
 
     def __next__(self) -> Any:
         item = next(self._stream)

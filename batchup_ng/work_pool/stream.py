@@ -75,6 +75,10 @@ class WorkStream:
                 window.drop(entry)
                 window.fill()
 
+    def check_caller(self) -> None:
+        """Raise :class:`~batchup_ng.IteratorBusy` if this is called by what is making one of the results."""
+        self._window.check_caller()
+
     def ready(self) -> int:
         """Return how many results are there and wait."""
         return self._window.ready()

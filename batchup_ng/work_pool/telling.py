@@ -10,7 +10,7 @@ from ..blame import described, own_source
 from ..data_source.node import SourceNode
 from ..errors import BatchError
 from ..sampling.plan import PlannedBatch
-from ..sampling.row_plan import one_row, take_rows
+from ..sampling.row_plan import one_row, take_rows, whole_samples
 from .window import Job
 
 
@@ -28,7 +28,7 @@ def blamed(source: SourceNode, planned: PlannedBatch, place: int, error: BaseExc
     name = own_source(error)
     if name is None:
         name = _name_of(source, rows)
-    told = {"row": row, "rows": planned.rows, "position": position, "source": name, **_when(planned)}
+    told = {"row": row, "position": position, "source": name, **_batch_of(planned)}
     known = "" if name is None else f", source {name!r}"
     return described(error, f"row {row}, position {position}{known}", _when_in_words(planned), told)
 
@@ -36,7 +36,7 @@ def blamed(source: SourceNode, planned: PlannedBatch, place: int, error: BaseExc
 def unblamed(planned: PlannedBatch, error: BaseException) -> BatchError:
     """Return the error of a batch of which no single sample is to blame."""
     where = f"in the whole batch, for no single row of it fails: rows {listed(planned.rows)}"
-    return described(error, where, _when_in_words(planned), {"rows": planned.rows, **_when(planned)})
+    return described(error, where, _when_in_words(planned), _batch_of(planned))
 
 
 def describe_job(job: Job) -> str:
@@ -52,8 +52,10 @@ def _name_of(source: SourceNode, rows: Any) -> str | None:
         return None  # the error itself matters more than a name that cannot be had
 
 
-def _when(planned: PlannedBatch) -> dict[str, Any]:
-    return {"epoch": planned.key.epoch, "batch": planned.number}
+def _batch_of(planned: PlannedBatch) -> dict[str, Any]:
+    # A copy of the rows, which are a part of a long block of them.
+    rows = take_rows(planned.rows, np.arange(whole_samples(planned.rows)[1]))
+    return {"rows": rows, "epoch": planned.key.epoch, "batch": planned.number}
 
 
 def _when_in_words(planned: PlannedBatch) -> str:

@@ -57,7 +57,7 @@ class WorkerThreadPool(AbstractWorkerPool):
         check_process(self._pid)
         return self._crew.submit(task, how)
 
-    def shared_constant(self, x: Any) -> Any:
+    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
         """Return `x` itself, which threads share as it is."""
         return x
 

@@ -102,14 +102,18 @@ class Window:
 
     # -- the turn: one consumer at a time ----------------------------------------------------------------------
 
-    def __enter__(self) -> Window:
-        check_process(self._pid)
+    def check_caller(self) -> None:
+        """Raise :class:`IteratorBusy` if this is called by what is making one of the items."""
         mine = getattr(current, "future", None)
         if self._holder == threading.get_ident() or (mine is not None and self._has(mine)):
             raise IteratorBusy(
                 "the next item of this iterator was asked for by what is just making one of its items (a map, or the "
                 "generator of its tasks); iterate over a second batch_iterator or work_stream there"
             )
+
+    def __enter__(self) -> Window:
+        check_process(self._pid)
+        self.check_caller()
         self._lock.acquire()
         self._holder = threading.get_ident()
         return self

@@ -660,3 +660,16 @@ def test_size_is_height_then_width(picture):
 def test_a_picture_in_memory_is_no_path():
     with pytest.raises(ArgumentTypeError, match="at 0 it holds"):
         ImageFiles([io.BytesIO(b"")])
+
+
+def test_relative_paths_stay_what_they_were_when_the_program_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (2, 2), (7, 0, 0)).save(tmp_path / "a.png")
+    monkeypatch.chdir(tmp_path)
+    files = ImageFiles(["a.png", "absent.png"])
+    monkeypatch.chdir("/")
+    assert files[0][0, 0, 0] == 7
+    with pytest.raises(SampleReadError) as caught:
+        files[1]
+    assert caught.value.source == "absent.png"

@@ -16,7 +16,7 @@ from batchup_ng.work_pool.processes import channel
 from batchup_ng.work_pool.processes.channel import FrameReader, FrameWriter, Kind
 
 
-@given(st.lists(st.lists(st.integers(0, 300), max_size=4), min_size=1, max_size=4), st.integers(1, 700))
+@given(st.lists(st.lists(st.integers(0, 90_000), max_size=4), min_size=1, max_size=4), st.integers(1000, 70_000))
 @settings(deadline=None)
 def test_frames_arrive_whole_however_little_the_socket_takes(sizes: list[list[int]], step: int) -> None:
     ours, theirs = socket.socketpair()
@@ -59,8 +59,8 @@ def test_a_writer_goes_on_where_the_socket_stopped_it(n: int) -> None:
 
 
 def read_all(sock: socket.socket, n: int) -> list[Any]:
-    memory = BufferPool()
-    frames = [channel.read_frame(sock, memory) for _ in range(n)]
+    reader = FrameReader(sock, BufferPool())
+    frames = [reader.next() for _ in range(n)]
     return [frame.load() for frame in frames if frame is not None]
 
 
@@ -69,7 +69,7 @@ def test_the_end_of_the_socket_is_the_end_of_the_frames() -> None:
     with theirs:
         ours.sendall(bytes(channel.pieces(Kind.READY, 5)[0])[:-1])
         ours.close()
-        assert channel.read_frame(theirs) is None
+        assert FrameReader(theirs).next() is None
     ours, theirs = socket.socketpair()
     theirs.close()
     with ours:

@@ -28,29 +28,21 @@ class TestThreads(PoolContract):
 
 
 class TestProcesses(PoolContract):
-    limits_time = False
-
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2)
 
 
 class TestOneSpawnedProcess(PoolContract):
-    limits_time = False
-
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(1, start_method="spawn")
 
 
 class TestProcessesWithThreads(PoolContract):
-    limits_time = False
-
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, threads=2)
 
 
 class TestForkedProcesses(PoolContract):
-    limits_time = False
-
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, start_method="fork")
 

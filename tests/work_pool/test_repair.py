@@ -267,14 +267,12 @@ def test_a_row_is_put_into_a_nest() -> None:
 # -- with pools ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["serial", "threads", "processes"])
+MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(3), lambda: bu.WorkerProcessPool(2)]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    made = {
-        "serial": bu.SerialPool,
-        "threads": lambda: bu.WorkerThreadPool(3),
-        "processes": lambda: bu.WorkerProcessPool(2),
-    }
-    with made[request.param]() as pool:
+    with request.param() as pool:
         pool.shared_constant("the first use starts the workers, which stay for all tests")
         yield pool
 
@@ -399,8 +397,7 @@ def test_a_batch_of_uneven_parts_is_raised_as_a_whole(pool: Any) -> None:
     source = bu.CompositeDataSource(parts, trim=False).map(fails)
     iterator = pool.parallel_data_source(source, on_error="skip").batch_iterator(5)
     assert len(next(iterator)[0]) == 5
-    rows = r"uneven \(in the whole batch, .* rows \(\[5, 6, 7, 8\], \[5\]\), map"
-    with pytest.raises(ValueError, match=rows) as caught:
+    with pytest.raises(ValueError, match=r"uneven \(in the whole batch, .* \(\[5, 6, 7, 8\], \[5\]\), map") as caught:
         next(iterator)
     assert caught.value.row is None
     assert (caught.value.batch, caught.value.epoch) == (1, 0)

@@ -22,7 +22,8 @@ import errno
 import os
 import resource
 import threading
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,6 +87,38 @@ class Arena:
             raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
         return extent
 
+    def store(self, pieces: Iterable[Any], nbytes: int) -> Extent:
+        """Return an extent that holds `pieces`, one after the other, which together have `nbytes`.
+
+        They go through the file, not the mapping: the system then need not clear the pages first, which halves the time
+        (measured), and the interpreter's lock is free meanwhile. In the end this process maps them all (a quarter more
+        time): a page that one worker alone maps would be counted as that worker's own.
+
+        Raises:
+            ArenaFull: there is no room, or the system has no memory for it.
+        """
+        size = -(-max(nbytes, 1) // PAGE) * PAGE
+        extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
+        at = extent.offset
+        try:
+            for piece in pieces:
+                at += self._write(piece, at)
+            self._open().populate(*extent, write=False)
+        except OSError as error:
+            self.give_back(extent)
+            raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
+        except BaseException:
+            self.give_back(extent)
+            raise
+        return extent
+
+    def _write(self, piece: Any, at: int) -> int:
+        left = memoryview(piece).cast("B")
+        done = 0
+        while done < len(left):
+            done += os.pwrite(self.fd, left[done:], at + done)
+        return done
+
     def _reserve(self, size: int, alignment: int) -> Extent:
         with self._lock:
             for i, (offset, room) in enumerate(self._room):
@@ -137,9 +170,9 @@ class Arena:
     def close(self) -> None:
         """Close the file; what is out keeps its memory until nothing refers to it. May be called again."""
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+            fd, self.fd = self.fd, -1
             self._map = None
+            os.close(fd)
 
 
 class SharedView:

@@ -6,8 +6,8 @@ an array is written from where it is and read to where it will be used. A buffer
 Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so one that is killed in
 mid-frame leaves half a frame on its own socket and nothing else.
 
-The worker reads and writes whole frames, waiting as long as it takes (:func:`read_frame`, :func:`write_frame`). The
-pool never waits for a worker: :class:`FrameReader` and :class:`FrameWriter` go as far as the socket lets them.
+The worker reads and writes whole frames, waiting as long as it takes (:meth:`FrameReader.next`, :func:`write_frame`).
+The pool never waits for a worker: :meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ _INLINE = (1 << 64) - 1
 
 READ_AT_MOST = 1 << 22
 """Bytes read from one worker before the others have their turn."""
+
+SMALLEST_OUTSIDE = 4096
+"""Bytes below which an array goes in the pickle."""
+
+READ_AHEAD = 1 << 16
+"""Bytes that are read at once, so that small frames cost one call of the system; larger buffers are read in place."""
 
 Piece = memoryview
 
@@ -97,13 +103,30 @@ def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
 
 
 def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of `obj` with the memory of its arrays.
+    """Return the pickle of `obj` with the memory of its large arrays.
 
     Functions and classes that a worker could not import travel by value.
     """
-    outside: list[pickle.PickleBuffer] = []
-    pickled = cloudpickle.dumps(obj, protocol=5, buffer_callback=outside.append)
-    return pickled, [buffer.raw() for buffer in outside]
+    outside = Outside()
+    return cloudpickle.dumps(obj, protocol=5, buffer_callback=outside), outside.buffers
+
+
+class Outside:
+    """Keeps the memory of large arrays out of a pickle; small ones are cheaper in it.
+
+    Attributes:
+        buffers: The memory that was kept out.
+    """
+
+    def __init__(self) -> None:
+        self.buffers: list[memoryview] = []
+
+    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < SMALLEST_OUTSIDE:
+            return True
+        self.buffers.append(raw)
+        return False
 
 
 def pieces(
@@ -128,15 +151,6 @@ def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
         sock.sendall(piece)
 
 
-def read_frame(sock: socket.socket, memory: BufferPool | None = None) -> Frame | None:
-    """Return the next frame, waiting for it; None if the other end is closed."""
-    reader = FrameReader(sock, memory)
-    while (frames := reader.read(most_frames=1)) is not None:
-        if frames:
-            return frames[0]
-    return None
-
-
 class FrameReader:
     """Reads frames bit by bit, never beyond what the socket holds.
 
@@ -148,6 +162,8 @@ class FrameReader:
     def __init__(self, sock: socket.socket, memory: BufferPool | None = None) -> None:
         self._sock = sock
         self._memory = memory
+        self._ahead = memoryview(bytearray(READ_AHEAD))
+        self._first = self._last = 0  # what of it is yet to be looked at
         self._begin()
 
     def _begin(self) -> None:
@@ -161,27 +177,50 @@ class FrameReader:
     def read(self, most_frames: int = 1 << 30) -> list[Frame] | None:
         """Return the frames that became whole; None if the other end is closed."""
         frames: list[Frame] = []
-        left = READ_AT_MOST
-        while left > 0 and len(frames) < most_frames:
+        self._left = READ_AT_MOST
+        while len(frames) < most_frames:
             if self._todo:
-                piece = self._todo[0]
-                try:
-                    n = self._sock.recv_into(piece)
-                except (BlockingIOError, InterruptedError):
+                n = self._fill(self._todo[0])
+                if n is None:
                     break
-                except ConnectionError:
-                    n = 0
                 if n == 0:
                     return frames or None
-                left -= n
-                if n < piece.nbytes:
-                    self._todo[0] = piece[n:]
+                if n < self._todo[0].nbytes:
+                    self._todo[0] = self._todo[0][n:]
                     continue
                 self._todo.popleft()
             if not self._todo and self._advance():
                 frames.append(Frame(Kind(self._kind), self._number, self._pickled, self._buffers))
                 self._begin()
         return frames
+
+    def next(self) -> Frame | None:
+        """Return the next frame of a socket that blocks, waiting for it; None if the other end is closed."""
+        while (frames := self.read(most_frames=1)) is not None:
+            if frames:
+                return frames[0]
+        return None
+
+    def _fill(self, piece: Piece) -> int | None:
+        """Write to `piece` what there is; return how many bytes, 0 at the end, None if there is nothing now."""
+        if self._first == self._last:
+            if self._left <= 0:
+                return None
+            direct = piece.nbytes >= READ_AHEAD
+            try:
+                n = self._sock.recv_into(piece if direct else self._ahead)
+            except (BlockingIOError, InterruptedError):
+                return None
+            except ConnectionError:
+                n = 0
+            self._left -= n
+            if direct or n == 0:
+                return n
+            self._first, self._last = 0, n
+        n = min(piece.nbytes, self._last - self._first)
+        piece[:n] = self._ahead[self._first : self._first + n]
+        self._first += n
+        return n
 
     def _advance(self) -> bool:
         """Go on to the next part of the frame, once one is read; return whether it is whole."""

@@ -1,26 +1,35 @@
 """Objects that reach each worker once, kept there until the pool forgets them.
 
-Who owns what. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number; tasks carry a
-:class:`ConstantRef` in its place. A worker gets the pickle in a frame before the first task that needs it, on the same
-socket, so that it is always there in time; it loads it when it is first used. When the last reference to the
-:class:`SharedConstant` goes, the workers are told to forget the number.
+Who owns what. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number, the shared copies
+of its large arrays; tasks carry a :class:`ConstantRef` in its place. A worker gets the pickle in a frame before the
+first task that needs it, on the same socket, so that it is always there in time; it loads it when it is first used.
+When the last reference to the :class:`SharedConstant` goes, its copies are given up, the workers are told to forget the
+number. A task that is on its way holds the constants that it needs, so no copy goes while a worker may read it.
+
+What crosses the boundary: the pickle, the place of each shared copy. A worker maps those places for itself alone, so
+that what it writes there nobody else sees.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
+import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import cloudpickle
+import numpy as np
 
-from ...errors import ArgumentTypeError, CannotTravel
+from ...errors import ArgumentTypeError
 from . import channel
-from .arena import SharedView
-from .channel import Frame, Kind, Piece
+from .arena import HUGE, ArenaFull, SharedView
+from .blame import name_of_array
+from .channel import Frame, Kind, Piece, Placed
+from .copies import Bulk, Copy, SharedCopies
+from .mapping import PAGE
+from .memory import available
+from .roads import checked_road, road_for
+from .served import Offer
+from .travel import pack
 
 _numbers = itertools.count(1)
 
@@ -28,8 +37,15 @@ _numbers = itertools.count(1)
 class SharedConstant:
     """A value that reaches each worker once. Made by ``pool.shared_constant``.
 
+    It is packed when it is made, which copies no large array; :meth:`share` puts those where workers can map them.
+
     Args:
         value: The value; it must not change afterwards.
+
+    Attributes:
+        arrays: How its large arrays reach workers: ``"shared"`` (one copy), ``"served"`` (row by row), ``"mapped"``
+            (from files), ``"sent"`` (a copy for each worker); ``""`` where there are none or it was not shared yet.
+        room: Bytes of a slot that results made with it take, as far as is known.
 
     Raises:
         CannotTravel: it cannot be pickled.
@@ -38,49 +54,76 @@ class SharedConstant:
     def __init__(self, value: Any) -> None:
         self.value = value
         self.number = next(_numbers)
-        self.room = 0  # bytes that a result made with it takes, as far as is known
+        self.arrays = ""
+        self.room = 0
+        self._packed = pack(value)
+        self._home: SharedCopies | None = None
+        self._frame: list[Piece] | None = None
+        self._holds: list[Copy | Offer] = []
+
+    def share(self, copies: SharedCopies | None, arrays: str = "auto") -> None:
+        """Copy the large arrays to memory that workers share, or offer them; once, before the first task.
+
+        Args:
+            copies: The shared copies of the pool; None where there is no shared memory: then all is sent.
+            arrays: ``"shared"``, ``"served"``, or ``"auto"``: as the memory that is free allows.
+
+        Raises:
+            CannotTravel: there is no memory for arrays that must be copied.
+        """
+        road = self._road(copies, checked_road(arrays))
+        self._home = copies
         try:
-            # Arrays are not copied: the frame refers to their memory.
-            self.frame: list[Piece] = channel.encode(Kind.CONSTANT, self.number, value)
-        except Exception as error:
-            raise CannotTravel(
-                f"{culprit('the ' + type(value).__name__, value)} cannot be sent to a worker process: {error}; use "
-                f"WorkerThreadPool, or let the worker open such things itself"
-            ) from error
+            self._encode(copies, road)
+        except ArenaFull:
+            if arrays != "auto" or not self._packed.servable:
+                self._encode(None, "shared")
+            else:
+                self._encode(copies, "served")
+
+    def _road(self, copies: SharedCopies | None, arrays: str) -> str:
+        """Return the road of arrays that can be served."""
+        servable, others = [item.bulk for item in self._packed.servable], self._packed.others
+        if copies is None:
+            return "served" if arrays == "served" else "shared"
+        if arrays != "auto" or not (servable or others):
+            return arrays
+        need = [sum(bulk.nbytes for bulk in bulks if not copies.has(bulk)) for bulks in (servable, others)]
+        free = min(available(), copies.arena.span - copies.arena.taken)
+        arrays_of_sources = {id(item.array) for item in self._packed.servable}
+        return road_for(arrays, need[0], need[1], free, lambda: name_of_array(self.value, arrays_of_sources))
+
+    def _encode(self, copies: SharedCopies | None, road: str) -> None:
+        self._holds = []
+        self.arrays = "mapped" if self._packed.mapped else ""
+
+        def place(bulk: Bulk) -> Placed | memoryview:
+            if copies is None:
+                self.arrays = "sent"
+                return bulk.memory()
+            copy = copies.copy(bulk)
+            self._holds.append(copy)
+            self.arrays = self.arrays if self.arrays == "served" else "shared"
+            return copy.placed
+
+        def serve(array: np.ndarray) -> int:
+            offer = Offer(array)
+            self._holds.append(offer)
+            self.arrays = "served"
+            return offer.number
+
+        buffers = self._packed.buffers(place, serve if road == "served" else None)
+        self._frame = channel.pieces(Kind.CONSTANT, self.number, self._packed.pickled, buffers)
+
+    def frame(self, copies: SharedCopies | None) -> list[Piece]:
+        """Return the frame for workers of the pool with those copies; one that it was not shared with gets all data."""
+        if self._frame is not None and self._home is copies:
+            return self._frame
+        buffers = self._packed.buffers(Bulk.memory)
+        return channel.pieces(Kind.CONSTANT, self.number, self._packed.pickled, buffers)
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError("a shared constant may only stand among the arguments of a task, not inside one")
-
-
-def culprit(name: str, value: Any, depth: int = 8) -> str:
-    """Return the name of the innermost part of `value`, which cannot be pickled, that is to blame.
-
-    >>> culprit("the task", {"x": 1, "guard": threading.Lock()})
-    "the task['guard'], a lock,"
-    """
-    for part_name, part in _parts(value) if depth else ():
-        try:
-            cloudpickle.dumps(part, protocol=5, buffer_callback=lambda _: None)
-        except Exception:
-            return culprit(f"{name}{part_name}", part, depth - 1)
-    return f"{name}, a {type(value).__name__},"
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what `value` is made of, each part with how it is reached."""
-    if isinstance(value, dict):
-        yield from ((f"[{key!r}]", part) for key, part in value.items())
-    elif isinstance(value, (list, tuple)):
-        yield from ((f"[{i}]", part) for i, part in enumerate(value))
-    elif inspect.isfunction(value):
-        found = inspect.getclosurevars(value)
-        yield from ((f", which uses {name!r}", part) for name, part in {**found.nonlocals, **found.globals}.items())
-    elif inspect.ismethod(value):
-        yield ".__self__", value.__self__
-    elif isinstance(value, functools.partial):
-        yield ".args", (value.func, *value.args, value.keywords)
-    else:
-        yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
 
 
 class ConstantRef:
@@ -91,31 +134,42 @@ class ConstantRef:
     def __init__(self, number: int) -> None:
         self.number = number
 
+    def __reduce__(self) -> tuple[type[ConstantRef], tuple[int]]:
+        return ConstantRef, (self.number,)
+
     def value(self) -> Any:
         """Return the constant's value; only in a worker."""
         return WORKER_CONSTANTS.get(self.number)
 
 
 class WorkerConstants:
-    """The constants that a worker holds; safe to use from several threads."""
+    """The constants that a worker holds; safe to use from several threads.
+
+    Attributes:
+        view: The arena from the worker's side; None where there is none.
+    """
 
     def __init__(self) -> None:
+        self.view: SharedView | None = None
         self._frames: dict[int, Frame] = {}
         self._values: dict[int, Any] = {}
         self._lock = threading.RLock()
 
-    def put(self, frame: Frame, view: SharedView | None) -> None:
-        """Keep a constant that has arrived."""
-        if view is not None:
-            frame.place(lambda placed: view.private(placed.offset, placed.size))
+    def put(self, frame: Frame) -> None:
+        """Keep a constant that has arrived, and load it; what goes wrong in that the tasks that need it will see."""
         self._frames[frame.number] = frame
+        with contextlib.suppress(BaseException):
+            self.get(frame.number)
 
     def get(self, number: int) -> Any:
         """Return the value, loading it when it is first used."""
         with self._lock:
             if number not in self._values:
                 # The frame stays until the load has worked, so that its error is the same for each task.
-                self._values[number] = self._frames[number].load()
+                frame = self._frames[number]
+                if self.view is not None and frame.placed:
+                    frame.place(privately(self.view, frame.placed).__getitem__)
+                self._values[number] = frame.load()
                 del self._frames[number]
             return self._values[number]
 
@@ -123,6 +177,35 @@ class WorkerConstants:
         """Let go of a constant."""
         self._frames.pop(number, None)
         self._values.pop(number, None)
+
+
+def privately(view: SharedView, places: list[Placed]) -> dict[Placed, np.ndarray]:
+    """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.
+
+    Neighbours are mapped together: each mapping has a descriptor of its own. Where the system promises no memory for so
+    much private writing, the memory is that of all, read-only.
+    """
+    found: dict[Placed, np.ndarray] = {}
+    runs: list[list[Placed]] = []
+    for place in sorted(set(places)):
+        if runs and place.offset - sum(runs[-1][-1]) <= HUGE:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for run in runs:
+        start = run[0].offset // PAGE * PAGE
+        memory = _mapped(view, start, max(sum(place) for place in run) - start)
+        found.update({place: memory[place.offset - start :][: place.size] for place in run})
+    return found
+
+
+def _mapped(view: SharedView, start: int, size: int) -> np.ndarray:
+    try:
+        return view.private(start, size)
+    except OSError:
+        memory = view.array(start, size)
+        memory.flags.writeable = False
+        return memory
 
 
 WORKER_CONSTANTS = WorkerConstants()

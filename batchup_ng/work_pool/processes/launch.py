@@ -5,28 +5,34 @@ starts one, the server, which imports this package, stays single-threaded, forks
 the calling process, half-copied threads and locks and all, and is only for those who ask for it. None of them runs
 the user's main module again, so scripts need no ``__main__`` guard: functions travel by value.
 
-Who owns what. A launcher belongs to one pool. It owns the server, if there is one; a :class:`WorkerProcess` owns
-the pool's end of one socket. A worker's death is seen by its end of the socket being closed; how it died is asked of
-the server, which is its parent, or of the system.
+Who owns what. A launcher belongs to one pool; any thread may use it. It owns the server, if there is one; a
+:class:`WorkerProcess` owns the pool's end of one socket. The shared memory is the pool's; a worker gets a descriptor.
+
+What happens on a crash. A worker's death is seen by its end of the socket being closed; how it died is asked of the
+server, which is its parent, or of the system. If the server died, the next worker is started by a new one; how its
+workers end is then not known. Where the system refuses a process or a descriptor, or nothing answers in time, the
+error is a :class:`~batchup_ng.errors.WorkerLost` that names the limit, and nothing is left of the attempt.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ... import checks
 from ...errors import WorkerLost
-from . import server, worker
+from . import blas, server, worker
 
 START_METHODS = ("forkserver", "spawn", "fork")
 
@@ -36,6 +42,9 @@ EXIT_UNKNOWN = 1 << 16
 CLOSE_TIMEOUT = 5.0
 """Seconds that a worker has to end by itself after its socket is closed, before it is killed."""
 
+START_TIMEOUT = 60.0
+"""Seconds that the server has to start and to fork a worker."""
+
 _BOOT = (
     # Nothing but sys is imported before the path is that of the pool's process.
     "import sys; sys.path[:] = sys.argv[1].split(chr(10)); from batchup_ng.work_pool.processes import {module}; "
@@ -43,9 +52,6 @@ _BOOT = (
 )
 _HOME = str(Path(__file__).resolve().parents[3])
 """The folder that this package lies in."""
-
-_STARTED = struct.Struct("<cii")
-
 
 _ours: set[int] = set()
 """Descriptors of this process at whose end something else ends; a forked worker must not keep them open."""
@@ -125,14 +131,34 @@ def _death_of(pid: int) -> int | None:
         return None  # not Linux, or it has ended already: the end of its socket tells
 
 
+class Given(NamedTuple):
+    """What each worker is given beside its socket.
+
+    Attributes:
+        threads: How many tasks it runs at once.
+        blas_threads: How many threads libraries for linear algebra may use in it; 0 is as many as they like.
+        arena_fd: The shared memory; -1 if there is none.
+        start_timeout: Seconds that the start of one may take.
+    """
+
+    threads: int
+    blas_threads: int = 0
+    arena_fd: int = -1
+    start_timeout: float = START_TIMEOUT
+
+    def fds(self, end: socket.socket) -> list[int]:
+        """Return the descriptors that go along with the worker's end of a socket."""
+        return [end.fileno()] if self.arena_fd < 0 else [end.fileno(), self.arena_fd]
+
+
 class Launcher(Protocol):
     """Starts workers in one way."""
 
-    def start(self, arena_fd: int) -> WorkerProcess:
+    def start(self) -> WorkerProcess:
         """Return a new worker process, which may not be ready yet.
 
-        Args:
-            arena_fd: The shared memory; -1 where there is none.
+        Raises:
+            WorkerLost: none can be had; a later call may have better luck.
         """
         ...
 
@@ -141,19 +167,63 @@ class Launcher(Protocol):
         ...
 
 
-def launcher(start_method: str | None, threads: int) -> Launcher:
+def launcher(start_method: str | None, given: Given) -> Launcher:
     """Return a launcher of that method; None is ``forkserver``.
 
     Raises:
         ArgumentError: there is no such method.
     """
     method = checks.one_of("start_method", start_method or START_METHODS[0], START_METHODS)
-    kinds: dict[str, Callable[[int], Launcher]] = {
+    kinds: dict[str, Callable[[Given], Launcher]] = {
         "forkserver": ServerLauncher,
         "spawn": SpawnLauncher,
         "fork": ForkLauncher,
     }
-    return kinds[method](threads)
+    return kinds[method](given)
+
+
+_LIMITS = {
+    errno.EMFILE: (
+        "RLIMIT_NOFILE", resource.RLIMIT_NOFILE,
+        "descriptors; raise it by ulimit -n, or use fewer processes",
+    ),
+    errno.EAGAIN: (
+        "RLIMIT_NPROC", resource.RLIMIT_NPROC,
+        "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
+        "processes",
+    ),
+}  # fmt: skip
+"""What each error number means that a start can end with: the limit, its number, what it counts with the remedy."""
+
+
+def _refused(error: OSError) -> WorkerLost:
+    """Return the error for a worker that the system did not let start."""
+    code = error.errno or 0
+    if code not in _LIMITS:
+        hint = "; there is not enough memory" if code == errno.ENOMEM else ""
+        return WorkerLost(f"a worker process cannot be started: {error}{hint}")
+    name, kind, what = _LIMITS[code]
+    soft, _ = resource.getrlimit(kind)
+    many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
+    return WorkerLost(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+
+
+@contextlib.contextmanager
+def _new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield the two ends of a new socket: theirs is closed after it, ours if what was to be started was not."""
+    try:
+        ours, theirs = _pair()
+    except OSError as error:
+        raise _refused(error) from error
+    with theirs:
+        try:
+            yield ours, theirs
+        except OSError as error:
+            _close(ours)
+            raise _refused(error) from error
+        except BaseException:
+            _close(ours)
+            raise
 
 
 def _command(module: str, *numbers: int) -> list[str]:
@@ -163,23 +233,24 @@ def _command(module: str, *numbers: int) -> list[str]:
     return [sys.executable, *flags, "-c", _BOOT.format(module=module), "\n".join(path), *map(str, numbers)]
 
 
-def _run(module: str, fds: list[int], *numbers: int) -> subprocess.Popen[bytes]:
-    """Start an interpreter that calls ``main`` of a module with those descriptors and numbers."""
-    command = _command(module, *fds, *numbers)
+def _run(module: str, fds: list[int], blas_threads: int, *numbers: int) -> subprocess.Popen[bytes]:
+    """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
+    environment = {**os.environ, **blas.environment(blas_threads, os.environ)}
     with _interrupts_held():
-        return subprocess.Popen(command, pass_fds=[fd for fd in fds if fd >= 0], stdin=subprocess.DEVNULL)
+        return subprocess.Popen(_command(module, *numbers), pass_fds=fds, stdin=subprocess.DEVNULL, env=environment)
 
 
 class SpawnLauncher:
     """A new interpreter for each worker."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, given: Given) -> None:
+        self._given = given
 
-    def start(self, arena_fd: int) -> WorkerProcess:
-        ours, theirs = _pair()
-        with theirs:
-            process = _run("worker", [theirs.fileno(), arena_fd], self._threads)
+    def start(self) -> WorkerProcess:
+        given = self._given
+        with _new_pair() as (ours, theirs):
+            numbers = theirs.fileno(), given.arena_fd, given.threads, given.blas_threads
+            process = _run("worker", given.fds(theirs), given.blas_threads, *numbers)
 
         def exit_code(timeout: float) -> int | None:
             try:
@@ -196,84 +267,154 @@ class SpawnLauncher:
 class ServerLauncher:
     """Workers forked by one server process, which starts with the first of them."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._server: subprocess.Popen[bytes] | None = None
-        self._sock: socket.socket | None = None
-        self._ended: dict[int, int] = {}
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._server: _Server | None = None
+        self._lock = threading.Lock()
+        self._closed = False
 
-    def start(self, arena_fd: int) -> WorkerProcess:
-        sock = self._sock or self._start_server()
-        ours, theirs = _pair()
-        with theirs:
-            try:
-                fds = [theirs.fileno()] if arena_fd < 0 else [theirs.fileno(), arena_fd]
-                socket.send_fds(sock, [server.REQUEST.pack(self._threads)], fds)
-            except OSError as error:
-                raise WorkerLost(f"the server of worker processes has ended: {error}") from error
-        pid = self._await_message(server.STARTED, None, 60.0)
-        if pid is None:
-            _close(ours)
-            raise WorkerLost("the server of worker processes did not start a worker; see its messages above")
-        return WorkerProcess(pid, ours, lambda timeout: self._exit_code(pid, timeout))
+    def start(self) -> WorkerProcess:
+        with self._lock, _new_pair() as (ours, theirs):
+            if self._closed:
+                raise WorkerLost("a worker process cannot be started: the pool was closed")
+            old, server_of_it = self._server, self._running()
+            pid = server_of_it.fork(self._given, theirs)
+            if pid is None and old is not None:
+                # It died some time ago, which shows only now.
+                server_of_it = self._running()
+                pid = server_of_it.fork(self._given, theirs)
+            if pid is None:
+                raise WorkerLost("the server of worker processes has ended; see its messages above")
+        return WorkerProcess(pid, ours, lambda timeout: server_of_it.exit_code(pid, timeout))
 
-    def _start_server(self) -> socket.socket:
-        ours, theirs = _pair()
-        with theirs:
-            self._server = _run("server", [theirs.fileno()])
+    def _running(self) -> _Server:
+        """Return a server that has not ended, as far as is known."""
+        if self._server is None or self._server.ended:
+            if self._server is not None:
+                self._server.close()
+            self._server = _Server(self._given.blas_threads)
+        return self._server
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._server is not None:
+                self._server.close()
+                self._server = None
+
+
+class _Server:
+    """One server process; it ends when the socket to it is closed.
+
+    Attributes:
+        ended: Whether it was found dead.
+    """
+
+    def __init__(self, blas_threads: int) -> None:
+        with _new_pair() as (ours, theirs):
+            self._process = _run("server", [theirs.fileno()], blas_threads, theirs.fileno())
         self._sock = ours
-        return ours
+        self._codes: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self.ended = False
 
-    def _exit_code(self, pid: int, timeout: float) -> int | None:
-        if pid not in self._ended:
-            self._await_message(server.ENDED, pid, timeout)
-        return self._ended.get(pid)
+    def fork(self, given: Given, end: socket.socket) -> int | None:
+        """Return the number of a new worker with that end of a socket; None if the server is dead.
 
-    def _await_message(self, kind: bytes, pid: int | None, timeout: float) -> int | None:
-        """Read the server's messages until one of `kind`, about `pid`, comes; return its process, None if none does."""
+        Raises:
+            WorkerLost: the server cannot fork, or does not answer.
+        """
+        fds = given.fds(end)
+        request = server.REQUEST.pack(len(fds), given.threads, given.blas_threads)
+        deadline = time.monotonic() + given.start_timeout
+        with self._lock:
+            try:
+                socket.send_fds(self._sock, [request], fds)
+            except OSError:
+                self.ended = True
+                return None
+            answer = self._await_message((server.STARTED, server.FAILED), None, deadline)
+        if answer is not None and answer[0] == server.FAILED:
+            raise _refused(OSError(answer[2], os.strerror(answer[2])))
+        if answer is None and not self.ended:
+            self._process.kill()  # or it would start a worker that nobody waits for
+            self.ended = True
+            raise WorkerLost(
+                f"the server of worker processes (pid {self._process.pid}) started no worker within "
+                f"{given.start_timeout:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
+                f"sys.path of this program, or was stopped; it was killed"
+            )
+        return None if answer is None else answer[1]
+
+    def exit_code(self, pid: int, timeout: float) -> int | None:
+        """Return how a worker ended, waiting so long for it; None if it has not."""
         deadline = time.monotonic() + timeout
-        while self._sock is not None and (left := deadline - time.monotonic()) > 0:
+        with self._lock:
+            if pid not in self._codes:
+                self._await_message((server.ENDED,), pid, deadline)
+            if pid in self._codes or not self.ended:
+                return self._codes.get(pid)
+        while _is_running(pid):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.002)
+        return EXIT_UNKNOWN
+
+    def _await_message(
+        self, kinds: tuple[bytes, ...], pid: int | None, deadline: float
+    ) -> tuple[bytes, int, int] | None:
+        """Return the next message of one of `kinds`, about `pid`; None if none comes in time, or the server is dead."""
+        while not self.ended and (left := deadline - time.monotonic()) > 0:
             self._sock.settimeout(left)
             try:
-                data = self._sock.recv(_STARTED.size, socket.MSG_WAITALL)
+                data = self._sock.recv(server.MESSAGE.size, socket.MSG_WAITALL)
+            except TimeoutError:
+                break
             except OSError:
-                return None
-            if len(data) < _STARTED.size:
-                return None
-            got, about, code = _STARTED.unpack(data)
-            if got == server.ENDED:
-                self._ended[about] = code
-            if got == kind and pid in (None, about):
-                return int(about)
+                data = b""
+            if len(data) < server.MESSAGE.size:
+                self.ended = True
+                break
+            kind, about, code = server.MESSAGE.unpack(data)
+            if kind == server.ENDED:
+                self._codes[about] = code
+            if kind in kinds and pid in (None, about):
+                return kind, about, code
         return None
 
     def close(self) -> None:
-        if self._sock is not None:
-            _close(self._sock)
-            self._sock = None
-        if self._server is not None:
-            try:
-                self._server.wait(CLOSE_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                self._server.kill()
-                self._server.wait()
-            self._server = None
+        """End the server; its workers see the ends of their own sockets."""
+        _close(self._sock)
+        try:
+            self._process.wait(CLOSE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a process that is no child of ours has not ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
 class ForkLauncher:
     """Workers forked from the calling process."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, given: Given) -> None:
+        self._given = given
         self._ended: dict[int, int] = {}
 
-    def start(self, arena_fd: int) -> WorkerProcess:
-        ours, theirs = _pair()
-        with _interrupts_held():
+    def start(self) -> WorkerProcess:
+        given = self._given
+        with _new_pair() as (ours, theirs), _interrupts_held():
             pid = os.fork()
             if pid == 0:
-                server.run_forked(theirs.detach(), arena_fd, self._threads, close=sorted(_ours))
-        theirs.close()
+                fd = theirs.detach()
+                server.run_forked(fd, given.arena_fd, given.threads, given.blas_threads, close=sorted(_ours))
         return WorkerProcess(pid, ours, lambda timeout: self._exit_code(pid, timeout))
 
     def _exit_code(self, pid: int, timeout: float) -> int | None:

@@ -16,8 +16,8 @@ import numpy as np
 
 PAGE = 4096
 
-_POPULATE_WRITE = 23
-"""``MADV_POPULATE_WRITE`` of Linux 5.14, which the standard library does not name."""
+_POPULATE_READ, _POPULATE_WRITE = 22, 23
+"""``MADV_POPULATE_READ`` and ``_WRITE`` of Linux 5.14, which the standard library does not name."""
 
 
 class Mapping:
@@ -55,14 +55,22 @@ class Mapping:
         """Return bytes of the mapping, ``(size,) uint8``, writable, which keep it alive."""
         return np.asarray(_Bytes(self, self.address + offset, size))
 
-    def populate(self, offset: int, size: int) -> None:
+    def populate(self, offset: int, size: int, write: bool = True) -> None:
         """Make the pages of a part; an error where there is no memory for them, instead of a signal later.
+
+        Args:
+            offset: Where the part begins.
+            size: How many bytes it has.
+            write: Whether pages that the file has not are made; else those that it has are mapped.
 
         Raises:
             OSError: there is none; with ``errno.EINVAL`` the system, an older one, cannot say.
         """
-        if size and _LIBC.madvise(self.address + offset, size, _POPULATE_WRITE):
-            raise _last_error()
+        advice = _POPULATE_WRITE if write else _POPULATE_READ
+        if size and _LIBC.madvise(self.address + offset, size, advice):
+            error = _last_error()
+            if write or error.errno != errno.EINVAL:
+                raise error
 
     def remove(self, offset: int, size: int) -> None:
         """Give the pages of a part back to the system, for all who map the file."""

@@ -17,12 +17,14 @@ from ..base import AbstractWorkerPool, worker_count
 from ..parallel import Pool
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
-from . import channel
-from .channel import Kind
+from . import blas
+from .arena import Arena, SlotPool
 from .constants import ConstantRef, SharedConstant
 from .dispatcher import Dispatcher
 from .jobs import ResultFuture
-from .launch import launcher
+from .launch import Given, launcher
+from .roads import ROADS
+from .travel import travels
 from .worker import WorkerBuffers
 
 SLOT_BYTES = 1 << 32
@@ -45,6 +47,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         WorkerLost: no process could be started.
     """
 
+    roads = ROADS
+
     def __init__(
         self, processes: int | None = None, *, threads: int = 1, start_method: str | None = None
     ) -> None:
@@ -53,8 +57,16 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        starter = launcher(start_method, self.threads)
-        self._dispatcher = Dispatcher(self.processes, self.threads, starter, SLOT_BYTES)
+        arena = _new_arena()
+        fd = -1 if arena is None else arena.fd
+        try:
+            starter = launcher(start_method, Given(self.threads, blas.threads_for(self.processes), fd))
+        except BaseException:
+            if arena is not None:
+                arena.close()
+            raise
+        self._slots = None if arena is None else SlotPool(arena, SLOT_BYTES)
+        self._dispatcher = Dispatcher(self.processes, self.threads, starter, arena, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
@@ -67,17 +79,23 @@ class WorkerProcessPool(AbstractWorkerPool):
             kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
         return self._dispatcher.submit((fn, args, kwargs), constants, how)
 
-    def shared_constant(self, x: Any) -> SharedConstant:
+    def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
 
+        Args:
+            x: Anything that can be pickled.
+            arrays: How large arrays reach the workers: ``"shared"``, ``"served"`` or ``"auto"``.
+
         Raises:
-            CannotTravel: `x` cannot be pickled.
+            CannotTravel: `x` cannot be pickled; no process was started for it.
         """
         self.check_open()
-        constant = x if isinstance(x, SharedConstant) else SharedConstant(x)
-        self._dispatcher.start()
-        if constant is not x:
-            weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
+        if isinstance(x, SharedConstant):
+            return x
+        constant = SharedConstant(x)
+        self._dispatcher.start()  # the workers come up while arrays are copied
+        constant.share(self._dispatcher.copies, arrays)
+        weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
@@ -85,7 +103,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.check_open()
         pool: AbstractWorkerPool = (
             WorkerThreadPool(1)
-            if stays or not _can_travel(source)
+            if stays or not travels(source)
             else WorkerProcessPool(1, start_method=self._start_method)
         )
         return self._own(pool), pool.close
@@ -99,12 +117,12 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._dispatcher.close()
 
 
-def _can_travel(source: AbstractDataSource) -> bool:
+def _new_arena() -> Arena | None:
+    """Return new shared memory; None where the system has none of that kind: then all goes over the sockets."""
     try:
-        channel.encode(Kind.CONSTANT, 0, source)
-    except Exception:
-        return False
-    return True
+        return Arena()
+    except (AttributeError, OSError):
+        return None
 
 
 _open: weakref.WeakSet[Dispatcher] = weakref.WeakSet()

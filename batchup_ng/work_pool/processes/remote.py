@@ -11,6 +11,7 @@ from ...buffers import BufferPool
 from . import channel
 from .arena import Slot, SlotPool
 from .channel import Frame, FrameReader, FrameWriter, Kind, Placed
+from .copies import SharedCopies
 from .jobs import Job
 from .launch import WorkerProcess
 from .schedule import Worker
@@ -36,13 +37,18 @@ class Remote(Worker):
         self._numbers: dict[int, Job] = {}
         self._lent: dict[int, list[Slot]] = {}
 
-    def send(self, job: Job) -> None:
-        """Write a job, after the constants that it needs and this worker has not."""
+    def send(self, job: Job, copies: SharedCopies | None) -> None:
+        """Write a job, after the constants that it needs and this worker has not.
+
+        Args:
+            job: The job.
+            copies: Where the large arrays of constants are.
+        """
         for constant in job.constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
                 self.loading += 1
-                self.writer.put(constant.frame)
+                self.writer.put(constant.frame(copies))
         self._numbers[job.number] = job
         slot, job.future.slot = job.future.slot, None
         slots = [] if slot is None else [slot]

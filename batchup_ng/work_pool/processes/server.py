@@ -1,13 +1,16 @@
 """The process that forks workers: imports the package once, stays single-threaded, does nothing else.
 
-It reads requests from its socket, a number (the threads of the worker) with the worker's end of a socket attached, and
-answers with the worker's number; when a worker ends it sends the number with the exit code. It ends when its socket
-is closed, on purpose or because the pool's process died; its workers see the end of their own sockets.
+It reads requests from its socket, two numbers (how many tasks the worker runs at once, how many threads its libraries
+may use) with descriptors attached: the worker's end of a socket, the shared memory if there is some. It answers with
+the worker's number, or with the number of the error for which none could be forked; when a worker ends it sends the
+number with the exit code. It ends when its socket is closed, on purpose or because the pool's process died; its workers
+see the end of their own sockets. If it dies, the workers live on, and nobody learns their exit codes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import select
@@ -24,8 +27,11 @@ from . import worker
 
 STARTED = b"S"
 ENDED = b"E"
-_MESSAGE = struct.Struct("<cii")
-REQUEST = struct.Struct("<I")
+FAILED = b"F"
+MESSAGE = struct.Struct("<cii")
+"""What the server sends: the kind, a worker's number, its exit code or (FAILED) the number of an error."""
+REQUEST = struct.Struct("<III")
+"""What it reads: how many descriptors come along, then the two numbers of the worker."""
 
 
 def main(fd: int) -> None:
@@ -46,7 +52,9 @@ def main(fd: int) -> None:
                 request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 2)
                 if not request:
                     return
-                _start(sock, fds, REQUEST.unpack(request)[0], [wake_read, wake_write, sock.fileno()])
+                sent, threads, blas_threads = REQUEST.unpack(request)
+                own = [wake_read, wake_write, sock.fileno()]
+                _start(sock, fds, sent, threads, blas_threads, own)
 
 
 def _drain(fd: int) -> None:
@@ -65,27 +73,40 @@ def _report_ended(sock: socket.socket) -> None:
             return
         if pid == 0:
             return
-        sock.sendall(_MESSAGE.pack(ENDED, pid, os.waitstatus_to_exitcode(status)))
+        sock.sendall(MESSAGE.pack(ENDED, pid, os.waitstatus_to_exitcode(status)))
 
 
-def _start(sock: socket.socket, fds: list[int], threads: int, own: list[int]) -> None:
-    pid = os.fork()
+def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, blas_threads: int, own: list[int]) -> None:
+    """Fork a worker, or tell why that cannot be."""
+    try:
+        if len(fds) < sent:
+            raise OSError(errno.EMFILE, "there was no room for the descriptors that came along")
+        pid = os.fork()
+    except OSError as error:
+        _close_all(fds)
+        sock.sendall(MESSAGE.pack(FAILED, 0, error.errno or 0))
+        return
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        run_forked(fds[0], fds[1] if len(fds) > 1 else -1, threads, close=own)
+        run_forked(fds[0], fds[1] if sent > 1 else -1, threads, blas_threads, close=own)
+    _close_all(fds)
+    sock.sendall(MESSAGE.pack(STARTED, pid, 0))
+
+
+def _close_all(fds: list[int]) -> None:
     for fd in fds:
         os.close(fd)
-    sock.sendall(_MESSAGE.pack(STARTED, pid, 0))
 
 
-def run_forked(fd: int, arena_fd: int, threads: int, close: list[int]) -> NoReturn:
+def run_forked(fd: int, arena_fd: int, threads: int, blas_threads: int, close: list[int]) -> NoReturn:
     """Be a worker in a process that was just forked; never returns.
 
     Args:
         fd: The worker's end of its socket.
-        arena_fd: The shared memory; -1 where there is none.
+        arena_fd: The shared memory; -1 if there is none.
         threads: How many tasks to run at once.
+        blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
         close: Descriptors of the parent that the worker must not keep open.
     """
     code = 1
@@ -94,7 +115,7 @@ def run_forked(fd: int, arena_fd: int, threads: int, close: list[int]) -> NoRetu
             os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
         np.random.seed()
-        worker.main(fd, arena_fd, threads)
+        worker.main(fd, arena_fd, threads, blas_threads)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -14,10 +14,7 @@ import numpy as np
 
 from ...buffers import ALIGNMENT, SMALLEST_LEASE, BufferPool
 from .arena import SharedView
-from .channel import Placed
-
-SMALLEST_PLACED = 4096
-"""Bytes below which an array goes with the message: its system call costs less than its place would."""
+from .channel import SMALLEST_OUTSIDE, Placed
 
 
 class TaskMemory:
@@ -46,7 +43,7 @@ class TaskMemory:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array to be written: in a slot if it is large and there is one, C order, writable."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < SMALLEST_PLACED or dtype.hasobject:
+        if nbytes < SMALLEST_OUTSIDE or dtype.hasobject:
             return np.empty(shape, dtype)
         memory = self._carve(nbytes)
         if memory is None:
@@ -81,8 +78,6 @@ class TaskMemory:
 
     def place(self, buffer: memoryview) -> Placed | memoryview:
         """Return where the bytes of `buffer` lie, copied to a slot if need be; `buffer` itself if there is no room."""
-        if buffer.nbytes < SMALLEST_PLACED:
-            return buffer
         array = np.frombuffer(buffer, np.uint8)
         where = self.placed(array)
         if where is not None:

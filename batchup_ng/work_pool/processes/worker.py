@@ -33,7 +33,7 @@ import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, RemoteTraceback
-from . import asking, channel
+from . import asking, blas, channel
 from .arena import SharedView
 from .channel import Frame, FrameReader, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
@@ -42,22 +42,28 @@ from .task_memory import TaskMemory
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
 
+SLOT = "slot"
+"""The kind of question that asks for a slot: ``(SLOT, number of the task, bytes)``."""
+
 MOST_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
 
 
-def main(fd: int, arena_fd: int, threads: int) -> None:
+def main(fd: int, arena_fd: int, threads: int, blas_threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed: the whole life of a worker process.
 
     Args:
         fd: The worker's end of its socket.
         arena_fd: The shared memory; -1 where there is none.
         threads: How many tasks to run at once.
+        blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
     """
     ignore_interrupts()
+    blas.limit(blas_threads)
+    view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
     with socket.socket(fileno=fd) as sock:
         threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
-        Worker(sock, SharedView(arena_fd) if arena_fd >= 0 else None, threads).serve()
+        Worker(sock, view, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -94,7 +100,6 @@ class Worker:
         self._reader = FrameReader(sock)
         self._scratch = BufferPool()
         self._sending = threading.Lock()
-        self._asking = threading.Lock()
         self._later: collections.deque[Frame] = collections.deque()
         self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
         self._tickets = itertools.count(1)
@@ -103,21 +108,14 @@ class Worker:
         """Run tasks until the other end is closed."""
         self._send(channel.pieces(Kind.READY, 0))
         if self._threads == 1:
-            while (frame := self._later.popleft() if self._later else self._read()) is not None:
+            while (frame := self._later.popleft() if self._later else self._reader.next()) is not None:
                 self._take(frame, self._run)
                 del frame
             return
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
-            while (frame := self._read()) is not None:
+            while (frame := self._reader.next()) is not None:
                 self._take(frame, lambda task: executor.submit(self._run, task))
                 del frame
-
-    def _read(self) -> Frame | None:
-        """Return the next frame, waiting for it; None if the other end is closed."""
-        while (frames := self._reader.read(most_frames=1)) is not None:
-            if frames:
-                return frames[0]
-        return None
 
     def _take(self, frame: Frame, run: Any) -> None:
         if frame.kind is Kind.TASK:
@@ -125,7 +123,7 @@ class Worker:
         elif frame.kind is Kind.ANSWER:
             self._answers.pop(frame.number).put(frame)
         elif frame.kind is Kind.CONSTANT:
-            WORKER_CONSTANTS.put(frame, self._view)
+            WORKER_CONSTANTS.put(frame)
             self._send(channel.pieces(Kind.READY, frame.number))
         elif frame.kind is Kind.FORGET:
             WORKER_CONSTANTS.forget(frame.number)
@@ -133,7 +131,7 @@ class Worker:
     def _run(self, frame: Frame) -> None:
         number = frame.number
         memory = TaskMemory(self._view, frame.placed, lambda nbytes: self._ask_slot(number, nbytes), self._scratch)
-        asking.CURRENT.task = _Asker(self, number, memory)
+        asking.CURRENT.task = _Task(self, memory)
         try:
             inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
             fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
@@ -147,23 +145,22 @@ class Worker:
         self._send(answer)
 
     def _ask_slot(self, number: int, nbytes: int) -> Placed | None:
-        answer = self.ask(number, ("slot", nbytes))
+        answer = self.ask((SLOT, number, nbytes))
         return answer.placed[0] if answer.placed else None
 
-    def ask(self, number: int, payload: tuple[Any, ...], buffers: list[Any] | None = None) -> Frame:
+    def ask(self, payload: tuple[Any, ...]) -> Frame:
         """Return the pool's answer to a question of a task, waiting for it."""
         ticket = next(self._tickets)
-        question = channel.pieces(Kind.ASK, number, pickle.dumps((ticket, *payload)), buffers or [])
+        question = channel.encode(Kind.ASK, ticket, payload)
         if self._threads > 1:
             answers = self._answers[ticket] = queue.SimpleQueue()
             self._send(question)
             return answers.get()
-        with self._asking:  # a task may have threads of its own
-            self._send(question)
-            while (frame := self._read()) is not None:
-                if frame.kind is Kind.ANSWER:
-                    return frame
-                self._later.append(frame)
+        self._send(question)
+        while (frame := self._reader.next()) is not None:
+            if frame.kind is Kind.ANSWER:
+                return frame
+            self._later.append(frame)
         os._exit(0)  # the pool is gone
 
     def _send(self, frame: list[channel.Piece]) -> None:
@@ -174,19 +171,13 @@ class Worker:
             pass  # the pool is gone; the end of the stream is read next
 
 
-class _Asker:
-    """What a running task may ask of the pool."""
+class _Task:
+    """The task that runs, as those see it who ask something of the pool for it."""
 
-    def __init__(self, worker: Worker, number: int, memory: TaskMemory) -> None:
-        self._worker = worker
-        self._number = number
+    def __init__(self, worker: Worker, memory: TaskMemory) -> None:
         self.memory = memory
-
-    def ask(self, payload: tuple[Any, ...], buffers: list[Any] | None = None) -> Frame:
-        return self._worker.ask(self._number, payload, buffers)
-
-    def placed(self, array: np.ndarray) -> Placed | None:
-        return self.memory.placed(array)
+        self.ask = worker.ask
+        self.placed = memory.placed
 
 
 def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.Piece]:
@@ -195,14 +186,14 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
     Raises:
         CannotTravel: it cannot be pickled.
     """
-    outside: list[pickle.PickleBuffer] = []
+    outside = channel.Outside()
     try:
         if _is_plain(result):
-            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside.append)
+            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
         else:
-            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside.append)
-            pickle.loads(pickled, buffers=outside)
-        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer.raw()) for buffer in outside])
+            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside)
+            pickle.loads(pickled, buffers=outside.buffers)
+        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in outside.buffers])
     except BaseException as error:
         raise CannotTravel(
             f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
@@ -262,7 +253,8 @@ def traceback_text(error: BaseException) -> str:
 
 def task_memory() -> Any:
     """Return the memory of the task that runs."""
-    return asking.CURRENT.task.memory
+    task: Any = asking.CURRENT.task
+    return task.memory
 
 
 class WorkerBuffers:

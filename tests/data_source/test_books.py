@@ -1,0 +1,73 @@
+"""The books of an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source.books import Books
+from batchup_ng.work_pool import engine
+
+
+def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
+    books = Books()
+    books.settle(0, 4, 4, 0, "memory")
+    books.settle(1, 4, 3, 1, "slots")
+    books.settle(2, 2, 0, 2, "")
+    books.balance(3)
+    assert (books.planned, books.delivered, books.failed) == (10, 7, 3)
+    assert books.roads == {"slots": 1, "pipe": 0, "memory": 1}
+
+
+@pytest.mark.parametrize("entry", [(1, 4, 4, 0), (0, 4, 3, 0), (0, 4, 4, 1)])
+def test_a_batch_out_of_turn_or_with_samples_missing_is_refused(entry: Any) -> None:
+    with pytest.raises(bu.LostSamples, match="this is a bug of the library"):
+        Books().settle(*entry, "")
+
+
+def test_books_that_do_not_balance_are_refused() -> None:
+    books = Books()
+    books.settle(0, 4, 4, 0, "")
+    with pytest.raises(bu.LostSamples, match="2 batches were planned for this epoch and 1 were delivered"):
+        books.balance(2)
+    books.failed += 1
+    with pytest.raises(bu.LostSamples, match="4 samples were planned for this epoch, 4 delivered and 1"):
+        books.balance(1)
+
+
+def loses(verdict: engine.Verdict) -> Any:
+    """Return a generator function in the place of `repair` that comes to this verdict whatever happened."""
+
+    def repair(case: Any) -> Any:
+        yield from ()
+        return verdict
+
+    return repair
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        engine.Verdict(made=True, batch=(np.arange(3),), kept=3),
+        engine.Verdict(made=True, batch=(np.arange(3),), kept=4, bad={2: ValueError("no")}),
+        engine.Verdict(),
+    ],
+)
+def test_a_pool_that_lost_samples_would_be_found_out(
+    monkeypatch: pytest.MonkeyPatch, verdict: engine.Verdict
+) -> None:
+    def fails(x: Any) -> Any:
+        if 6 in x:
+            raise ValueError("no")
+        return (x,)
+
+    with bu.SerialPool() as pool:
+        source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(12)]).map(fails), on_error="skip")
+        assert len(list(source.batch_iterator(4))) == 3
+        monkeypatch.setattr(engine, "repair", loses(verdict))
+        with pytest.raises(bu.LostSamples):
+            list(source.batch_iterator(4))

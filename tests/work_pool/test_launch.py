@@ -1,0 +1,229 @@
+"""Starting worker processes: what is refused, what dies, what does not answer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import WorkerLost
+from batchup_ng.work_pool.processes import channel, launch
+from batchup_ng.work_pool.processes.launch import EXIT_UNKNOWN, START_METHODS, Given, launcher
+
+
+@contextmanager
+def starting(method: str, **given: Any) -> Iterator[Any]:
+    """Give a launcher that is closed with the block."""
+    made = launcher(method, Given(1, **given))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def ready(worker: launch.WorkerProcess) -> int:
+    """Wait until a worker says that it is ready; return its process number as it says."""
+    worker.sock.setblocking(True)
+    frame = channel.read_frame(worker.sock)
+    assert frame is not None
+    assert frame.kind is channel.Kind.READY
+    return frame.number
+
+
+def server_of(starter: Any) -> psutil.Process:
+    return psutil.Process(starter._server._process.pid)
+
+
+@pytest.mark.parametrize("method", START_METHODS)
+def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> None:
+    fd = os.memfd_create("test")
+    os.write(fd, bytes(8192))
+    try:
+        with starting(method, arena_fd=fd, blas_threads=1) as starter:
+            workers = [starter.start() for _ in range(2)]
+            assert [ready(worker) for worker in workers] == [worker.pid for worker in workers]
+            for worker in workers:
+                targets = [os.readlink(path) for path in Path(f"/proc/{worker.pid}/fd").iterdir()]
+                assert sum(target.startswith("/memfd:test") for target in targets) >= 1
+            assert [worker.end() for worker in workers] == [0, 0]
+    finally:
+        os.close(fd)
+
+
+def test_the_server_is_started_again_if_it_has_died() -> None:
+    with starting("forkserver") as starter:
+        first = starter.start()
+        ready(first)
+        before = server_of(starter)
+        before.kill()
+        before.wait(20)
+        second = starter.start()
+        assert ready(second) == second.pid
+        assert server_of(starter).pid != before.pid
+        assert psutil.pid_exists(first.pid)
+        assert first.end() == EXIT_UNKNOWN
+        assert second.end() == 0
+
+
+def test_a_worker_of_a_dead_server_is_killed_if_it_does_not_end() -> None:
+    with starting("forkserver") as starter:
+        worker = starter.start()
+        ready(worker)
+        server_of(starter).kill()
+        os.kill(worker.pid, signal.SIGSTOP)
+        assert worker.end(0.2) == EXIT_UNKNOWN
+        assert not launch._is_running(worker.pid)
+
+
+def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
+    with starting("forkserver", start_timeout=0.3) as starter:
+        starter._given = starter._given._replace(start_timeout=60)
+        worker = starter.start()
+        ready(worker)
+        stopped = server_of(starter)
+        stopped.suspend()
+        starter._given = starter._given._replace(start_timeout=0.3)
+        with pytest.raises(WorkerLost, match=rf"\(pid {stopped.pid}\) started no worker within 0.3 s; .* was killed"):
+            starter.start()
+        starter._given = starter._given._replace(start_timeout=60)
+        again = starter.start()
+        assert ready(again) == again.pid
+        worker.end()
+        assert again.end() == 0
+
+
+def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}")
+    with starting("forkserver") as starter:
+        for _ in range(2):
+            with pytest.raises(WorkerLost, match="server of worker processes has ended; see its messages above"):
+                starter.start()
+
+
+def test_a_closed_launcher_starts_nothing() -> None:
+    with starting("forkserver") as starter:
+        pass
+    with pytest.raises(WorkerLost, match="the pool was closed"):
+        starter.start()
+
+
+@pytest.mark.parametrize("method", START_METHODS)
+def test_without_descriptors_none_is_started_and_later_one_is(method: str) -> None:
+    with starting(method) as starter:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        before = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            with pytest.raises(WorkerLost, match="RLIMIT_NOFILE sets a limit of 0 descriptors; raise it by ulimit -n"):
+                starter.start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(os.listdir("/proc/self/fd")) == before
+        worker = starter.start()
+        assert ready(worker) == worker.pid
+        worker.end()
+
+
+def test_a_server_without_descriptors_says_so() -> None:
+    with starting("forkserver") as starter:
+        worker = starter.start()
+        ready(worker)
+        pid = server_of(starter).pid
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, hard))
+        with pytest.raises(WorkerLost, match="cannot be started: Too many open files"):
+            starter.start()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        later = starter.start()
+        assert ready(later) == later.pid
+        assert (worker.end(), later.end()) == (0, 0)
+
+
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_system_that_gives_no_process_is_told_of(method: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    with starting(method) as starter:
+        before = len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fork", refuse)
+            patch.setattr(subprocess, "Popen", refuse)
+            expected = "RLIMIT_NPROC sets .* raise it by ulimit -u" if code == errno.EAGAIN else "not enough memory"
+            with pytest.raises(WorkerLost, match=f"a worker process cannot be started: .*{expected}"):
+                starter.start()
+        assert len(os.listdir("/proc/self/fd")) == before
+        worker = starter.start()
+        assert ready(worker) == worker.pid
+        worker.end()
+
+
+def test_a_pool_survives_the_death_of_the_server_and_of_its_workers() -> None:
+    def pid() -> int:
+        return os.getpid()
+
+    with bu.WorkerProcessPool(1) as pool:
+        first = next(pool.work_stream(iter([(pid,)])))
+        psutil.Process(first).parent().kill()
+        assert next(pool.work_stream(iter([(pid,)]))) == first
+        os.kill(first, signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        second = first
+        while second == first:
+            assert time.monotonic() < deadline
+            try:
+                second = next(pool.work_stream(iter([(pid,)])))
+            except WorkerLost:
+                continue
+        assert psutil.Process(second).parent().pid != os.getpid()
+
+
+def test_users_of_a_limit_on_processes_see_it_by_name() -> None:
+    """The limit does not bind root, so the refusal is that of a child of another user, where that can be had."""
+    program = (
+        "import os, resource, sys\n"
+        "import batchup_ng as bu\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
+        "try:\n"
+        "    with bu.WorkerProcessPool(1, start_method='fork') as pool:\n"
+        "        next(pool.work_stream(iter([(len, ('abc',))])))\n"
+        "except bu.WorkerLost as error: print(error)\n"
+    )
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == (
+        "a worker process cannot be started: Resource temporarily unavailable; RLIMIT_NPROC sets a limit of 1 "
+        "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
+        "processes\n"
+    ), done.stderr
+
+
+def test_frames_go_through_sockets_of_workers_unharmed() -> None:
+    with starting("spawn") as starter:
+        worker = starter.start()
+        ready(worker)
+        channel.write_frame(worker.sock, channel.encode(channel.Kind.TASK, 5, (len, ("abc",), {})))
+        frame = channel.read_frame(worker.sock)
+        assert frame is not None
+        assert (frame.number, frame.load()) == (5, 3)
+        assert isinstance(worker.sock, socket.socket)
+        worker.end()

@@ -1,0 +1,180 @@
+"""How much memory and how many CPUs may be used: what files of the system say, put together."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import CannotTravel
+from batchup_ng.work_pool.processes import blas, cgroup, memory
+from batchup_ng.work_pool.processes.roads import road_for
+
+MB = 1 << 20
+
+
+def group(folder: Path, **files: object) -> Path:
+    """Return a folder with files, underscores for dots in the names of controllers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+    return folder
+
+
+def test_the_memory_of_this_process_is_part_of_the_machines() -> None:
+    found = memory.available()
+    assert 0 < found <= psutil.virtual_memory().total
+
+
+def test_the_files_of_the_machine_are_read() -> None:
+    text = "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   12000000 kB\nBad:\nWorse: many kB\n"
+    assert memory.kilobytes(text, "MemAvailable") == 12_000_000 * 1024
+    assert [memory.kilobytes(text, name) for name in ("Mem", "Bad", "Worse", "Absent")] == [None] * 4
+    assert memory.kilobytes("", "MemAvailable") is None
+
+
+def test_a_limit_counts_files_that_may_be_dropped_as_free(tmp_path: Path) -> None:
+    second = group(tmp_path / "2", memory__max=1000, memory__current=700, memory__stat="anon 1\ninactive_file 300")
+    assert memory.left_in_group(second) == 600
+    first = group(
+        tmp_path / "1", memory__limit_in_bytes=1000, memory__usage_in_bytes=900, memory__stat="total_inactive_file 100"
+    )
+    assert memory.left_in_group(first) == 200
+    above = group(tmp_path / "above", memory__max=100, memory__current=700)
+    assert memory.left_in_group(above) == 0
+    unlimited = group(tmp_path / "none", memory__max="max", memory__current=700)
+    assert memory.left_in_group(unlimited) is None
+    assert memory.left_in_group(tmp_path / "absent") is None
+
+
+def test_groups_are_walked_from_the_innermost_to_the_root(tmp_path: Path) -> None:
+    group(tmp_path / "a" / "b")
+    group(tmp_path / "memory" / "x")
+    found = list(cgroup.folders("memory", tmp_path, "5:memory,cpu:/x\n3:pids:/p\n0::/a/b\n"))
+    assert [str(folder.relative_to(tmp_path)) for folder in found] == ["a/b", "a", ".", "memory/x", "memory"]
+
+
+@pytest.mark.parametrize("path", ["/", "/elsewhere/on/the/host", "/../../other"])
+def test_a_group_that_is_not_seen_is_that_of_the_container(tmp_path: Path, path: str) -> None:
+    assert list(cgroup.folders("memory", tmp_path, f"0::{path}\n")) == [tmp_path]
+    assert list(cgroup.folders("memory", tmp_path, "")) == []
+
+
+def test_what_is_no_number_is_no_limit(tmp_path: Path) -> None:
+    for text, number in {"12\n": 12, "max": None, "": None, "-1": None}.items():
+        (tmp_path / "limit").write_text(text)
+        assert cgroup.number_in(tmp_path / "limit") == number
+
+
+def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = group(tmp_path, memory__max=50 * MB, memory__current=30 * MB)
+    inner = group(tmp_path / "inner", memory__max=40 * MB, memory__current=1 * MB)
+    monkeypatch.setattr(cgroup, "folders", lambda controller: iter([inner, outer]))
+    assert memory.available() == 20 * MB
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_limits_on_the_process_count(limit: str) -> None:
+    program = (
+        f"import resource; resource.setrlimit(resource.{limit}, (3 << 30, 3 << 30))\n"
+        "from batchup_ng.work_pool.processes.memory import available\n"
+        "before = available(); held = bytearray(1 << 30); after = available(); print(before, after)"
+    )
+    before, after = map(float, _run(program).split())
+    assert before < 3 << 30
+    assert abs(before - after - (1 << 30)) < 16 * MB
+
+
+def test_an_array_of_more_than_half_of_the_allowed_memory_goes_through_the_pool() -> None:
+    program = """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+import numpy as np, batchup_ng as bu
+array = np.zeros((600, 1 << 20), np.uint8)
+array[:, 0] = np.arange(600) % 251
+with bu.WorkerProcessPool(2) as pool:
+    constant = pool.shared_constant(bu.ArrayDataSource([array]))
+    rows = [list(range(i, i + 8)) for i in range(0, 600, 100)]
+    tasks = ((lambda s, r: s.samples_by_indices(np.array(r))[0][:, 0], (constant, r)) for r in rows)
+    print(constant.arrays, all((x == array[r, 0]).all() for x, r in zip(pool.work_stream(tasks).retrieve_iter(), rows)))
+"""
+    assert _run(program) == "served True\n"
+
+
+def _run(program: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_road_is_the_one_that_memory_allows() -> None:
+    def name() -> str:
+        return "the table, an array of 900 bytes,"
+
+    assert road_for("auto", 500, 300, 1000, name) == "shared"
+    assert road_for("auto", 501, 300, 1000, name) == "served"
+    assert road_for("shared", 10_000, 10_000, 1000, name) == "shared"
+    assert road_for("served", 0, 0, 1000, name) == "served"
+    with pytest.raises(CannotTravel, match=r"the table, an array of 900 bytes, cannot .* 900 bytes are needed .* 1000"):
+        road_for("auto", 0, 900, 1000, name)
+
+
+# -- threads of libraries ----------------------------------------------------------------------------------------
+
+
+def test_quotas_of_containers_count_as_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = group(tmp_path / "2", cpu__max="150000 100000")
+    first = group(tmp_path / "1", cpu__cfs_quota_us=50_000, cpu__cfs_period_us=100_000)
+    free = [group(tmp_path / "3", cpu__max="max 100000"), group(tmp_path / "4", cpu__cfs_quota_us=-1), tmp_path / "5"]
+    assert [blas.quota_of(folder) for folder in (second, first, *free)] == [1.5, 0.5, math.inf, math.inf, math.inf]
+    monkeypatch.setattr(cgroup, "folders", lambda controller: iter([first]))
+    assert blas.allowed_cpus() == 0.5
+
+
+def test_workers_share_the_cpus_among_their_libraries() -> None:
+    assert [blas.threads_for(n, cpus=8) for n in (1, 2, 3, 8, 20)] == [8, 4, 2, 1, 1]
+    assert 1 <= blas.threads_for(1) <= (os.cpu_count() or 1)
+
+
+def test_what_the_user_has_set_stays() -> None:
+    assert set(blas.environment(3, {}).values()) == {"3"}
+    assert set(blas.environment(3, {})) == set(blas.VARIABLES)
+    assert "MKL_NUM_THREADS" not in blas.environment(3, {"MKL_NUM_THREADS": "9"})
+    assert blas.environment(3, {"OMP_NUM_THREADS": "9"}) == {}
+    assert blas.environment(0, {}) == {}
+
+
+def threads_of_blas() -> list[int]:
+    """Return the number of threads that each library for linear algebra has in this process."""
+    import numpy  # noqa: F401  # which brings its library
+    import threadpoolctl
+
+    return [each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize(("own", "expected"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, 2)])
+def test_libraries_in_workers_have_so_many_threads(
+    method: str, own: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in blas.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    here = threads_of_blas()
+    if not here or max(here) < 2:
+        pytest.skip("one CPU: there is nothing to limit")
+    with bu.WorkerProcessPool(len(os.sched_getaffinity(0)), start_method=method) as pool:
+        found = next(pool.work_stream(iter([(threads_of_blas,)])))
+    assert found == [expected] * len(found)
+    assert found
+    assert threads_of_blas() == here

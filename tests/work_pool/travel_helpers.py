@@ -1,0 +1,75 @@
+"""Sends a value the way to a worker and back into memory, without a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from batchup_ng.work_pool.processes import channel
+from batchup_ng.work_pool.processes.arena import Arena, SharedView
+from batchup_ng.work_pool.processes.constants import SharedConstant, WorkerConstants
+from batchup_ng.work_pool.processes.copies import SharedCopies
+
+MB = 1 << 20
+
+
+class Crossing:
+    """Both sides of a pool's shared memory in one process."""
+
+    def __init__(self, span: int = 256 * MB) -> None:
+        self.arena = Arena(span)
+        self.copies = SharedCopies(self.arena)
+
+    def share(self, value: Any, arrays: str = "auto") -> SharedConstant:
+        """Return the constant of `value`, shared."""
+        constant = SharedConstant(value)
+        constant.share(self.copies, arrays)
+        return constant
+
+    def arrived(self, constant: SharedConstant) -> Any:
+        """Return the value as a new worker has it."""
+        worker = WorkerConstants()
+        worker.view = SharedView(os.dup(self.arena.fd))
+        try:
+            worker.put(sent(constant.frame(self.copies)))
+            return worker.get(constant.number)
+        finally:
+            worker.view.close()
+
+    def close(self) -> None:
+        self.arena.close()
+
+
+@contextmanager
+def crossing(span: int = 256 * MB) -> Iterator[Crossing]:
+    """Give a :class:`Crossing` that ends with the block."""
+    made = Crossing(span)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def sent(frame: list[Any]) -> channel.Frame:
+    """Return a frame that went through a socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        writer = threading.Thread(target=channel.write_frame, args=(ours, frame))
+        writer.start()
+        try:
+            read = channel.read_frame(theirs)
+        finally:
+            writer.join()
+    assert read is not None
+    return read
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays agree in all that can be seen of them, NaNs included."""
+    return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
