@@ -42,4 +42,4 @@ def test_m5_what_is_held_is_never_overwritten(kind: str, seed: int, extent: Exte
 def test_m5_memory_that_is_free_is_nobodys(kind: str) -> None:
     found = play(leases.poisoned_all_the_time, kind=kind, batches=1500)
     assert found["lenders"] > 0
-    assert found["poisoned"] > 100
+    assert found["poisoned"] > 20

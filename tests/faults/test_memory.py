@@ -99,7 +99,7 @@ def test_f17_a_worker_without_memory_is_told_of(kind: str, how: str) -> None:
     if how == "none left to pack it" and found["says"] == "delivered":
         return  # it found a way with what there was
     assert found["row"] == 500
-    assert found["memory"], found
+    assert found["memory"] or re.search("memory|allocate", found["message"], re.I), found
 
 
 @pytest.mark.parametrize("width", [15_000, only_full(150_000)])

@@ -143,6 +143,7 @@ class PoolMachine(RuleBasedStateMachine):
             timer.join()
         for epoch in self.epochs[:1]:
             epoch.take(99)
+        Epoch(self.pool, self.made, "0 B", []).take(99)  # workers may only be started for work
         deadline = time.monotonic() + 5
         while len(pids := worker_pids(self.kind)) != self.workers and time.monotonic() < deadline:
             time.sleep(0.01)

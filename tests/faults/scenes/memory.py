@@ -196,6 +196,7 @@ def no_memory_in_a_worker(kind: str, how: str) -> dict[str, Any]:
                 pass
         except Exception as error:
             found = {"row": getattr(error, "row", None), "memory": isinstance(error, MemoryError), **tells(error)}
+            found["message"] = str(error)
         else:
             found = {"says": "delivered"}
         iterator.close()

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 import batchup_ng as bu
-from batchup_ng.work_pool import processes, stream
+from batchup_ng.work_pool import processes, window
 
 from ..books import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop
@@ -70,12 +70,12 @@ def skipped(kind: str, workers: int, act: str, timeout: float) -> dict[str, Any]
 @contextlib.contextmanager
 def stall_seconds(seconds: float) -> Iterator[None]:
     """Warn of a stall after so many seconds within."""
-    before = stream.STALL_SECONDS
-    stream.STALL_SECONDS = seconds
+    before = window.STALL_SECONDS
+    window.STALL_SECONDS = seconds
     try:
         yield
     finally:
-        stream.STALL_SECONDS = before
+        window.STALL_SECONDS = before
 
 
 def warned_of(kind: str, act: str) -> dict[str, Any]:
@@ -157,9 +157,10 @@ def hangs_in_import(kind: str) -> dict[str, Any]:
 
 def hangs_in_init(kind: str) -> dict[str, Any]:
     """F20: what starts the workers is stopped, then a worker dies; the pool does not wait for ever for another."""
-    lower_start_timeout(1.0)
     with make_pool(kind) as pool:
+        assert _usable(pool)
         pids = all_workers(kind, 2)
+        lower_start_timeout(1.0)
         if kind == "forkserver":
             (server,) = psutil.Process().children()
             stop(server.pid)
@@ -178,6 +179,7 @@ def server_killed(kind: str) -> dict[str, Any]:
     """F4, F20: the server that forks the workers is killed with a worker; the epoch completes or one error tells."""
     began = time.perf_counter()
     with make_pool(kind) as pool:
+        assert _usable(pool)
         (server,) = psutil.Process().children()
         parallel = pool.parallel_data_source(source(pause=0.002), 4)
 
