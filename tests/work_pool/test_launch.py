@@ -37,7 +37,7 @@ def starting(method: str, **given: Any) -> Iterator[Any]:
 def ready(worker: launch.WorkerProcess) -> int:
     """Wait until a worker says that it is ready; return its process number as it says."""
     worker.sock.setblocking(True)
-    frame = channel.read_frame(worker.sock)
+    frame = channel.FrameReader(worker.sock).next()
     assert frame is not None
     assert frame.kind is channel.Kind.READY
     return frame.number
@@ -222,7 +222,7 @@ def test_frames_go_through_sockets_of_workers_unharmed() -> None:
         worker = starter.start()
         ready(worker)
         channel.write_frame(worker.sock, channel.encode(channel.Kind.TASK, 5, (len, ("abc",), {})))
-        frame = channel.read_frame(worker.sock)
+        frame = channel.FrameReader(worker.sock).next()
         assert frame is not None
         assert (frame.number, frame.load()) == (5, 3)
         assert isinstance(worker.sock, socket.socket)

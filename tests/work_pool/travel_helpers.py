@@ -63,7 +63,7 @@ def sent(frame: list[Any]) -> channel.Frame:
         writer = threading.Thread(target=channel.write_frame, args=(ours, frame))
         writer.start()
         try:
-            read = channel.read_frame(theirs)
+            read = channel.FrameReader(theirs).next()
         finally:
             writer.join()
     assert read is not None

@@ -51,8 +51,8 @@ class Placed(NamedTuple):
 class Kind(enum.IntEnum):
     """What a frame says.
 
-    To the worker: TASK, CONSTANT, FORGET, ANSWER. From it: READY, RESULT, ERROR; ASK, which waits for an ANSWER of the
-    same number.
+    To the worker: TASK, CONSTANT, FORGET, ANSWER. From it: READY, when it has started, with its process number; LOADED,
+    for a constant; RESULT, ERROR; ASK, which waits for an ANSWER of the same number.
     """
 
     TASK = 1
@@ -63,6 +63,7 @@ class Kind(enum.IntEnum):
     ERROR = 6
     ASK = 7
     ANSWER = 8
+    LOADED = 9
 
 
 class Frame:

@@ -299,10 +299,10 @@ class Dispatcher:
         now = time.monotonic()
         with self._lock:
             if frame.kind is Kind.READY:
-                if frame.number:
-                    self._schedule.loaded(worker, now)
-                else:
-                    self._do(self._schedule.ready(worker, now))
+                self._do(self._schedule.ready(worker, now))
+                return
+            if frame.kind is Kind.LOADED:
+                self._schedule.loaded(worker, now)
                 return
             job = worker.done(frame.number)
             counts, actions = self._schedule.result(worker, job, now)

@@ -106,7 +106,7 @@ class Worker:
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
-        self._send(channel.pieces(Kind.READY, 0))
+        self._send(channel.pieces(Kind.READY, os.getpid()))
         if self._threads == 1:
             while (frame := self._later.popleft() if self._later else self._reader.next()) is not None:
                 self._take(frame, self._run)
@@ -124,7 +124,7 @@ class Worker:
             self._answers.pop(frame.number).put(frame)
         elif frame.kind is Kind.CONSTANT:
             WORKER_CONSTANTS.put(frame)
-            self._send(channel.pieces(Kind.READY, frame.number))
+            self._send(channel.pieces(Kind.LOADED, frame.number))
         elif frame.kind is Kind.FORGET:
             WORKER_CONSTANTS.forget(frame.number)
 
