@@ -13,12 +13,12 @@
     ├── IteratorBusy         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
     ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
     ├── WorkerLost           (RuntimeError)         a worker process ended with work outstanding
-    ├── SharedMemoryFull     (OSError)              no shared memory is left for a batch
     └── LostSamples          (RuntimeError)         the books of an epoch do not balance: a bug, never data
 
     RuntimeWarning
     ├── StallWarning                                a result is waited for unusually long
-    └── SampleWarning                               samples are left out or replaced, as the policy says
+    ├── SampleWarning                               samples are left out or replaced, as the policy says
+    └── SharedMemoryWarning                         batches go over a pipe, for there is no shared memory for them
 
 Each error is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
 caught ``ValueError`` and ``TypeError``, keeps working. An exception that a task of ``work_stream`` raises
@@ -53,7 +53,7 @@ __all__ = [
     "SampleReadError",
     "SampleTimeout",
     "SampleWarning",
-    "SharedMemoryFull",
+    "SharedMemoryWarning",
     "StallWarning",
     "TooManyErrors",
     "WorkerLost",
@@ -294,35 +294,16 @@ class WorkerLost(BatchupError, RuntimeError):
     """A worker process ended while it still had work to do."""
 
 
-class SharedMemoryFull(BatchupError, OSError):
-    """The system has no shared memory left for a batch.
-
-    Args:
-        needed: Bytes that were wanted.
-        free: Bytes that were to be had.
-        slots: How many batches lie in shared memory now.
-    """
-
-    def __init__(self, needed: int, free: int, slots: int) -> None:
-        super().__init__(
-            f"a batch needs {needed} bytes of shared memory, and {free} are free beside the {slots} batches that are "
-            f"there; lower buffer_bytes= or batch_buffer_size=, let go of batches that you keep, or give the machine "
-            f"more (a container: --shm-size)"
-        )
-        self.needed = needed
-        self.free = free
-        self.slots = slots
-
-    def __reduce__(self) -> tuple[type[SharedMemoryFull], tuple[int, int, int]]:
-        return type(self), (self.needed, self.free, self.slots)
-
-
 class LostSamples(BatchupError, RuntimeError):
     """The batches delivered in an epoch are not those that were planned."""
 
 
 class StallWarning(RuntimeWarning):
     """A result has been waited for unusually long."""
+
+
+class SharedMemoryWarning(RuntimeWarning):
+    """There is not enough shared memory for batches, which come over a pipe instead, slower."""
 
 
 class SampleWarning(RuntimeWarning):

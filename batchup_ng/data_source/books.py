@@ -22,6 +22,7 @@ class Books:
         replaced: Samples among those handed out that stand in the place of others.
         errors: A record of each sample that failed or was replaced.
         roads: How many batches came by each road.
+        arrays: How the arrays of the source reached the workers.
     """
 
     batches: int = 0
@@ -31,6 +32,7 @@ class Books:
     replaced: int = 0
     errors: list[Any] = dataclasses.field(default_factory=list)
     roads: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "inline": 0, "memory": 0})
+    arrays: str = ""
 
     def settle(self, number: int, planned: int, delivered: int, failed: int, road: str) -> None:
         """Enter what became of one batch.

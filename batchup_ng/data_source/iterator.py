@@ -193,7 +193,9 @@ class BatchIterator(Iterator[Any]):
             that another row stands for; ``seconds_waited``, for which the consumer stood in ``next()``; ``ready``, the
             number of batches that are made and wait; ``roads``, how many batches came in shared memory (``"slots"``),
             through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this process
-            (``"memory"``).
+            (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches: as
+            one copy that all of them map (``"shared"``), as rows that this process gathers for them (``"served"``), as
+            files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """
         return {
             "batches": self._delivered,
@@ -203,6 +205,7 @@ class BatchIterator(Iterator[Any]):
             "seconds_waited": self._waited,
             "ready": 0 if self._ended else self._engine.ready(),
             "roads": dict(self._books.roads),
+            "arrays": self._books.arrays,
         }
 
     def _balance(self) -> None:

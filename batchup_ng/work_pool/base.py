@@ -126,7 +126,7 @@ class AbstractWorkerPool:
         """
         self.check_open()
         checks.one_of("arrays", arrays, self.roads)
-        return ParallelDataSource(
+        made = ParallelDataSource(
             ds,
             batch_buffer_size,
             self,
@@ -135,6 +135,11 @@ class AbstractWorkerPool:
             timeout=timeout,
             arrays=arrays,
         )
+        self._note(made)
+        return made
+
+    def _note(self, source: ParallelDataSource) -> None:
+        """Take note of a source that this pool makes the batches of."""
 
     def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.

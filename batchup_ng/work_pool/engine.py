@@ -27,7 +27,6 @@ from ..errors import (
     PoolClosed,
     RemoteTraceback,
     SampleWarning,
-    SharedMemoryFull,
     TooManyErrors,
 )
 from ..sampling.plan import BatchPlan, PlannedBatch
@@ -41,7 +40,7 @@ from .telling import blamed, describe_job, unblamed
 from .warn import warn_consumer
 from .window import Entry, Job, Window
 
-NOT_A_SAMPLE = (PoolClosed, SharedMemoryFull, IteratorBusy, LostSamples)
+NOT_A_SAMPLE = (PoolClosed, IteratorBusy, LostSamples)
 """Errors for which no sample is to blame."""
 
 ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
@@ -66,7 +65,7 @@ class BatchEngine:
     road = ""  # it is entered in the books here
 
     def __init__(self, making: Making, plan: BatchPlan, path: tuple[int, ...], n_samples: int | None) -> None:
-        self.books = Books()
+        self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
         self._plan = plan
         self._path = path

@@ -221,12 +221,18 @@ class SlotPool:
     Args:
         arena: Where slots are cut from.
         most_bytes: Bytes that all slots together may have.
+
+    Attributes:
+        most_bytes: As above; may be changed.
+        bytes: Bytes that they have.
+        refused: What the system said when it had no memory for a slot within that; empty if it always had.
     """
 
     def __init__(self, arena: Arena, most_bytes: int) -> None:
         self._arena = arena
         self.most_bytes = most_bytes
         self.bytes = 0
+        self.refused = ""
         self._free: dict[int, collections.deque[Block]] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -257,9 +263,10 @@ class SlotPool:
             self.bytes += size
         try:
             return self._arena.block(self._arena.take(size))
-        except ArenaFull:
+        except ArenaFull as error:
             with self._lock:
                 self.bytes -= size
+                self.refused = str(error)
             return None
 
     def _release(self, nbytes: int) -> None:

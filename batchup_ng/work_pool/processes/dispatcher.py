@@ -21,36 +21,30 @@ import functools
 import itertools
 import math
 import os
-import pickle
 import selectors
-import signal
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
-from ...randomness import BatchKey
 from ..stream import check_process
 from ..submission import Submission, Task
 from . import channel
 from .arena import Arena, SlotPool
 from .blame import culprit
 from .channel import Frame, Kind
-from .constants import ConstantRef, SharedConstant
+from .constants import SharedConstant
 from .copies import SharedCopies
-from .jobs import Job, ResultFuture, road_of, room_for
-from .launch import EXIT_UNKNOWN, Launcher
+from .jobs import Job, ResultFuture, pickled, road_of, room_for
+from .launch import Launcher
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
 from .travel import travels
-from .worker import SLOT, WorkerBuffers
+from .worker import SLOT
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
@@ -128,7 +122,7 @@ class Dispatcher:
         """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
         number = next(self._numbers)
         try:
-            job = Job(number, how, _pickled(task), constants)
+            job = Job(number, how, pickled(task), constants)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
             blamed = culprit(f"task {name}", task, travels)
@@ -304,7 +298,11 @@ class Dispatcher:
             if frame.kind is Kind.LOADED:
                 self._schedule.loaded(worker, now)
                 return
+            if frame.number == 0:
+                worker.last_words = frame.load()
+                return
             job = worker.done(frame.number)
+            job.future.took = None if (began := worker.began.get(job)) is None else now - began
             counts, actions = self._schedule.result(worker, job, now)
             self._do(actions)
         if counts:
@@ -349,7 +347,7 @@ class Dispatcher:
         self._server.settle()  # it may be writing to a slot of that worker
         worker.take_back_all()
         with self._lock:
-            self._last_exit = f"a worker process (pid {worker.process.pid}) {describe_exit(code)}"
+            self._last_exit = worker.obituary(code)
             self._do(self._schedule.died(worker, time.monotonic()))
             self._replace_missing()
 
@@ -398,35 +396,3 @@ class Dispatcher:
             self.slots.close()
         if self._arena is not None:
             self._arena.close()
-
-
-def _pickled(task: Task) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of a task, with the memory of its large arguments."""
-    fn, args, kwargs = task
-    if getattr(fn, "__module__", "").startswith(_PACKAGE) and not kwargs and all(_is_ours(arg) for arg in args):
-        return pickle.dumps(task, protocol=5), []  # ten times as fast as what can send any function
-    return channel.dump(task)
-
-
-def _is_ours(value: Any) -> bool:
-    """Return whether `value` is of a kind that every worker can import."""
-    if type(value) is np.ndarray:
-        return not value.dtype.hasobject
-    return type(value) in (ConstantRef, BatchKey, WorkerBuffers)
-
-
-_PACKAGE = __name__.partition(".")[0] + "."
-
-
-def describe_exit(code: int | None) -> str:
-    """Return how a process ended, in words."""
-    if code is None:
-        return "hung up and could not be ended"
-    if code == EXIT_UNKNOWN:
-        return "ended, nobody knows how, for something else in this program has waited for it"
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            name = signal.Signals(-code).name
-            hint = "; perhaps the system ran out of memory" if name == "SIGKILL" else ""
-            return f"was ended by {name}{hint}"
-    return f"ended with exit code {code} while it had work to do"

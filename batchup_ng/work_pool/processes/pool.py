@@ -13,21 +13,25 @@ from typing import Any
 
 from ... import checks
 from ...data_source.base import AbstractDataSource
+from ...errors import SharedMemoryWarning
 from ..base import AbstractWorkerPool, worker_count
-from ..parallel import Pool
+from ..parallel import ParallelDataSource, Pool
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
+from ..warn import warn_consumer
 from . import blas
 from .arena import Arena, SlotPool
 from .constants import ConstantRef, SharedConstant
 from .dispatcher import Dispatcher
 from .jobs import ResultFuture
 from .launch import Given, launcher
+from .memory import available
 from .roads import ROADS
 from .travel import travels
 from .worker import WorkerBuffers
 
-SLOT_BYTES = 1 << 32
+SHARE = 0.25
+"""The part of the free memory that slots may have, where nobody says how much."""
 
 
 class WorkerProcessPool(AbstractWorkerPool):
@@ -65,7 +69,10 @@ class WorkerProcessPool(AbstractWorkerPool):
             if arena is not None:
                 arena.close()
             raise
-        self._slots = None if arena is None else SlotPool(arena, SLOT_BYTES)
+        self._share = 0 if arena is None else _share_of_memory(arena)
+        self._slots = None if arena is None else SlotPool(arena, self._share)
+        self._sources: weakref.WeakSet[ParallelDataSource] = weakref.WeakSet()
+        self._warned = False
         self._dispatcher = Dispatcher(self.processes, self.threads, starter, arena, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
@@ -77,7 +84,25 @@ class WorkerProcessPool(AbstractWorkerPool):
         if constants:
             args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
             kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
+        if not self._warned and (self._slots is None or self._slots.refused):
+            self._warn()
         return self._dispatcher.submit((fn, args, kwargs), constants, how)
+
+    def _warn(self) -> None:
+        self._warned = True
+        why = "this system has none that has no name" if self._slots is None else self._slots.refused
+        warn_consumer(
+            f"there is not enough shared memory for batches: {why}; what has no room there comes over a pipe, which is "
+            f"slower. Let fewer batches be ahead (batch_buffer_size, buffer_bytes) or free some memory",
+            SharedMemoryWarning,
+        )
+
+    def _note(self, source: ParallelDataSource) -> None:
+        self._sources.add(source)
+        if self._slots is not None:
+            asked = [each.buffer_bytes for each in self._sources]
+            known = [nbytes for nbytes in asked if nbytes is not None]
+            self._slots.most_bytes = self._share if len(known) < len(asked) else max(known)
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
@@ -115,6 +140,10 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._close_producers()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
+
+
+def _share_of_memory(arena: Arena) -> int:
+    return int(min(arena.span, available()) * SHARE)
 
 
 def _new_arena() -> Arena | None:

@@ -13,8 +13,8 @@ from .arena import Slot, SlotPool
 from .channel import Frame, FrameReader, FrameWriter, Kind, Placed
 from .copies import SharedCopies
 from .jobs import Job
-from .launch import WorkerProcess
-from .schedule import Worker
+from .launch import EXIT_UNKNOWN, WorkerProcess
+from .schedule import START_SECONDS, Worker
 
 
 class Remote(Worker):
@@ -33,6 +33,7 @@ class Remote(Worker):
         self.reader = FrameReader(process.sock, memory)
         self.writer = FrameWriter(process.sock)
         self.constants: set[int] = set()
+        self.last_words = ""
         self._slots = slots
         self._numbers: dict[int, Job] = {}
         self._lent: dict[int, list[Slot]] = {}
@@ -100,6 +101,15 @@ class Remote(Worker):
         """Take back all slots: the process is gone, so nobody writes to them."""
         self._lent.clear()
 
+    def obituary(self, code: int | None) -> str:
+        """Return how the process ended, in words, from its exit code."""
+        who = f"a worker process (pid {self.process.pid})"
+        if not self.ready and self.killed:
+            return f"{who} was not ready within {START_SECONDS:g} s of its start, for which it was ended"
+        if self.last_words:
+            return f"{who} could not start: {self.last_words}"
+        return f"{who} {describe_exit(code)}"
+
     def kill(self) -> None:
         """Kill the process; its end is noticed as any other."""
         with contextlib.suppress(ProcessLookupError):
@@ -111,3 +121,17 @@ class Remote(Worker):
 
 def _placed(slot: Slot) -> Placed:
     return Placed(slot.offset, slot.bytes.nbytes)
+
+
+def describe_exit(code: int | None) -> str:
+    """Return how a process ended, in words."""
+    if code is None:
+        return "hung up and could not be ended"
+    if code == EXIT_UNKNOWN:
+        return "ended, nobody knows how, for something else in this program has waited for it"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-code).name
+            hint = "; perhaps the system ran out of memory" if name == "SIGKILL" else ""
+            return f"was ended by {name}{hint}"
+    return f"ended with exit code {code} while it had work to do"

@@ -35,6 +35,7 @@ from ...buffers import BufferPool
 from ...errors import CannotTravel, RemoteTraceback
 from . import asking, blas, channel
 from .arena import SharedView
+from .blame import culprit
 from .channel import Frame, FrameReader, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
 from .task_memory import TaskMemory
@@ -59,10 +60,16 @@ def main(fd: int, arena_fd: int, threads: int, blas_threads: int) -> None:
         blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
     """
     ignore_interrupts()
-    blas.limit(blas_threads)
-    view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
     with socket.socket(fileno=fd) as sock:
-        threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
+        try:
+            blas.limit(blas_threads)
+            view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
+            threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
+        except (OSError, RuntimeError) as error:
+            # Told in its own words, for the pool knows of nothing but an exit code otherwise.
+            words = f"{error}; it may be the limit on processes and threads (ulimit -u, pids.max) or on memory"
+            channel.write_frame(sock, channel.encode(Kind.ERROR, 0, words))
+            os._exit(1)
         Worker(sock, view, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -187,17 +194,29 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
         CannotTravel: it cannot be pickled.
     """
     outside = channel.Outside()
+    plain = _is_plain(result)
     try:
-        if _is_plain(result):
+        if plain:
             pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
         else:
             pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside)
             pickle.loads(pickled, buffers=outside.buffers)
         return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in outside.buffers])
+    except MemoryError:
+        raise
     except BaseException as error:
-        raise CannotTravel(
-            f"a result of type {type(result).__name__} cannot be sent back from a worker process: {error}"
-        ) from error
+        blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
+        raise CannotTravel(f"{blamed} cannot be sent back from a worker process: {error}") from error
+
+
+def _comes_back(value: Any) -> bool:
+    """Return whether `value` can be sent and loaded."""
+    outside = channel.Outside()
+    try:
+        pickle.loads(cloudpickle.dumps(value, protocol=5, buffer_callback=outside), buffers=outside.buffers)
+    except BaseException:
+        return False
+    return True
 
 
 def _is_plain(result: Any) -> bool:
@@ -227,6 +246,8 @@ def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
     text = traceback_text(error)
     error.__traceback__ = None
     try:
+        if len(text) >= MOST_TEXT:
+            raise TypeError("it is very long")
         pickled = cloudpickle.dumps(error)
         if type(pickle.loads(pickled)) is not type(error):
             raise TypeError("it is of another type when loaded")
