@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice.rounds = study.rounds if choice.rounds is None else choice.rounds
     try:
         options = Options(rounds=choice.rounds, workers=choice.workers, timeout=choice.timeout)
+        study = study.only(choice.parts)
         names = study.names(choice.peers)
     except ValueError as error:
         parser.error(str(error))
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
     parser.add_argument("study", choices=tuple(STUDIES), help="what to measure")
     parser.add_argument("--peers", help="families or variants, comma-separated (default: the usual ones)")
+    parser.add_argument("--parts", help="parts of the study, comma-separated, as its JSON calls them (default: all)")
     parser.add_argument("--rounds", type=int, help="turns of each variant after its first (default: the study's own)")
     parser.add_argument("--workers", type=int, default=2, help="threads or processes of a variant (default: 2)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one turn may take (default: 300)")

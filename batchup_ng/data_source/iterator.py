@@ -22,7 +22,7 @@ class Engine(Protocol):
 
     @property
     def road(self) -> str:
-        """How the latest batch came: ``"slots"``, ``"pipe"``, ``"memory"``, or ``""``."""
+        """How the latest batch came: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"``, or ``""``."""
         ...
 
     def __next__(self) -> Any:
@@ -192,7 +192,8 @@ class BatchIterator(Iterator[Any]):
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
             that another row stands for; ``seconds_waited``, for which the consumer stood in ``next()``; ``ready``, the
             number of batches that are made and wait; ``roads``, how many batches came in shared memory (``"slots"``),
-            through a pipe (``"pipe"``), or were made in this process (``"memory"``).
+            through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this process
+            (``"memory"``).
         """
         return {
             "batches": self._delivered,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.case import Case, Result
 from benchmarks.peers import check_names, choose
@@ -99,6 +99,20 @@ class Study:
     rounds: int = 5
     summary: Callable[[Sequence[Result]], str] = _no_summary
     draw: Callable[[Sequence[Result]], dict[str, str]] = _no_drawing
+
+    def only(self, text: str | None) -> Study:
+        """The study with those parts alone that a comma-separated list names; with all where there is none.
+
+        Raises:
+            ValueError: There is no name, or one is that of no part.
+        """
+        if text is None:
+            return self
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        choices = [part.name for part in self.parts]
+        if not names or not set(choices) >= set(names):
+            raise ValueError(f"parts must be among {', '.join(choices)}; got {text!r}")
+        return replace(self, parts=tuple(part for part in self.parts if part.name in names))
 
     def names(self, text: str | None) -> list[str] | None:
         """The names in what ``--peers`` gave.

@@ -15,7 +15,7 @@ from benchmarks.workloads import calibrate_loops
 STEP_SECONDS = 0.02
 """How long the busy consumer's step is where nothing disturbs it."""
 PERCENT = 100.0
-WAITING = ("ours-serial", "ours-threads", "ours-processes", "torch-workers", "torch-getitems")
+WAITING = ("ours-threads", "ours-processes", "torch-workers", "torch-getitems")
 BUSY = ("ours-serial", "ours-threads", "ours-one-process", "ours-processes", "torch-workers", "torch-getitems")
 
 

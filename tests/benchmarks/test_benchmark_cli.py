@@ -107,7 +107,7 @@ def test_a_quick_run_of_consumer_has_both_consumers(scratch: Path, tmp_path: Pat
 
 
 def test_a_quick_run_of_memory_looks_after_each_epoch(scratch: Path, tmp_path: Path) -> None:
-    done = run(scratch, tmp_path, "memory", "--peers", "ours-processes")
+    done = run(scratch, tmp_path, "memory", "--peers", "ours-processes", "--parts", "arrays")
     assert check_output("memory", done, scratch, tmp_path) == {"arrays": {"ours-processes": "measured"}}
     (case,) = json.loads((tmp_path / "memory.json").read_text())["cases"]
     epochs = case["variants"][0]["rounds"]
@@ -153,6 +153,20 @@ def test_an_unknown_peer_is_refused_with_the_choices(peers: str, capsys: pytest.
         main(["arrays", "--peers", peers])
     assert caught.value.code == 2
     assert "must be among plain, ours, torch, batchup" in capsys.readouterr().err
+
+
+def test_a_study_can_be_had_in_parts() -> None:
+    study = STUDIES["startup"].only("mapped, ready")
+    assert [part.name for part in study.parts] == ["ready", "mapped"]
+    assert STUDIES["startup"].only(None) is STUDIES["startup"]
+
+
+@pytest.mark.parametrize("parts", ["nothing", "", "ready,nothing"])
+def test_an_unknown_part_is_refused_with_the_choices(parts: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["startup", "--parts", parts])
+    assert caught.value.code == 2
+    assert f"parts must be among ready, memory, mapped; got {parts!r}" in capsys.readouterr().err
 
 
 def test_bad_rounds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

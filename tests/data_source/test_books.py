@@ -19,7 +19,7 @@ def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
     books.settle(2, 2, 0, 2, "")
     books.balance(3)
     assert (books.planned, books.delivered, books.failed) == (10, 7, 3)
-    assert books.roads == {"slots": 1, "pipe": 0, "memory": 1}
+    assert books.roads == {"slots": 1, "pipe": 0, "inline": 0, "memory": 1}
 
 
 @pytest.mark.parametrize("entry", [(1, 4, 4, 0), (0, 4, 3, 0), (0, 4, 4, 1)])

@@ -40,6 +40,7 @@ MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(3), lambda: bu.WorkerProces
 @pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     with request.param() as pool:
+        pool.shared_constant("the first use starts the workers, which stay for all tests")
         yield pool
 
 

@@ -173,7 +173,7 @@ def test_a_pool_cannot_be_pickled_or_copied(pool: Any) -> None:
 
 
 def test_a_pool_in_a_source_is_refused_by_name() -> None:
-    with bu.WorkerProcessPool(1) as pool, pytest.raises(CannotTravel, match=r"'pool'.*make a pool where it is needed"):
+    with bu.WorkerProcessPool(1) as pool, pytest.raises(CannotTravel, match=r"closes over pool.*make a pool where"):
         pool.parallel_data_source(big().map(lambda x: (x, pool)))
 
 
