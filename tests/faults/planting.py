@@ -71,58 +71,73 @@ BUGS = [
         "workers do not ignore Ctrl-C", "work_pool/processes/worker.py",
         "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n",
         "",
-        "faults/test_endings.py::test_f13_an_interrupt_ends_the_program_with_one_traceback[spawn]",
-    ),
-    Bug(
-        "a dead worker's last result is not read", "work_pool/processes/dispatcher.py",
-        "            return  # lost a moment ago, by its other descriptor\n",
-        "            return  # lost a moment ago, by its other descriptor\n"
-        "        if died:\n            return self._lost(worker)\n",
-        "faults/test_crashes.py::test_f1_a_result_that_was_sent_counts_though_its_worker_died[forkserver]",
+        "faults/test_endings.py::test_f13_workers_that_are_idle_do_not_notice_an_interrupt[forkserver]",
     ),
     Bug(
         "half a message is waited for", "work_pool/processes/channel.py",
-        "                except (BlockingIOError, InterruptedError):\n                    break\n",
-        "                except (BlockingIOError, InterruptedError):\n"
-        "                    if not frames and self._stage:\n                        continue\n"
-        "                    break\n",
+        "            except (BlockingIOError, InterruptedError):\n                return None\n            except Conn",
+        "            except (BlockingIOError, InterruptedError):\n"
+        "                if not self._stage:\n                    return None\n"
+        "                self._sock.setblocking(True)\n"
+        "                n = self._fill(piece)\n"
+        "                self._sock.setblocking(False)\n"
+        "                return n\n            except Conn",
         "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
     ),
     Bug(
         "a result is loaded by the thread that reads", "work_pool/processes/dispatcher.py",
-        "                    finished.append((job, frame))\n",
-        "                    frame.load()\n                    finished.append((job, frame))\n",
+        "        worker.resolve(frame)\n        job.future.set_result(frame)\n",
+        "        worker.resolve(frame)\n        frame.load()\n        job.future.set_result(frame)\n",
         "faults/test_exceptions.py::test_f9_a_result_that_only_the_consumer_cannot_load_costs_one_error[forkserver]",
     ),
     Bug(
         "exit code 0 is no crash", "work_pool/processes/dispatcher.py",
-        "            code = worker.process.end()\n",
-        "            code = worker.process.end()\n            jobs = jobs if code else []\n",
-        "work_pool/test_processes.py::test_a_worker_that_exits_is_lost[forkserver-0]",
+        "            self._do(self._schedule.died(worker, time.monotonic()))\n",
+        "            worker.jobs = worker.jobs if code else []\n"
+        "            self._do(self._schedule.died(worker, time.monotonic()))\n",
+        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2]",
+    ),
+    Bug(
+        "a dead worker is not replaced", "work_pool/processes/schedule.py",
+        "        return 0 if self.given_up else ",
+        "        return 0 if self.given_up or self.restarts == 0 else ",
+        "faults/test_crashes.py::test_f1_workers_killed_while_idle_are_replaced[fork]",
+    ),
+    Bug(
+        "a slot is lent to two at once", "work_pool/processes/arena.py",
+        "            block = free.pop()\n        except IndexError:\n            made =",
+        "            block = free[0]\n        except IndexError:\n            made =",
+        "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[forkserver]",
+    ),
+    Bug(
+        "the shared memory has a name", "work_pool/processes/arena.py",
+        'os.memfd_create("batchup_ng", os.MFD_CLOEXEC)',
+        "os.open(os.environ['TMPDIR'] + '/batchup_ng', os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)",
+        "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[spawn---thread]",
     ),
     Bug(
         "results are not loaded where they are made", "work_pool/processes/worker.py",
-        "            channel.try_load(frame)\n",
+        "            pickle.loads(pickled, buffers=outside.buffers)\n",
         "            pass\n",
         "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
     ),
     Bug(
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
-        "            answer = encode_error(frame.number, error)\n",
-        "            answer = [] if isinstance(error, CannotTravel) else encode_error(frame.number, error)\n",
+        "            answer = encode_error(number, error)\n",
+        "            answer = [] if isinstance(error, CannotTravel) else encode_error(number, error)\n",
         "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
     ),
     Bug(
-        "a task that raises StopIteration ends the stream", "work_pool/processes/dispatcher.py",
+        "a task that raises StopIteration ends the stream", "work_pool/processes/jobs.py",
         "        if isinstance(error, StopIteration):\n            error = RuntimeError(STOPPED)\n",
         "",
         "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
     ),
     Bug(
-        "a broken loop leaves its tasks queued", "work_pool/stream.py",
-        "                self._futures.pop().cancel()\n",
-        "                self._futures.pop()\n",
-        "work_pool/test_buffers_bounded.py::test_a_loop_that_is_broken_off_cancels_what_it_had_queued[<lambda>1]",
+        "a broken loop leaves its tasks queued", "work_pool/window.py",
+        "                self._entries.pop().future.cancel()\n",
+        "                self._entries.pop()\n",
+        "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[forkserver]",
     ),
 ]  # fmt: skip
 

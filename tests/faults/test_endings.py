@@ -50,6 +50,11 @@ def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
         assert stage.err == ""
 
 
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_f12_what_a_broken_loop_had_queued_is_not_done(kind: str) -> None:
+    assert play(breaks.made_after_a_break, kind=kind) <= 6  # one under way, those that a worker holds, and some more
+
+
 # -- F13, F14 ----------------------------------------------------------------------------------------------------
 
 MOMENTS = {"import": ("numpy", 0.08), "start": ("imported", 0.15), "batch": ("batch", 0.2), "close": ("closing", 0.02)}
@@ -100,6 +105,16 @@ def test_f13_an_interrupt_ends_the_program_with_one_traceback(kind: str, seed: i
             assert_one_interrupt(stage, code, where)
     # FAULTS.md asks for 1 s. Measured with six programs on two cores: up to 1.7 s, of which most is Python's own end.
     assert statistics.median(took) <= 1.0
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f13_workers_that_are_idle_do_not_notice_an_interrupt(kind: str) -> None:
+    with program(kind, "--think", 20) as stage:
+        stage.wait_for("batch")
+        time.sleep(0.5)  # six batches of 20 ms each are made: the workers wait for work
+        os.killpg(stage.process.pid, signal.SIGINT)
+        assert_one_interrupt(stage, stage.wait(3.0), "idle, group")
+        stage.assert_nothing_left(2.0)
 
 
 def assert_one_interrupt(stage: Stage, code: int, where: str) -> None:

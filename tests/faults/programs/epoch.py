@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--pool", default="forkserver")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds that a batch takes")
     parser.add_argument("--last", type=float, default=None, help="seconds that each batch after the first takes")
+    parser.add_argument("--think", type=float, default=0.0, help="seconds that the consumer takes for a batch")
     parser.add_argument("--batches", type=int, default=10**9, help="batches to take before the pool is closed")
     parser.add_argument("--thread", action="store_true", help="make the pool in a thread that then ends")
     parser.add_argument("--no-close", action="store_true", help="leave the pool to the end of the program")
@@ -51,6 +52,7 @@ def main() -> None:
         assert rows[0] == 7 * n
         assert (payload == 7).all()
         say("batch")
+        time.sleep(options.think)
         if n + 1 == options.batches:
             break
     say("closing")

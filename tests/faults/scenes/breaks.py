@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+
+import batchup_ng as bu
 
 from ..books import BATCH, SHUFFLE, balance, make_pool, source
 
@@ -49,6 +55,32 @@ def in_a_cycle(parallel: Any) -> None:
 
 
 WAYS: list[Callable[[Any], None]] = [by_break, by_close, by_del, by_exception, in_a_cycle]
+
+
+class Notes:
+    """A slow map that leaves a file for each batch.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        Path(self.folder, str(rows[0])).touch()
+        time.sleep(0.02)
+        return (rows,)
+
+
+def made_after_a_break(kind: str) -> int:
+    """F12: return how many batches are made of fifty that were queued when the loop was left at its first."""
+    with tempfile.TemporaryDirectory() as folder, make_pool(kind, 1) as pool:
+        parallel = pool.parallel_data_source(bu.ArrayDataSource([np.arange(1000)]).map(Notes(folder)), 50)
+        with parallel.batch_iterator(BATCH) as iterator:
+            next(iterator)
+        time.sleep(1.5)  # in which all of them could be made
+        return len(os.listdir(folder))
 
 
 def held() -> dict[str, int]:
