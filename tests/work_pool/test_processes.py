@@ -88,7 +88,7 @@ def test_exceptions_that_end_programs_arrive_as_they_are(kind: type) -> None:
 
 
 def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
-    with pytest.raises(CannotTravel, match="the result, a _thread.lock, cannot be sent back"):
+    with pytest.raises(CannotTravel, match=r"the result, a _thread.lock, cannot be sent back"):
         one(pool, threading.Lock)
     assert one(pool, len, "abc") == 3
 
@@ -369,7 +369,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
         pid = one(pool, os.getpid)
         with pytest.raises(CannotTravel, match="an exception of type Unprintable"):
             one(pool, fail)
-        with pytest.raises(CannotTravel, match="the result, a .*ExitsWhenLoaded, cannot be sent back"):
+        with pytest.raises(CannotTravel, match=r"the result, a .*ExitsWhenLoaded, cannot be sent back"):
             one(pool, ExitsWhenLoaded)
         with pytest.raises(RuntimeError, match="a task raised StopIteration"):
             one(pool, next, iter([]))
