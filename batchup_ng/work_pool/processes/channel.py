@@ -158,6 +158,9 @@ class FrameReader:
     Args:
         sock: The socket, blocking or not.
         memory: Where large buffers are read to; fresh memory without.
+
+    Attributes:
+        dry: Whether the latest :meth:`read` found that the socket holds nothing more.
     """
 
     def __init__(self, sock: socket.socket, memory: BufferPool | None = None) -> None:
@@ -165,6 +168,7 @@ class FrameReader:
         self._memory = memory
         self._ahead = memoryview(bytearray(READ_AHEAD))
         self._first = self._last = 0  # what of it is yet to be looked at
+        self.dry = False
         self._begin()
 
     def _begin(self) -> None:
@@ -179,6 +183,7 @@ class FrameReader:
         """Return the frames that became whole; None if the other end is closed."""
         frames: list[Frame] = []
         self._left = READ_AT_MOST
+        self.dry = False
         while len(frames) < most_frames:
             if self._todo:
                 n = self._fill(self._todo[0])
@@ -211,10 +216,12 @@ class FrameReader:
             try:
                 n = self._sock.recv_into(piece if direct else self._ahead)
             except (BlockingIOError, InterruptedError):
+                self.dry = True
                 return None
             except ConnectionError:
                 n = 0
-            self._left -= n
+            # Less than there was room for is all that there is: to ask again would only cost a call.
+            self._left = self._left - n if n == (piece.nbytes if direct else READ_AHEAD) else 0
             if direct or n == 0:
                 return n
             self._first, self._last = 0, n

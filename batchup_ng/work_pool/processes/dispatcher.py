@@ -1,9 +1,10 @@
 """The dispatcher of the process pool: does what the schedule says.
 
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
-wait or are under way. Its one thread reads what workers send. Any thread may submit: it pickles the task, takes a
-slot for its result, hands it to a worker that has room, writing as much as the socket takes at once; the dispatcher's
-thread writes the rest. All of that state is guarded by one lock, which is held only for steps that cannot wait.
+wait or are under way. Its one thread reads what workers send. Any thread may submit: it pickles the task and
+hands it, with a slot for its result, to a worker that has room, writing as much as the socket takes at once; the
+dispatcher's thread writes the rest. All of that state is guarded by one lock, which is held only for steps that cannot
+wait.
 
 What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
 be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
@@ -21,7 +22,6 @@ import functools
 import itertools
 import math
 import os
-import selectors
 import socket
 import threading
 import time
@@ -40,6 +40,7 @@ from .constants import SharedConstant
 from .copies import SharedCopies
 from .jobs import Job, ResultFuture, pickled, road_of, room_for
 from .launch import Launcher
+from .poll import Poll
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
@@ -88,11 +89,11 @@ class Dispatcher:
             self.check_open()
             if self._thread is not None:
                 return
-            self._selector = selectors.DefaultSelector()
+            self._poll = Poll()
             self._wake_read, self._wake_write = socket.socketpair()
             for end in (self._wake_read, self._wake_write):
                 end.setblocking(False)
-            self._selector.register(self._wake_read, selectors.EVENT_READ)
+            self._poll.watch(self._wake_read.fileno(), None)
             try:
                 self._start_missing()
             except BaseException:
@@ -105,12 +106,10 @@ class Dispatcher:
     def submit(self, task: Task, constants: list[SharedConstant], how: Submission) -> ResultFuture:
         self.start()
         job = self._encoded(task, constants, how)
-        room = max((constant.room for constant in constants), default=0)
-        if room and self.slots is not None and not job.finished:
-            job.future.slot = self.slots.take(room)
         with self._lock:
             self.check_open()
-            self._forget()
+            if self._forgotten:
+                self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
                 due = None if how.timeout is None else self._schedule.next_tick()
@@ -185,9 +184,9 @@ class Dispatcher:
         while self._schedule.missing() > 0:
             worker = Remote(self._starter.start(), time.monotonic(), self._memory, self.slots)
             self._schedule.add(worker)
-            self._selector.register(worker.process.sock, selectors.EVENT_READ, (worker, False))
+            self._poll.watch(worker.process.sock.fileno(), (worker, False))
             if worker.process.death is not None:
-                self._selector.register(worker.process.death, selectors.EVENT_READ, (worker, True))
+                self._poll.watch(worker.process.death, (worker, True))
 
     def _do(self, actions: Iterable[Action]) -> None:
         """Do what the schedule says."""
@@ -225,20 +224,20 @@ class Dispatcher:
 
     def _watch_writers(self) -> None:
         for worker in self._workers():
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.writer.waiting else 0)
-            if self._selector.get_key(worker.process.sock).events != events:
-                self._selector.modify(worker.process.sock, events, (worker, False))
+            if worker.writer.waiting != worker.watched:
+                worker.watched = worker.writer.waiting
+                self._poll.watch(worker.process.sock.fileno(), (worker, False), worker.watched)
 
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         try:
             while not self._closed:
-                for key, _ in self._selector.select(self._seconds_to_wait()):
-                    if key.data is None:
+                for found in self._poll.wait(self._seconds_to_wait()):
+                    if found is None:
                         self._wake_up()
                     else:
-                        self._serve(*key.data)
+                        self._serve(*found)
         except BaseException as error:
             self._broken = WorkerLost(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
@@ -275,12 +274,13 @@ class Dispatcher:
         """Write and read what can be written and read without waiting; see to a worker that is gone."""
         if worker not in self._schedule.workers:
             return  # lost a moment ago, by its other descriptor
-        with self._lock:
-            worker.writer.write()
-        while frames := worker.reader.read():
+        if worker.writer.waiting:
+            with self._lock:
+                worker.writer.write()
+        while (frames := worker.reader.read()) is not None:
             for frame in frames:
                 self._take_in(worker, frame)
-            if not died:
+            if not died or worker.reader.dry:
                 break
         if died or frames is None:
             self._lost(worker)
@@ -340,9 +340,9 @@ class Dispatcher:
     def _lost(self, worker: Remote) -> None:
         """See to a worker that is gone."""
         with self._lock:
-            self._selector.unregister(worker.process.sock)
+            self._poll.forget(worker.process.sock.fileno())
             if worker.process.death is not None:
-                self._selector.unregister(worker.process.death)
+                self._poll.forget(worker.process.death)
         code = worker.process.end(0.2)
         self._server.settle()  # it may be writing to a slot of that worker
         worker.take_back_all()
@@ -383,7 +383,7 @@ class Dispatcher:
         self._starter.close()
 
     def _close_descriptors(self) -> None:
-        self._selector.close()
+        self._poll.close()
         self._wake_read.close()
         self._wake_write.close()
 

@@ -13,7 +13,6 @@ from ...randomness import BatchKey
 from ..future import STOPPED, TaskFuture
 from ..submission import Submission, Task
 from . import channel
-from .arena import Slot
 from .channel import Frame, Kind, Placed
 from .constants import ConstantRef, SharedConstant
 from .worker import WorkerBuffers
@@ -24,17 +23,15 @@ class ResultFuture(TaskFuture):
 
     Attributes:
         unwanted: Whether it was cancelled when the task was under way.
-        slot: Where the result is to be written; goes to the first worker that gets the task.
         clock: Returns for how many seconds the task has run.
         took: How many seconds it took, once it is done.
     """
 
-    __slots__ = ("clock", "slot", "took", "unwanted")
+    __slots__ = ("clock", "took", "unwanted")
 
     def __init__(self) -> None:
         super().__init__()
         self.unwanted = False
-        self.slot: Slot | None = None
         self.took: float | None = None
         self.clock: Callable[[], float | None] = _not_begun
 
@@ -53,8 +50,6 @@ class ResultFuture(TaskFuture):
     def cancel(self) -> bool:
         cancelled = super().cancel()
         self.unwanted = not cancelled
-        if cancelled:
-            self.slot = None  # the job itself is dropped when its turn comes
         return cancelled
 
 
@@ -88,6 +83,11 @@ class Job:
         self.deaths = 0
         self.finished = False
         self._claimed = False
+
+    @property
+    def room(self) -> int:
+        """Bytes of a slot that the result may take, as far as is known."""
+        return max([constant.room for constant in self.constants], default=0)
 
     def begin(self) -> bool:
         """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""

@@ -33,6 +33,7 @@ class Remote(Worker):
         self.reader = FrameReader(process.sock, memory)
         self.writer = FrameWriter(process.sock)
         self.constants: set[int] = set()
+        self.watched = False
         self.last_words = ""
         self._slots = slots
         self._numbers: dict[int, Job] = {}
@@ -51,7 +52,8 @@ class Remote(Worker):
                 self.loading += 1
                 self.writer.put(constant.frame(copies))
         self._numbers[job.number] = job
-        slot, job.future.slot = job.future.slot, None
+        # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
+        slot = self._slots.take(job.room) if job.room and self._slots is not None else None
         slots = [] if slot is None else [slot]
         self._lent[job.number] = slots
         pickled, buffers = job.pickled
