@@ -23,6 +23,7 @@ comes from one seed, which a failure prints; ``--faults-seed`` replays it. ``--s
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def extent(request: pytest.FixtureRequest) -> Extent:
 
 
 @pytest.fixture
-def seed(request: pytest.FixtureRequest, record_property: object) -> int:
+def seed(request: pytest.FixtureRequest) -> int:
     """The seed of a test's random choices: the same in each run, another for each test; shown when the test fails."""
     given = request.config.getoption("--faults-seed")
     chosen = random.Random(f"{SEED} {request.node.nodeid}").randrange(1 << 31) if given is None else given
@@ -45,8 +46,11 @@ def seed(request: pytest.FixtureRequest, record_property: object) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the settings that only ``--faults-full`` runs."""
+    """Leave out the settings that only ``--faults-full`` runs; with it a test may play many programs, and take long."""
     if config.getoption("--faults-full"):
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.timeout(7200))
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
     if left_out:

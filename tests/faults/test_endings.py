@@ -15,7 +15,7 @@ import pytest
 
 from .books import POOLS, PROCESSES
 from .scenes import breaks
-from .settings import Extent
+from .settings import Extent, only_full
 from .stage import Stage, play
 
 PROGRAM = str(Path(__file__).parent / "programs" / "epoch.py")
@@ -50,7 +50,7 @@ def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
         assert stage.err == ""
 
 
-@pytest.mark.parametrize("kind", PARALLEL)
+@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
 def test_f12_what_a_broken_loop_had_queued_is_not_done(kind: str) -> None:
     assert play(breaks.made_after_a_break, kind=kind) <= 6  # one under way, those that a worker holds, and some more
 
@@ -96,7 +96,7 @@ def interrupted(kind: str, moments: list[str], times: int, seed: int) -> Iterato
 @pytest.mark.parametrize("kind", PARALLEL)
 def test_f13_an_interrupt_ends_the_program_with_one_traceback(kind: str, seed: int, extent: Extent) -> None:
     took = []
-    for stage, where in interrupted(kind, ["start", "batch", "close"], extent.times(3, 20), seed):
+    for stage, where in interrupted(kind, ["start", "batch", "close"], extent.times(2, 20), seed):
         began = time.monotonic()
         code = stage.wait(3.0)
         took.append(time.monotonic() - began)

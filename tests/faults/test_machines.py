@@ -35,7 +35,7 @@ def test_m4_memory_is_lent_to_one_at_a_time(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", ["threads", "forkserver"])
 def test_m5_what_is_held_is_never_overwritten(kind: str, seed: int, extent: Extent) -> None:
-    play(leases.lease_machine, limit=60, kind=kind, examples=extent.times(25, 200), steps=25, seed=seed)
+    play(leases.lease_machine, limit=60, kind=kind, examples=extent.times(15, 200), steps=25, seed=seed)
 
 
 @pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])

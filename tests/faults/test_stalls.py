@@ -67,7 +67,7 @@ def test_f19_without_a_timeout_a_warning_names_the_rows(kind: str, act: str) -> 
     assert found["batches"] == BATCHES
 
 
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", *map(only_full, ("threads", "spawn", "fork"))])
 def test_f19_a_slow_batch_of_quick_samples_is_delivered(kind: str) -> None:
     assert play(stalls.slow_but_alive, kind=kind)["samples"] == 28
 
@@ -108,8 +108,15 @@ def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
     assert found["seconds"] <= 5.0
 
 
-@pytest.mark.parametrize("act", ["sleep", "C call", "SIGSTOP"])
-@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize(
+    ("kind", "act"),
+    [
+        *[("forkserver", act) for act in ("sleep", "C call", "SIGSTOP")],
+        ("spawn", "SIGSTOP"),
+        ("fork", "sleep"),
+        *[only_full(kind, "C call") for kind in PROCESSES[1:]],
+    ],
+)
 def test_f20_a_worker_that_is_stuck_does_not_keep_close(kind: str, act: str) -> None:
     found = play(stalls.hangs_in_close, kind=kind, act=act)
     assert found["seconds"] <= 5.5  # 5 s of patience, then a kill

@@ -82,15 +82,20 @@ def now() -> float:
 # -- in the middle of a message ----------------------------------------------------------------------------------
 
 
-def _hunt_writers(kind: str, rng: random.Random, until: threading.Event, kills: int) -> dict[str, int]:
-    """Stop a worker, look whether it writes, kill it if so: until so many were killed or the epoch is over."""
+def _hunt_writers(
+    kind: str, rng: random.Random, until: threading.Event, kills: int, patience: int
+) -> dict[str, int]:
+    """Stop a worker, look whether it writes, kill it if so: until so many were killed or the epoch is over.
+
+    After `patience` stops the next one is killed whatever it does: what it writes may be too short to be caught at it.
+    """
     caught = stopped = 0
     while caught < kills and not until.is_set():
         pids = worker_pids(kind)
         if not pids or not stop(pid := rng.choice(pids)):
             continue
         stopped += 1
-        if is_in_write(pid) or stopped > 300:
+        if is_in_write(pid) or stopped > patience:
             until.wait(0.02)  # so that all that it has written so far is read: half a message is what remains
             caught += 1
             send(pid, signal.SIGKILL)
@@ -128,7 +133,8 @@ def killed_in_write(
 
             over = threading.Event()
             found: dict[str, int] = {}
-            hunter = threading.Thread(target=lambda: found.update(_hunt_writers(kind, rng, over, consumers)))  # noqa: B023
+            hunting = (kind, rng, over, consumers, 300 if objects else 5)
+            hunter = threading.Thread(target=lambda: found.update(_hunt_writers(*hunting)))  # noqa: B023
             hunter.start()
             try:
                 if main:
