@@ -200,7 +200,7 @@ class BatchEngine:
         """Return the job of a read out of turn."""
         key = planned.key._replace(offsets=read.offsets)
         task: Task = (read_batch, (self._making.shared, read.rows, key, self._making.buffers), {})
-        how = Submission(again=not read.alone, urgent=True, alone=read.alone, timeout=read.timeout)
+        how = Submission(again=True, urgent=True, alone=read.alone, timeout=read.timeout)
         return Job(task, how, planned._replace(rows=read.rows))
 
     def _outcome(self, entry: Entry, read: Read) -> Outcome:

@@ -50,7 +50,7 @@ class Read:
     Attributes:
         rows: As the plan gives them.
         offsets: The places in the batch that they have, for their random numbers; None for the whole batch.
-        alone: Whether it needs a worker of its own, and is not run twice.
+        alone: Whether it needs a worker of its own.
         timeout: Seconds that it may take; None for any.
     """
 

@@ -18,7 +18,8 @@ class Submission:
     Attributes:
         again: Whether it may be run again if its worker dies: batches may, tasks of the user's may not.
         urgent: Whether it goes before what is queued.
-        alone: Whether it is run on a worker that has nothing else, once: if that worker dies it is this task's fault.
+        alone: Whether it is run on a worker that has nothing else: if that worker dies, and so does another, it is this
+            task's fault.
         timeout: Seconds that it may run, beyond which it fails with :class:`~batchup_ng.errors.SampleTimeout`.
         lane: Number of its stream; the streams of a pool take turns.
     """

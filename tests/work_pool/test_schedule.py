@@ -216,6 +216,25 @@ def test_what_is_held_behind_a_slow_job_is_given_to_a_free_worker_and_counts_onc
     assert [job.outcome for job in jobs] == ["done"] * 4
 
 
+def test_what_is_held_behind_a_slow_job_is_not_given_to_the_same_worker_again() -> None:
+    world = World(processes=2)
+    world.ready(world.schedule.workers[0])
+    world.pass_time(0.5)
+    world.ready(world.schedule.workers[1])
+    slow = world.submit(again=True)
+    worker = world.holder(slow)
+    others = [world.submit(again=True) for _ in range(3)]
+    for other in [w for w in world.schedule.workers if w is not worker]:
+        world.kill(other)  # the one that takes its place is not ready: nobody is free
+    world.pass_time(rules.PATIENCE)
+    assert len(set(world.inboxes[worker])) == len(world.inboxes[worker])
+    world.all_ready()
+    world.pass_time(rules.PATIENCE)
+    while any(world.inboxes.values()):
+        world.finish(next(w for w, inbox in world.inboxes.items() if inbox))
+    assert {job.outcome for job in (slow, *others)} == {"done"}
+
+
 def test_workers_that_die_before_they_did_anything_are_not_replaced_for_ever() -> None:
     world = World(processes=2)
     job = world.submit(again=True)

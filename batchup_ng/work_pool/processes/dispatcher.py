@@ -94,14 +94,17 @@ class Dispatcher:
             for end in (self._wake_read, self._wake_write):
                 end.setblocking(False)
             self._poll.watch(self._wake_read.fileno(), None)
+            thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
             try:
                 self._start_missing()
-            except BaseException:
+                thread.start()
+            except BaseException as error:
                 self._end_workers()
                 self._close_descriptors()
+                if isinstance(error, RuntimeError) and not isinstance(error, WorkerLost):
+                    raise WorkerLost(f"{error}: the limit on threads (ulimit -u, pids.max) is reached") from error
                 raise
-            self._thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
-            self._thread.start()
+            self._thread = thread
 
     def submit(self, task: Task, constants: list[SharedConstant], how: Submission) -> ResultFuture:
         self.start()
@@ -138,9 +141,11 @@ class Dispatcher:
         return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
-        """Raise :class:`PoolClosed` if the pool was closed, or closed itself because no worker could be had."""
+        """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerLost` if no worker could be had."""
+        if self._broken is not None:
+            raise WorkerLost(f"this pool is broken, make a new one: {self._broken}") from self._broken
         if self._closed:
-            raise PoolClosed("this pool was closed; make a new one") from self._broken
+            raise PoolClosed("this pool was closed; make a new one")
 
     def forget(self, number: int) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""

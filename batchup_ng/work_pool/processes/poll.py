@@ -6,13 +6,16 @@ import contextlib
 import select
 from typing import Any
 
+_HAS_EPOLL = hasattr(select, "epoll")
+"""Whether the system has the one that does not look at each descriptor each time; it counts in seconds."""
+
 
 class Poll:
     """Descriptors that are waited for, each with what it stands for."""
 
     def __init__(self) -> None:
         self._found: dict[int, Any] = {}
-        self._poll = select.epoll() if hasattr(select, "epoll") else select.poll()
+        self._poll: Any = select.epoll() if _HAS_EPOLL else select.poll()
 
     def watch(self, fd: int, found: Any, writing: bool = False) -> None:
         """Wait until `fd` can be read or, if so asked, written; what it stands for is `found`."""
@@ -32,10 +35,7 @@ class Poll:
     def wait(self, seconds: float | None) -> list[Any]:
         """Return what the descriptors stand for that are ready, waiting for one, that long at most; None for ever."""
         try:
-            if isinstance(self._poll, select.poll):
-                ready = self._poll.poll(None if seconds is None else seconds * 1000)
-            else:
-                ready = self._poll.poll(seconds)
+            ready = self._poll.poll(seconds if seconds is None or _HAS_EPOLL else seconds * 1000)
         except InterruptedError:
             return []
         return [self._found[fd] for fd, _ in ready if fd in self._found]
@@ -43,5 +43,5 @@ class Poll:
     def close(self) -> None:
         """Let go of the descriptors."""
         self._found.clear()
-        if not isinstance(self._poll, select.poll):
+        if _HAS_EPOLL:
             self._poll.close()

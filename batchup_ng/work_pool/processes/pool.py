@@ -19,7 +19,7 @@ from ..parallel import ParallelDataSource, Pool
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from ..warn import warn_consumer
-from . import blas
+from . import blas, schedule
 from .arena import Arena, SlotPool
 from .constants import ConstantRef, SharedConstant
 from .dispatcher import Dispatcher
@@ -64,7 +64,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:
-            starter = launcher(start_method, Given(self.threads, blas.threads_for(self.processes), fd))
+            starter = launcher(
+                start_method, Given(self.threads, blas.threads_for(self.processes), fd, schedule.START_SECONDS)
+            )
         except BaseException:
             if arena is not None:
                 arena.close()

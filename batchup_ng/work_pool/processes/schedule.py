@@ -10,7 +10,8 @@ The rules:
   that it need not wait.
 * A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
-  is to blame, and fails. Jobs that it held but had not begun are sent to others, without blame.
+  is to blame, and fails. One that was alone from the start is to blame at the second death. Jobs that a worker
+  held but had not begun are sent to others, without blame.
 * A job whose time is up fails; its worker is killed.
 * Jobs that a worker holds behind one that takes longer than :data:`PATIENCE` are given to another as well, if one is
   free; the first result counts, the second is dropped.
@@ -41,6 +42,9 @@ MOST_BARREN = 3
 
 MOST_DEATHS = 3
 """Workers that may die while they run one job, the last of them with nothing else to do."""
+
+MOST_DEATHS_ALONE = 2
+"""The same for a job that was alone from the start: once more than once, for a worker may die of something else."""
 
 DIED, LATE = "died", "late"
 """Why a job failed: its workers died; its time was up."""
@@ -269,8 +273,13 @@ class Schedule:
         # While workers start, each job is left for one that has nothing else to do.
         ahead = AHEAD if all(worker.ready for worker in self.workers) else 0
         room = 1 if _alone(job) else self._threads + ahead
-        able = [w for w in self.workers if w.ready and not w.killed and not w.reserved and len(w.jobs) < room]
-        return min(able, key=lambda w: len(w.jobs), default=None)
+        best: Worker | None = None
+        fewest = room
+        for worker in self.workers:
+            n = len(worker.jobs)
+            if n < fewest and worker.ready and not worker.killed and not worker.reserved and job not in worker.jobs:
+                best, fewest = worker, n
+        return best
 
     def _running(self, worker: Worker) -> list[Job]:
         return worker.jobs[: self._threads] if worker.ready else []
@@ -294,7 +303,7 @@ class Schedule:
         if worker.killed:
             return None  # for another job's sake
         job.deaths += 1
-        return DIED if job.how.alone or job.deaths >= MOST_DEATHS else None
+        return DIED if job.deaths >= (MOST_DEATHS_ALONE if job.how.alone else MOST_DEATHS) else None
 
     def _is_held(self, job: Job) -> bool:
         return any(job in worker.jobs for worker in self.workers)

@@ -21,7 +21,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-import numpy as np
+from numpy import random as numpy_random  # here, for the import lock may be held for ever in a forked child
 
 from . import worker
 
@@ -114,7 +114,7 @@ def run_forked(fd: int, arena_fd: int, threads: int, blas_threads: int, close: l
         for other in close:
             os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
-        np.random.seed()
+        numpy_random.seed()
         worker.main(fd, arena_fd, threads, blas_threads)
         code = 0
     except BaseException:

@@ -206,7 +206,8 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
         raise
     except BaseException as error:
         blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
-        raise CannotTravel(f"{blamed} cannot be sent back from a worker process: {error}") from error
+        said = str(error) or type(error).__name__
+        raise CannotTravel(f"{blamed} cannot be sent back from a worker process: {said}") from error
 
 
 def _comes_back(value: Any) -> bool:
