@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import itertools
 import pickle
 import socket
 import struct
@@ -37,6 +38,9 @@ SMALLEST_OUTSIDE = 4096
 
 READ_AHEAD = 1 << 16
 """Bytes that are read at once, so that small frames cost one call of the system; larger buffers are read in place."""
+
+MOST_PIECES = 64
+"""Pieces of memory that are written by one call of the system."""
 
 Piece = memoryview
 
@@ -267,23 +271,31 @@ class FrameWriter:
         """Whether something is yet to be written."""
         return bool(self._todo)
 
+    def add(self, frame: Sequence[Piece]) -> None:
+        """Queue a frame."""
+        self._todo.extend(frame)
+
     def put(self, frame: Sequence[Piece]) -> None:
         """Queue a frame and write what can be written now."""
         self._todo.extend(frame)
         self.write()
 
     def write(self) -> None:
-        """Write as much as the socket takes."""
-        while self._todo:
-            piece = self._todo[0].cast("B")
+        """Write as much as the socket takes, many pieces a call."""
+        todo = self._todo
+        while todo:
+            pieces = list(itertools.islice(todo, MOST_PIECES))
             try:
-                n = self._sock.send(piece)
+                n = self._sock.sendmsg(pieces)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                self._todo.clear()  # the worker is gone; its sentinel tells
+                todo.clear()  # the worker is gone; its sentinel tells
                 return
-            if n < piece.nbytes:
-                self._todo[0] = piece[n:]
-            else:
-                self._todo.popleft()
+            while n:
+                piece = todo[0].cast("B")
+                if n < piece.nbytes:
+                    todo[0] = piece[n:]
+                    return
+                n -= piece.nbytes
+                todo.popleft()

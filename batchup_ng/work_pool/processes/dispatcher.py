@@ -195,19 +195,21 @@ class Dispatcher:
 
     def _do(self, actions: Iterable[Action]) -> None:
         """Do what the schedule says."""
-        writes = False
+        given: dict[Remote, None] = {}
         for action in actions:
             if isinstance(action, Send):
                 worker: Remote = action.worker  # type: ignore[assignment]  # the schedule knows no others
                 worker.send(action.job, self.copies)  # type: ignore[arg-type]
-                writes = writes or worker.writer.waiting
+                given[worker] = None
             elif isinstance(action, Kill):
                 action.worker.kill()  # type: ignore[attr-defined]
             else:
                 job: Job = action.job  # type: ignore[assignment]
                 job.fail(self._error_of(job, action.why))
-        if writes:
-            self._wake()
+        for worker in given:
+            worker.writer.write()
+            if worker.writer.waiting:
+                self._wake()
 
     def _error_of(self, job: Job, why: str) -> BaseException:
         if why is LATE:
@@ -283,37 +285,41 @@ class Dispatcher:
             with self._lock:
                 worker.writer.write()
         while (frames := worker.reader.read()) is not None:
-            for frame in frames:
-                self._take_in(worker, frame)
+            if frames:
+                self._take_in(worker, frames)
             if not died or worker.reader.dry:
                 break
         if died or frames is None:
             self._lost(worker)
 
-    def _take_in(self, worker: Remote, frame: Frame) -> None:
-        """Do what a message of a worker asks for."""
-        if frame.kind is Kind.ASK:
-            self._answer(worker, frame)
-            return
+    def _take_in(self, worker: Remote, frames: list[Frame]) -> None:
+        """Do what messages of a worker ask for: give it and others new work first, then see to what it sent."""
         now = time.monotonic()
+        done: list[tuple[Frame, Job, bool]] = []
+        actions: list[Action] = []
         with self._lock:
-            if frame.kind is Kind.READY:
-                self._do(self._schedule.ready(worker, now))
-                return
-            if frame.kind is Kind.LOADED:
-                self._schedule.loaded(worker, now)
-                return
-            if frame.number == 0:
-                worker.last_words = frame.load()
-                return
-            job = worker.done(frame.number)
-            job.future.took = None if (began := worker.began.get(job)) is None else now - began
-            counts, actions = self._schedule.result(worker, job, now)
+            for frame in frames:
+                if frame.kind is Kind.READY:
+                    actions += self._schedule.ready(worker, now)
+                elif frame.kind is Kind.LOADED:
+                    self._schedule.loaded(worker, now)
+                elif frame.kind is Kind.ERROR and frame.number == 0:
+                    worker.last_words = frame.load()
+                elif frame.kind is not Kind.ASK:
+                    job = worker.done(frame.number)
+                    job.future.took = None if (began := worker.began.get(job)) is None else now - began
+                    counts, more = self._schedule.result(worker, job, now)
+                    done.append((frame, job, counts))
+                    actions += more
             self._do(actions)
-        if counts:
-            self._hand_over(worker, job, frame)
-        else:
-            worker.drop(frame.number)
+        for frame, job, counts in done:
+            if counts:
+                self._hand_over(worker, job, frame)
+            else:
+                worker.drop(frame.number)
+        for frame in frames:
+            if frame.kind is Kind.ASK:
+                self._answer(worker, frame)
 
     def _hand_over(self, worker: Remote, job: Job, frame: Frame) -> None:
         """Give a job its result."""

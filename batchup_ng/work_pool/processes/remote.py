@@ -40,7 +40,7 @@ class Remote(Worker):
         self._lent: dict[int, list[Slot]] = {}
 
     def send(self, job: Job, copies: SharedCopies | None) -> None:
-        """Write a job, after the constants that it needs and this worker has not.
+        """Queue a job, after the constants that it needs and this worker has not.
 
         Args:
             job: The job.
@@ -50,14 +50,14 @@ class Remote(Worker):
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
                 self.loading += 1
-                self.writer.put(constant.frame(copies))
+                self.writer.add(constant.frame(copies))
         self._numbers[job.number] = job
         # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
         slot = self._slots.take(job.room) if job.room and self._slots is not None else None
         slots = [] if slot is None else [slot]
         self._lent[job.number] = slots
         pickled, buffers = job.pickled
-        self.writer.put(channel.pieces(Kind.TASK, job.number, pickled, [*buffers, *map(_placed, slots)]))
+        self.writer.add(channel.pieces(Kind.TASK, job.number, pickled, [*buffers, *map(_placed, slots)]))
 
     def forget(self, number: int) -> None:
         """Tell the worker that a constant is no longer needed."""
