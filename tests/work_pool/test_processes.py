@@ -487,3 +487,16 @@ def test_nothing_outlives_a_program_that_is_killed(pool: str, tmp_path: Path) ->
     process.kill()
     process.communicate(timeout=30)
     assert_gone(process.pid)
+
+
+def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
+    bu.WorkerProcessPool(2)
+    gc.collect()
+    assert not [fd for fd in os.listdir("/proc/self/fd") if "batchup_ng" in _target(fd)]
+
+
+def _target(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""

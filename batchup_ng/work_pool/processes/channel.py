@@ -55,8 +55,9 @@ class Placed(NamedTuple):
 class Kind(enum.IntEnum):
     """What a frame says.
 
-    To the worker: TASK, CONSTANT, FORGET, ANSWER. From it: READY, when it has started, with its process number; LOADED,
-    for a constant; RESULT, ERROR; ASK, which waits for an ANSWER of the same number.
+    To the worker: TASK; BATCH, the task of making a batch; CONSTANT, FORGET, ANSWER. From it: READY, when it has
+    started, with its process number; LOADED, for a constant; RESULT, ERROR; ASK, which waits for an ANSWER of the same
+    number.
     """
 
     TASK = 1
@@ -68,6 +69,10 @@ class Kind(enum.IntEnum):
     ASK = 7
     ANSWER = 8
     LOADED = 9
+    BATCH = 10
+
+
+_KINDS = {int(kind): kind for kind in Kind}
 
 
 class Frame:
@@ -176,6 +181,7 @@ class FrameReader:
         self._begin()
 
     def _begin(self) -> None:
+        self._fresh = True
         self._kind = self._number = self._pickle_size = self._n_buffers = 0
         self._pickled: Any = b""
         self._buffers: list[Any] = []
@@ -189,20 +195,44 @@ class FrameReader:
         self._left = READ_AT_MOST
         self.dry = False
         while len(frames) < most_frames:
+            if self._first == self._last and self._todo and self._todo[0].nbytes < READ_AHEAD:
+                n = self._receive(self._ahead)
+                if not n:
+                    return frames if n is None else frames or None
+                self._first, self._last = 0, n
+            if self._fresh and (frame := self._whole()) is not None:
+                frames.append(frame)
+                continue
             if self._todo:
                 n = self._fill(self._todo[0])
-                if n is None:
-                    break
-                if n == 0:
-                    return frames or None
+                if not n:
+                    return frames if n is None else frames or None
                 if n < self._todo[0].nbytes:
                     self._todo[0] = self._todo[0][n:]
                     continue
                 self._todo.popleft()
             if not self._todo and self._advance():
-                frames.append(Frame(Kind(self._kind), self._number, self._pickled, self._buffers))
+                frames.append(Frame(_KINDS[self._kind], self._number, self._pickled, self._buffers))
                 self._begin()
         return frames
+
+    def _whole(self) -> Frame | None:
+        """Return the next frame if all of it was read ahead, as small ones are: the quick way."""
+        if self._last - self._first < _HEADER.size:
+            return None
+        kind, number, size, n_buffers = _HEADER.unpack_from(self._ahead, self._first)
+        at = self._first + _HEADER.size
+        start = at + n_buffers * _BUFFER.size
+        if start + size > self._last:
+            return None
+        buffers: list[Any] = []
+        for place in range(at, start, _BUFFER.size):
+            buffer = Placed(*_BUFFER.unpack_from(self._ahead, place))
+            if buffer.offset == _INLINE:
+                return None
+            buffers.append(buffer)
+        self._first = start + size
+        return Frame(_KINDS[kind], number, bytes(self._ahead[start : self._first]), buffers)
 
     def next(self) -> Frame | None:
         """Return the next frame of a socket that blocks, waiting for it; None if the other end is closed."""
@@ -213,25 +243,27 @@ class FrameReader:
 
     def _fill(self, piece: Piece) -> int | None:
         """Write to `piece` what there is; return how many bytes, 0 at the end, None if there is nothing now."""
+        self._fresh = False
         if self._first == self._last:
-            if self._left <= 0:
-                return None
-            direct = piece.nbytes >= READ_AHEAD
-            try:
-                n = self._sock.recv_into(piece if direct else self._ahead)
-            except (BlockingIOError, InterruptedError):
-                self.dry = True
-                return None
-            except ConnectionError:
-                n = 0
-            # Less than there was room for is all that there is: to ask again would only cost a call.
-            self._left = self._left - n if n == (piece.nbytes if direct else READ_AHEAD) else 0
-            if direct or n == 0:
-                return n
-            self._first, self._last = 0, n
+            return self._receive(piece)
         n = min(piece.nbytes, self._last - self._first)
         piece[:n] = self._ahead[self._first : self._first + n]
         self._first += n
+        return n
+
+    def _receive(self, memory: Piece) -> int | None:
+        """Read from the socket; return how many bytes, 0 at the end, None if there is nothing now."""
+        if self._left <= 0:
+            return None
+        try:
+            n = self._sock.recv_into(memory)
+        except (BlockingIOError, InterruptedError):
+            self.dry = True
+            return None
+        except ConnectionError:
+            return 0
+        # Less than there was room for is all that there is: to ask again would only cost a call.
+        self._left = self._left - n if n == memory.nbytes else 0
         return n
 
     def _advance(self) -> bool:

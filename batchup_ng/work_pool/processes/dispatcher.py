@@ -38,7 +38,7 @@ from .blame import culprit
 from .channel import Frame, Kind
 from .constants import SharedConstant
 from .copies import SharedCopies
-from .jobs import Job, ResultFuture, pickled, road_of, room_for
+from .jobs import Job, ResultFuture, encoded, road_of, room_for
 from .launch import Launcher
 from .poll import Poll
 from .remote import Remote
@@ -124,13 +124,13 @@ class Dispatcher:
         """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
         number = next(self._numbers)
         try:
-            job = Job(number, how, pickled(task), constants)
+            job = Job(number, how, encoded(task), constants)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
             blamed = culprit(f"task {name}", task, travels)
             failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
-            job = Job(number, how, (b"", []), [])
+            job = Job(number, how, (Kind.TASK, b"", []), [])
             job.fail(failure)
         job.future.clock = functools.partial(self._running_for, number)
         return job
@@ -161,17 +161,16 @@ class Dispatcher:
         """End the processes and wait until they are gone; may be called again."""
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the workers belong to its parent
-        self.abandon()
-        with self._lock:
-            thread = self._thread
-        if thread is None:
-            self._close_memory()
-        elif threading.current_thread() is not thread:
-            thread.join()
+        with self._lock:  # not while the first workers are being started
+            self.abandon()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def abandon(self) -> None:
-        """Let the dispatcher end the processes, some time soon. Takes no lock: it may run inside any code."""
+        """Let the dispatcher end the processes, some time soon. Waits for no lock: it may run inside any code."""
         self._closed = True
+        if self._thread is None:
+            self._close_memory()  # nothing was ever started that could do it
         self._wake()
 
     def _wake(self) -> None:

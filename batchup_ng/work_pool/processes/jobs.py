@@ -11,11 +11,11 @@ import numpy as np
 from ...buffers import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..future import STOPPED, TaskFuture
+from ..making import read_batch
 from ..submission import Submission, Task
 from . import channel
 from .channel import Frame, Kind, Placed
 from .constants import ConstantRef, SharedConstant
-from .worker import WorkerBuffers
 
 
 class ResultFuture(TaskFuture):
@@ -64,21 +64,25 @@ class Job:
         number: By which its frames name it.
         future: For its result.
         how: How it is to be run.
-        pickled: The pickle of function and arguments, with the memory of large ones.
+        task: The kind of its frame, the pickle of function and arguments, the memory of large ones.
         constants: What it needs that each worker gets once.
         deaths: How many workers died while they ran it.
         finished: Whether it has a result or has failed.
     """
 
-    __slots__ = ("_claimed", "constants", "deaths", "finished", "future", "how", "number", "pickled")
+    __slots__ = ("_claimed", "constants", "deaths", "finished", "future", "how", "number", "task")
 
     def __init__(
-        self, number: int, how: Submission, pickled: tuple[bytes, list[memoryview]], constants: list[SharedConstant]
+        self,
+        number: int,
+        how: Submission,
+        task: tuple[Kind, bytes, list[memoryview]],
+        constants: list[SharedConstant],
     ) -> None:
         self.number = number
         self.future = ResultFuture()
         self.how = how
-        self.pickled = pickled
+        self.task = task
         self.constants = constants
         self.deaths = 0
         self.finished = False
@@ -116,19 +120,21 @@ def room_for(frame: Frame) -> int:
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
 
 
-def pickled(task: Task) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of a task, with the memory of its large arguments."""
+def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview]]:
+    """Return the kind, the pickle, the memory of large arguments of a task.
+
+    That of a batch, of which there are many, is made of nothing but numbers and bytes where it can be: that is packed
+    and unpacked in a tenth of the time of what can send any function.
+    """
     fn, args, kwargs = task
-    if getattr(fn, "__module__", "").startswith(_PACKAGE) and not kwargs and all(_is_ours(arg) for arg in args):
-        return pickle.dumps(task, protocol=5), []  # ten times as fast as what can send any function
-    return channel.dump(task)
+    if fn is read_batch and not kwargs and type(args[0]) is ConstantRef:
+        source, rows, key, _ = args
+        if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
+            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key)), 5), []
+    return Kind.TASK, *channel.dump(task)
 
 
-def _is_ours(value: Any) -> bool:
-    """Return whether `value` is of a kind that every worker can import."""
-    if type(value) is np.ndarray:
-        return not value.dtype.hasobject
-    return type(value) in (ConstantRef, BatchKey, WorkerBuffers)
-
-
-_PACKAGE = __name__.partition(".")[0] + "."
+def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:
+    """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key."""
+    number, rows, key = pickle.loads(pickled)
+    return number, np.frombuffer(rows, np.int64).copy(), BatchKey(*key)

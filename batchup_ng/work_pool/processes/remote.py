@@ -56,8 +56,8 @@ class Remote(Worker):
         slot = self._slots.take(job.room) if job.room and self._slots is not None else None
         slots = [] if slot is None else [slot]
         self._lent[job.number] = slots
-        pickled, buffers = job.pickled
-        self.writer.add(channel.pieces(Kind.TASK, job.number, pickled, [*buffers, *map(_placed, slots)]))
+        kind, pickled, buffers = job.task
+        self.writer.add(channel.pieces(kind, job.number, pickled, [*buffers, *map(_placed, slots)]))
 
     def forget(self, number: int) -> None:
         """Tell the worker that a constant is no longer needed."""

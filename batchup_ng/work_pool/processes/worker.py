@@ -33,11 +33,13 @@ import numpy as np
 
 from ...buffers import BufferPool
 from ...errors import CannotTravel, RemoteTraceback
+from ..making import read_batch
 from . import asking, blas, channel
 from .arena import SharedView
 from .blame import culprit
 from .channel import Frame, FrameReader, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
+from .jobs import batch_task
 from .task_memory import TaskMemory
 
 GRACE = 0.5
@@ -125,7 +127,7 @@ class Worker:
                 del frame
 
     def _take(self, frame: Frame, run: Any) -> None:
-        if frame.kind is Kind.TASK:
+        if frame.kind is Kind.BATCH or frame.kind is Kind.TASK:
             run(frame)
         elif frame.kind is Kind.ANSWER:
             self._answers.pop(frame.number).put(frame)
@@ -140,11 +142,12 @@ class Worker:
         memory = TaskMemory(self._view, frame.placed, lambda nbytes: self._ask_slot(number, nbytes), self._scratch)
         asking.CURRENT.task = _Task(self, memory)
         try:
-            inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
-            fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
-            args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
-            kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-            answer = encode_result(number, fn(*args, **kwargs), memory)
+            if frame.kind is Kind.BATCH:
+                constant, rows, key = batch_task(frame.pickled)
+                result = read_batch(WORKER_CONSTANTS.get(constant), rows, key, memory)
+            else:
+                result = _done(frame)
+            answer = encode_result(number, result, memory)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
@@ -176,6 +179,15 @@ class Worker:
                 channel.write_frame(self._sock, frame)
         except OSError:
             pass  # the pool is gone; the end of the stream is read next
+
+
+def _done(frame: Frame) -> Any:
+    """Return what the task gives that a frame holds."""
+    inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
+    fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
+    args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
+    kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
+    return fn(*args, **kwargs)
 
 
 class _Task:
