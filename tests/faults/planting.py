@@ -75,11 +75,11 @@ BUGS = [
     ),
     Bug(
         "half a message is waited for", "work_pool/processes/channel.py",
-        "            if self._left <= 0:\n                return None\n",
-        "            if self._left <= 0:\n"
-        "                if not self._stage:\n                    return None\n"
-        "                self._left = READ_AT_MOST\n"
-        "                self._sock.setblocking(True)\n",
+        "        if self._left <= 0:\n            return None\n",
+        "        if self._left <= 0:\n"
+        "            if not self._stage:\n                return None\n"
+        "            self._left = READ_AT_MOST\n"
+        "            self._sock.setblocking(True)\n",
         "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
     ),
     Bug(
