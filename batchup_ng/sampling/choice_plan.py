@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..randomness import OrderKey
 from .permutation import keyed_permutation
 from .row_plan import ChoiceBatch, RowPlan
@@ -97,9 +96,9 @@ def interleaved(counts: list[int]) -> np.ndarray:
     >>> interleaved([4, 2]).tolist()
     [0, 1, 0, 0, 1, 0]
     """
-    if not counts or max(counts) == 0:
-        raise ArgumentError("a stratified choice needs at least one batch; all its sources are empty")
-    most = max(counts)
+    most = max(counts, default=0)
+    if most == 0:
+        return np.arange(0)
     order = []
     due = np.zeros(len(counts))
     done = np.full(len(counts), -1)

@@ -180,3 +180,11 @@ def test_a_composite_untrimmed_gives_equal_batches_by_either_way() -> None:
     assert [[len(part) for part in batch] for batch in serial] == [[4, 4], [4, 4], [2, 4]]
     with bu.WorkerThreadPool(2) as pool:
         assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(4)), serial)
+
+
+@pytest.mark.parametrize("shuffle", [None, 3, "generator"])
+def test_a_stratified_choice_of_which_no_batch_is_whole_is_an_empty_epoch(shuffle: Any) -> None:
+    source = bu.ChoiceDataSource([bu.ArrayDataSource([np.arange(1)]), bu.ArrayDataSource([np.arange(2)])], stratified=True)
+    rng = np.random.RandomState(1) if shuffle == "generator" else shuffle
+    assert list(source.batch_iterator(3, shuffle=rng, drop_last=True)) == []
+    assert len(list(source.batch_iterator(3, shuffle=rng))) == 2
