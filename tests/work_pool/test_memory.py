@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -161,6 +162,7 @@ def threads_of_blas() -> list[int]:
     return [each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"]
 
 
+@pytest.mark.skipif(find_spec("threadpoolctl") is None, reason="threadpoolctl, which tells, is not installed")
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 @pytest.mark.parametrize(("own", "expected"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, 2)])
 def test_libraries_in_workers_have_so_many_threads(

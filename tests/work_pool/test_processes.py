@@ -500,3 +500,14 @@ def _target(fd: str) -> str:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError:
         return ""
+
+
+def test_what_the_program_has_yet_to_print_is_not_printed_by_forked_workers_too() -> None:
+    program = (
+        "import batchup_ng as bu\n"
+        "print('once')\n"
+        "with bu.WorkerProcessPool(2, start_method='fork') as pool:\n"
+        "    list(pool.work_stream((len, ('ab',)) for _ in range(4)).retrieve_iter())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "once\n"

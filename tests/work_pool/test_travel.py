@@ -601,4 +601,3 @@ def test_looking_for_the_name_ends_however_much_there_is() -> None:
     cycle.insert(0, cycle)
     with pytest.raises(CannotTravel, match="cannot be sent"):
         pack(cycle)
-

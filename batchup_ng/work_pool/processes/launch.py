@@ -411,6 +411,9 @@ class ForkLauncher:
     def start(self) -> WorkerProcess:
         given = self._given
         with _new_pair() as (ours, theirs), _interrupts_held():
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(AttributeError, ValueError, OSError):
+                    stream.flush()  # or the child would write what is buffered once more
             pid = os.fork()
             if pid == 0:
                 fd = theirs.detach()
