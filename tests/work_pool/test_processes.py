@@ -509,5 +509,8 @@ def test_what_the_program_has_yet_to_print_is_not_printed_by_forked_workers_too(
         "with bu.WorkerProcessPool(2, start_method='fork') as pool:\n"
         "    list(pool.work_stream((len, ('ab',)) for _ in range(4)).retrieve_iter())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
     assert done.stdout == "once\n"
