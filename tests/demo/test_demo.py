@@ -119,7 +119,11 @@ def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
         for _ in range(3):
             assert process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group, the workers too
-        _, errors = process.communicate(timeout=30)
+        try:
+            _, errors = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # or leaving the block would wait for it for ever
+            raise
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "batchup_ng: stopped"
     assert "Traceback" not in errors
