@@ -2,17 +2,19 @@
 
 Touching fresh memory is what a batch costs most, so blocks are allocated once, touched once and handed out
 again. Who owns what: a :class:`BufferPool` owns the free blocks; an array that it hands out owns its block
-through a small :class:`_Lease`, which every view of the array keeps alive; when the last view goes, on
+through a small :class:`Lease`, which every view of the array keeps alive; when the last view goes, on
 whichever thread that happens, the lease puts the block back. Nothing is ever overwritten while it can be seen.
 
 A lease may end in the middle of anything (the garbage collector runs where it likes), so giving back takes no
-lock: it is one ``deque.append``, which is atomic.
+lock: it is one ``deque.append``, which is atomic. Nor does it run Python code: that would be where an interrupt
+(Ctrl-C) is noticed now and then, and an exception that is raised in a finalizer is printed and lost.
 """
 
 from __future__ import annotations
 
 import collections
 import math
+import weakref
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -71,18 +73,36 @@ class Block(NamedTuple):
     keep: Any
 
 
-class _Lease:
-    """The owner at the root of a leased array: gives its block back when it dies."""
+class Lease:
+    """The owner at the root of a leased array: its block is free again when it dies.
 
-    __slots__ = ("__array_interface__", "__weakref__", "_block", "_free")
+    Args:
+        block: What is lent.
+        shape: Shape of the array.
+        kind: Its dtype, as a type string.
+        free: Where the block goes, in the :class:`Returned` that it comes back as.
+    """
 
-    def __init__(self, block: Block, shape: tuple[int, ...], kind: str, free: collections.deque[Block]) -> None:
-        self._block = block
-        self._free = free
+    __slots__ = ("__array_interface__", "__weakref__", "_returned")
+
+    def __init__(self, block: Block, shape: tuple[int, ...], kind: str, free: collections.deque[Returned]) -> None:
         self.__array_interface__ = {"shape": shape, "typestr": kind, "data": (block.address, False), "version": 3}
+        self._returned = Returned(self, free.append)
+        self._returned.block = block
 
-    def __del__(self) -> None:
-        self._free.append(self._block)
+
+class Returned(weakref.ref[Lease]):
+    """A block that was lent: what a lease leaves behind where it was told to.
+
+    The lease itself keeps it, which is enough: weak references are called before an object lets go of what it holds.
+
+    Attributes:
+        block: What was lent.
+    """
+
+    __slots__ = ("block",)
+
+    block: Block
 
 
 class BufferPool:
@@ -100,7 +120,7 @@ class BufferPool:
     def __init__(self, most_free: int = 32, most_bytes: int = 1 << 30) -> None:
         self._most_free = most_free
         self._most_bytes = most_bytes
-        self._free: dict[int, collections.deque[Block]] = {}
+        self._free: dict[int, collections.deque[Returned]] = {}
 
     def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int]]:
         # Memory does not travel: what holds a pool arrives with an empty one.
@@ -133,13 +153,13 @@ class BufferPool:
             most = max(1, min(self._most_free, self._most_bytes // size))
             free = self._free.setdefault(size, collections.deque(maxlen=most))
         try:
-            block = free.pop()
+            block = free.pop().block
         except IndexError:
             if self.free_bytes() + size > self._most_bytes:
                 for other in list(self._free.values()):
                     other.clear()
             block = _aligned(size)
-        return np.asarray(_Lease(block, shape, kind, free))
+        return np.asarray(Lease(block, shape, kind, free))
 
     def free_bytes(self) -> int:
         """Return how many bytes wait for use."""
@@ -152,9 +172,9 @@ class BufferPool:
         self._free.clear()
 
 
-def on_lease(block: Block, free: collections.deque[Block]) -> np.ndarray:
+def on_lease(block: Block, free: collections.deque[Returned]) -> np.ndarray:
     """Return the bytes of `block`, ``(size,) uint8``, which goes to `free` when nothing refers to them any more."""
-    return np.asarray(_Lease(block, (block.size,), "|u1", free))
+    return np.asarray(Lease(block, (block.size,), "|u1", free))
 
 
 def size_class(nbytes: int) -> int:

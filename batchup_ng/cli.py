@@ -8,6 +8,7 @@ stream), 130 stopped by Ctrl-C. A new command is a function that takes the parse
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -66,7 +67,7 @@ def build_parser() -> OneLineParser:
 def demo_command(parsed: argparse.Namespace) -> int:
     """Run the demo; return 0 if its accuracy is as high as it should be, else 1."""
     options = DemoOptions(pool=parsed.pool, workers=parsed.workers, epochs=parsed.epochs, seed=parsed.seed)
-    accuracy = run_demo(options, progress=progress_bar())
+    accuracy = run_demo(options, functools.partial(print, flush=True), progress_bar())
     reached = accuracy >= WANTED_ACCURACY
     verdict = "reached" if reached else "not reached; try more epochs"
     print(f"test accuracy {accuracy:.3f} ({WANTED_ACCURACY} {verdict})")

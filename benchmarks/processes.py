@@ -38,14 +38,17 @@ class Footprint:
 
 
 def tree() -> list[int]:
-    """Ids of this process and of all that descend from it or are in its session: children may change either."""
+    """Ids of this process and of all that it started.
+
+    Those are its descendants, and what began after it in its session: a process may leave either, hardly both.
+    """
     import psutil
 
-    session = os.getsid(0)
-    ids = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    for pid in psutil.pids():
-        with contextlib.suppress(OSError):
-            if os.getsid(pid) == session:
+    this, session = psutil.Process(), os.getsid(0)
+    ids = {this.pid, *(child.pid for child in this.children(recursive=True))}
+    for pid in set(psutil.pids()) - ids:
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if os.getsid(pid) == session and psutil.Process(pid).create_time() > this.create_time():
                 ids.add(pid)
     return sorted(ids)
 

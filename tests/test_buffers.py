@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import sys
 import threading
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.buffers import ALIGNMENT, FRESH, SMALLEST_LEASE, BufferPool
+from batchup_ng.buffers import ALIGNMENT, FRESH, SMALLEST_LEASE, BufferPool, size_class
 
 BIG = SMALLEST_LEASE * 2
 BYTES = np.dtype(np.uint8)
@@ -90,6 +91,18 @@ def test_only_so_many_blocks_wait() -> None:
     assert BIG * 2 <= pool.free_bytes() <= BIG * 2.3
     pool.clear()
     assert pool.free_bytes() == 0
+
+
+def test_no_python_code_runs_when_a_lease_ends() -> None:
+    # An interrupt that is noticed there would be printed and lost, as any exception of a finalizer is.
+    pool = BufferPool()
+    held = [pool.empty((BIG,), BYTES), pool.lease(BIG)]
+    calls: list[str] = []
+    sys.setprofile(lambda frame, event, _: calls.append(f"{event} {frame.f_code.co_name}") if event == "call" else None)
+    held.clear()
+    sys.setprofile(None)
+    assert calls == []
+    assert pool.free_bytes() == 2 * size_class(BIG)
 
 
 def test_a_pool_travels_empty() -> None:

@@ -28,6 +28,7 @@ from benchmarks.workloads import Workload
 MEGABYTE = 1_000_000
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
+ROOT = Path(__file__).parents[2]
 WORKLOAD = Workload(kind="python", folder="", samples=12, batch_size=4, x_sum=66, y_sum=66)
 
 
@@ -154,6 +155,14 @@ def test_a_child_in_a_session_of_its_own_is_in_the_tree() -> None:
             assert footprint().processes >= 2
         finally:
             child.kill()
+
+
+@LINUX
+def test_what_was_there_before_is_not_in_the_tree() -> None:
+    asks = "import os; from benchmarks.processes import tree; print(os.getpid() in tree(), os.getppid() in tree())"
+    shell = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", asks]
+    done = subprocess.run(shell, cwd=ROOT, start_new_session=True, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True False\n"
 
 
 class spinning_child:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def command_line(folder: Path, *words: str) -> dict[str, object]:
     """Return how to start the command line, with `folder` as the place for temporary files."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = dict(os.environ, TMPDIR=str(folder), PYTHONPATH=path)
+    environment = dict(os.environ, TMPDIR=str(folder), PYTHONPATH=path, PYTHONFAULTHANDLER="1")
     return {"args": [sys.executable, "-m", "batchup_ng", *words], "env": environment, "cwd": folder, "text": True}
 
 
@@ -94,7 +95,7 @@ def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
 def test_an_accuracy_too_low_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "run_demo", lambda options, progress: 0.5)
+    monkeypatch.setattr(cli, "run_demo", lambda options, say, progress: 0.5)
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr().out == "test accuracy 0.500 (0.95 not reached; try more epochs)\n"
 
@@ -115,6 +116,8 @@ def test_an_error_leaves_no_folder(pool: str, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("pool", job.POOLS)
 def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
     started = command_line(tmp_path, "demo", "--pool", pool, "--epochs", "100000")
+    # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.
+    started["env"].pop("COVERAGE_PROCESS_CONFIG", None)  # type: ignore[attr-defined]
     with subprocess.Popen(**started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:  # type: ignore[call-overload]
         for _ in range(3):
             assert process.stdout.readline()
@@ -122,8 +125,11 @@ def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
         try:
             _, errors = process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # or leaving the block would wait for it for ever
-            raise
+            process.send_signal(signal.SIGABRT)  # it says where it stands; leaving the block would wait for it for ever
+            _, errors = process.communicate(timeout=30)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail(f"still running 30 s after an interrupt:\n{errors}")
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "batchup_ng: stopped"
     assert "Traceback" not in errors

@@ -427,6 +427,8 @@ def start(
     (tmp_path / "program.py").write_text(program)
     commands = {"script": ["program.py"], "-c": ["-c", program], "-m": ["-m", "program"], "stdin": ["-"]}
     environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.
+    environment.pop("COVERAGE_PROCESS_CONFIG", None)
     process = subprocess.Popen(
         [sys.executable, *commands[how], *arguments],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

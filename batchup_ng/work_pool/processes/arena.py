@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...buffers import Block, on_lease, size_class
+from ...buffers import Block, Returned, on_lease, size_class
 from .mapping import PAGE, Mapping
 
 HUGE = 1 << 21
@@ -233,7 +233,7 @@ class SlotPool:
         self.most_bytes = most_bytes
         self.bytes = 0
         self.refused = ""
-        self._free: dict[int, collections.deque[Block]] = {}
+        self._free: dict[int, collections.deque[Returned]] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -244,7 +244,7 @@ class SlotPool:
         if free is None:
             free = self._free.setdefault(size, collections.deque())
         try:
-            block = free.pop()
+            block = free.pop().block
         except IndexError:
             made = self._new(size)
             if made is None:
@@ -274,7 +274,7 @@ class SlotPool:
         for free in list(self._free.values()):
             while nbytes > 0:
                 try:
-                    block = free.pop()
+                    block = free.pop().block
                 except IndexError:
                     break
                 self._arena.give_back(Extent(block.offset, block.size))
