@@ -26,7 +26,7 @@ SMALLEST_LEASE = 1 << 16
 """Bytes below which fresh memory from the allocator is cheaper than a lease (a lease costs some 3 µs)."""
 
 
-_PLAIN_KINDS = "biufcSUMm"
+PLAIN_KINDS = "biufcSUMm"
 """Kinds of dtypes that their type string tells whole."""
 
 
@@ -138,7 +138,7 @@ class BufferPool:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_LEASE or dtype.hasobject:
             return np.empty(shape, dtype)
-        if dtype.kind in _PLAIN_KINDS:
+        if dtype.kind in PLAIN_KINDS:
             return self._lent(nbytes, shape, dtype.str)
         return self.lease(nbytes).view(dtype).reshape(shape)
 

@@ -29,7 +29,7 @@ def arena() -> Any:
 def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
     extent = arena.take(3 * MB)
     view = SharedView(os.dup(arena.fd))
-    view.array(extent.offset, extent.size)[:5] = 7
+    view.bytes[extent.offset : extent.offset + extent.size][:5] = 7
     assert arena.array(extent)[:6].tolist() == [7, 7, 7, 7, 7, 0]
     private = view.private(extent.offset, extent.size)
     assert private[4] == 7

@@ -180,16 +180,17 @@ class SharedView:
 
     Args:
         fd: The file, which stays open.
+
+    Attributes:
+        address: Where it begins in this process.
+        bytes: All of it: ``(span,) uint8``; what is written there all see.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._map = Mapping(fd, os.fstat(fd).st_size)
         self.address = self._map.address
-
-    def array(self, offset: int, size: int) -> np.ndarray:
-        """Return bytes of the file: ``(size,) uint8``; what is written there all see."""
-        return self._map.array(offset, size)
+        self.bytes = self._map.array(0, os.fstat(fd).st_size)
 
     def private(self, offset: int, size: int) -> np.ndarray:
         """Return bytes of the file: ``(size,) uint8``; what is written there only this process sees."""

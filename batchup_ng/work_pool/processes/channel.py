@@ -56,8 +56,8 @@ class Kind(enum.IntEnum):
     """What a frame says.
 
     To the worker: TASK; BATCH, the task of making a batch; CONSTANT, FORGET, ANSWER. From it: READY, when it has
-    started, with its process number; LOADED, for a constant; RESULT, ERROR; ASK, which waits for an ANSWER of the same
-    number.
+    started, with its process number; LOADED, for a constant; RESULT; ARRAYS, a result that is a tuple of arrays; ERROR;
+    ASK, which waits for an ANSWER of the same number.
     """
 
     TASK = 1
@@ -70,6 +70,7 @@ class Kind(enum.IntEnum):
     ANSWER = 8
     LOADED = 9
     BATCH = 10
+    ARRAYS = 11
 
 
 _KINDS = {int(kind): kind for kind in Kind}

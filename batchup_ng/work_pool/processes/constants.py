@@ -163,6 +163,8 @@ class WorkerConstants:
 
     def get(self, number: int) -> Any:
         """Return the value, loading it when it is first used."""
+        if number in self._values:  # without the lock: most tasks find it there
+            return self._values[number]
         with self._lock:
             if number not in self._values:
                 # The frame stays until the load has worked, so that its error is the same for each task.
@@ -203,7 +205,7 @@ def _mapped(view: SharedView, start: int, size: int) -> np.ndarray:
     try:
         return view.private(start, size)
     except OSError:
-        memory = view.array(start, size)
+        memory = view.bytes[start : start + size]
         memory.flags.writeable = False
         return memory
 

@@ -36,7 +36,6 @@ from . import channel
 from .arena import Arena, SlotPool
 from .blame import culprit
 from .channel import Frame, Kind
-from .constants import SharedConstant
 from .copies import SharedCopies
 from .jobs import Job, ResultFuture, encoded, road_of, room_for
 from .launch import Launcher
@@ -44,8 +43,8 @@ from .poll import Poll
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
+from .task_memory import SLOT
 from .travel import travels
-from .worker import SLOT
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
@@ -106,9 +105,9 @@ class Dispatcher:
                 raise
             self._thread = thread
 
-    def submit(self, task: Task, constants: list[SharedConstant], how: Submission) -> ResultFuture:
+    def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
-        job = self._encoded(task, constants, how)
+        job = self._encoded(task, how)
         with self._lock:
             self.check_open()
             if self._forgotten:
@@ -120,20 +119,19 @@ class Dispatcher:
                     self._wake()  # the dispatcher sleeps, and would miss the time of this one
         return job.future
 
-    def _encoded(self, task: Task, constants: list[SharedConstant], how: Submission) -> Job:
+    def _encoded(self, task: Task, how: Submission) -> Job:
         """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
         number = next(self._numbers)
         try:
-            job = Job(number, how, encoded(task), constants)
+            return Job(number, how, encoded(task), self._running_for)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
             blamed = culprit(f"task {name}", task, travels)
             failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
-            job = Job(number, how, (Kind.TASK, b"", []), [])
+            job = Job(number, how, (Kind.TASK, b"", [], []), self._running_for)
             job.fail(failure)
-        job.future.clock = functools.partial(self._running_for, number)
-        return job
+            return job
 
     def _running_for(self, number: int) -> float | None:
         with self._lock:
@@ -323,7 +321,7 @@ class Dispatcher:
     def _hand_over(self, worker: Remote, job: Job, frame: Frame) -> None:
         """Give a job its result."""
         job.future.road = road_of(frame)
-        if frame.kind is Kind.RESULT:
+        if frame.kind is not Kind.ERROR:
             for constant in job.constants:
                 constant.room = max(constant.room, room_for(frame))
         worker.resolve(frame)

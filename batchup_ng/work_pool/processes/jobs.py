@@ -16,27 +16,34 @@ from ..submission import Submission, Task
 from . import channel
 from .channel import Frame, Kind, Placed
 from .constants import ConstantRef, SharedConstant
+from .plain import unpacked
 
 
 class ResultFuture(TaskFuture):
     """The future of a task in another process; its result is unpickled when it is asked for, by who asks.
 
+    Args:
+        number: Number of the task.
+        clock: Returns for how many seconds the task of a number has run; None if it has not begun.
+
     Attributes:
         unwanted: Whether it was cancelled when the task was under way.
-        clock: Returns for how many seconds the task has run.
         took: How many seconds it took, once it is done.
     """
 
-    __slots__ = ("clock", "took", "unwanted")
+    __slots__ = ("_clock", "_number", "took", "unwanted")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int, clock: Callable[[int], float | None]) -> None:
         super().__init__()
+        self._number = number
+        self._clock = clock
         self.unwanted = False
         self.took: float | None = None
-        self.clock: Callable[[], float | None] = _not_begun
 
     def result(self) -> Any:
         frame = super().result()
+        if frame.kind is Kind.ARRAYS:
+            return unpacked(frame.pickled, frame.buffers)
         if frame.kind is Kind.RESULT:
             return frame.load()
         error, remote = frame.load()
@@ -45,16 +52,12 @@ class ResultFuture(TaskFuture):
         raise error from remote
 
     def running_for(self) -> float | None:
-        return self.clock() if self.took is None else self.took
+        return self._clock(self._number) if self.took is None else self.took
 
     def cancel(self) -> bool:
         cancelled = super().cancel()
         self.unwanted = not cancelled
         return cancelled
-
-
-def _not_begun() -> float | None:
-    return None
 
 
 class Job:
@@ -64,34 +67,39 @@ class Job:
         number: By which its frames name it.
         future: For its result.
         how: How it is to be run.
-        task: The kind of its frame, the pickle of function and arguments, the memory of large ones.
-        constants: What it needs that each worker gets once.
+        task: The kind of its frame, the pickle of function and arguments, the memory of large ones, the constants that
+            it needs, which each worker gets once.
         deaths: How many workers died while they ran it.
         finished: Whether it has a result or has failed.
     """
 
-    __slots__ = ("_claimed", "constants", "deaths", "finished", "future", "how", "number", "task")
+    __slots__ = ("_claimed", "deaths", "finished", "future", "how", "number", "task")
 
     def __init__(
         self,
         number: int,
         how: Submission,
-        task: tuple[Kind, bytes, list[memoryview]],
-        constants: list[SharedConstant],
+        task: tuple[Kind, bytes, list[memoryview], list[SharedConstant]],
+        clock: Callable[[int], float | None],
     ) -> None:
         self.number = number
-        self.future = ResultFuture()
+        self.future = ResultFuture(number, clock)
         self.how = how
         self.task = task
-        self.constants = constants
         self.deaths = 0
         self.finished = False
         self._claimed = False
 
     @property
+    def constants(self) -> list[SharedConstant]:
+        """What it needs that each worker gets once."""
+        return self.task[3]
+
+    @property
     def room(self) -> int:
         """Bytes of a slot that the result may take, as far as is known."""
-        return max([constant.room for constant in self.constants], default=0)
+        constants = self.task[3]
+        return constants[0].room if len(constants) == 1 else max([constant.room for constant in constants], default=0)
 
     def begin(self) -> bool:
         """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""
@@ -120,18 +128,22 @@ def room_for(frame: Frame) -> int:
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
 
 
-def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview]]:
-    """Return the kind, the pickle, the memory of large arguments of a task.
+def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:
+    """Return the kind, the pickle, the memory of large arguments of a task, the constants among its arguments.
 
     That of a batch, of which there are many, is made of nothing but numbers and bytes where it can be: that is packed
     and unpacked in a tenth of the time of what can send any function.
     """
     fn, args, kwargs = task
-    if fn is read_batch and not kwargs and type(args[0]) is ConstantRef:
+    if fn is read_batch and type(args[0]) is SharedConstant:
         source, rows, key, _ = args
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
-            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key)), 5), []
-    return Kind.TASK, *channel.dump(task)
+            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key)), 5), [], [source]
+    constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
+    if constants:
+        args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
+        kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
+    return Kind.TASK, *channel.dump((fn, args, kwargs)), constants
 
 
 def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:

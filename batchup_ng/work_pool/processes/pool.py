@@ -21,7 +21,7 @@ from ..threads import WorkerThreadPool
 from ..warn import warn_consumer
 from . import blas, schedule
 from .arena import Arena, SlotPool
-from .constants import ConstantRef, SharedConstant
+from .constants import SharedConstant
 from .dispatcher import Dispatcher
 from .jobs import ResultFuture
 from .launch import Given, launcher
@@ -81,14 +81,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         _open.add(self._dispatcher)
 
     def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
-        fn, args, kwargs = task
-        constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
-        if constants:
-            args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
-            kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
-        return self._dispatcher.submit((fn, args, kwargs), constants, how)
+        return self._dispatcher.submit(task, how)
 
     def _warn(self) -> None:
         self._warned = True

@@ -56,7 +56,7 @@ class Remote(Worker):
         slot = self._slots.take(job.room) if job.room and self._slots is not None else None
         slots = [] if slot is None else [slot]
         self._lent[job.number] = slots
-        kind, pickled, buffers = job.task
+        kind, pickled, buffers, _ = job.task
         self.writer.add(channel.pieces(kind, job.number, pickled, [*buffers, *map(_placed, slots)]))
 
     def forget(self, number: int) -> None:

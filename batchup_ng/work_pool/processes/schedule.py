@@ -133,6 +133,7 @@ class Schedule:
         self._threads = threads
         self._waiting: TurnQueue[Job] = TurnQueue()
         self._barren = 0
+        self._starting = 0  # workers that are not ready yet
         self.workers: list[Worker] = []
         self.given_up = False
         self.restarts = -processes
@@ -151,6 +152,7 @@ class Schedule:
     def add(self, worker: Worker) -> None:
         """A worker was started."""
         self.workers.append(worker)
+        self._starting += 1
         self.restarts += 1
 
     def not_started(self) -> Sequence[Action]:
@@ -165,6 +167,7 @@ class Schedule:
     def ready(self, worker: Worker, now: float) -> list[Action]:
         """A worker has answered for the first time."""
         worker.ready = True
+        self._starting -= 1
         return self._hand_out(now)
 
     def loaded(self, worker: Worker, now: float) -> None:
@@ -194,6 +197,7 @@ class Schedule:
     def died(self, worker: Worker, now: float) -> list[Action]:
         """A worker is gone, with whatever it had."""
         self.workers.remove(worker)
+        self._starting -= not worker.ready
         running = self._running(worker)
         if not worker.finished and not running:
             self._count_barren()
@@ -271,8 +275,7 @@ class Schedule:
 
     def _worker_for(self, job: Job) -> Worker | None:
         # While workers start, each job is left for one that has nothing else to do.
-        ahead = AHEAD if all(worker.ready for worker in self.workers) else 0
-        room = 1 if _alone(job) else self._threads + ahead
+        room = 1 if _alone(job) else self._threads + (0 if self._starting else AHEAD)
         best: Worker | None = None
         fewest = room
         for worker in self.workers:

@@ -14,30 +14,39 @@ import numpy as np
 
 from ...buffers import ALIGNMENT, SMALLEST_LEASE, BufferPool
 from .arena import SharedView
-from .channel import SMALLEST_OUTSIDE, Placed
+from .channel import SMALLEST_OUTSIDE, Frame, Placed
+
+SLOT = "slot"
+"""The kind of question that asks for a slot: ``(SLOT, number of the task, bytes)``."""
 
 
 class TaskMemory:
-    """Where a task takes memory from; one for each task.
+    """Where a task takes memory from; one for each task, and what the task asks the pool by.
 
     Args:
         view: The shared memory; None where there is none.
         slots: The slots that came with the task.
-        ask: Asks the pool for a slot of so many bytes, waiting for the answer; None if there is none to be had.
+        number: Number of the task.
+        ask: Sends a question to the pool and returns the answer, waiting for it.
         scratch: Reused memory of the worker's own.
     """
+
+    __slots__ = ("_number", "_own", "_slots", "_used", "_view", "ask", "scratch")
 
     def __init__(
         self,
         view: SharedView | None,
         slots: list[Placed],
-        ask: Callable[[int], Placed | None],
+        number: int,
+        ask: Callable[[tuple[Any, ...]], Frame],
         scratch: BufferPool,
     ) -> None:
         self._view = view
         self._slots = slots
         self._used = [0] * len(slots)
-        self._ask = ask
+        self._own: list[tuple[np.ndarray, int, int]] = []  # what was handed out: which slot, where in it
+        self._number = number
+        self.ask = ask
         self.scratch = scratch
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -45,48 +54,68 @@ class TaskMemory:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_OUTSIDE or dtype.hasobject:
             return np.empty(shape, dtype)
-        memory = self._carve(nbytes)
-        if memory is None:
-            return self.scratch.empty(shape, dtype)
-        return np.ndarray(shape, dtype, memory)
+        array = self._carve(nbytes, shape, dtype)
+        return self.scratch.empty(shape, dtype) if array is None else array
 
-    def _carve(self, nbytes: int) -> np.ndarray | None:
-        """Return so many bytes of a slot, ``(nbytes,) uint8``."""
+    def _carve(self, nbytes: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray | None:
+        """Return an array of so many bytes in a slot."""
         if self._view is None:
             return None
-        for i, (slot, used) in enumerate(zip(self._slots, self._used, strict=True)):
+        for i, slot in enumerate(self._slots):
+            used = self._used[i]
             if used + nbytes <= slot.size:
                 self._used[i] = used + -(-nbytes // ALIGNMENT) * ALIGNMENT
-                return self._view.array(slot.offset + used, nbytes)
-        more = self._ask(nbytes) if nbytes >= SMALLEST_LEASE else None
-        if more is None:
+                array: np.ndarray = np.ndarray(shape, dtype, self._view.bytes, slot.offset + used)
+                self._own.append((array, i, used))
+                return array
+        more = self.ask((SLOT, self._number, nbytes)).placed if nbytes >= SMALLEST_LEASE else []
+        if not more:
             return None
-        self._slots.append(more)
+        self._slots.append(more[0])
         self._used.append(0)
-        return self._carve(nbytes)
+        return self._carve(nbytes, shape, dtype)
 
-    def placed(self, array: np.ndarray) -> Placed | None:
-        """Return where `array`, which is contiguous, lies in the slots of this task; None if it does not."""
+    def find(self, array: np.ndarray) -> tuple[int, int] | None:
+        """Return in which slot `array`, which is contiguous, lies and where in it; None if it lies in none."""
+        for own, i, start in self._own:
+            if own is array:
+                return i, start
         if self._view is None:
             return None
         offset = array.__array_interface__["data"][0] - self._view.address
-        nbytes = array.nbytes
-        for slot, used in zip(self._slots, self._used, strict=True):
-            if slot.offset <= offset and offset + nbytes <= slot.offset + used:
-                return Placed(offset, nbytes)
+        for i, (slot, used) in enumerate(zip(self._slots, self._used, strict=True)):
+            if slot.offset <= offset and offset + array.nbytes <= slot.offset + used:
+                return i, offset - slot.offset
         return None
+
+    def placed(self, array: np.ndarray) -> Placed | None:
+        """Return where in the shared memory `array`, which is contiguous, lies; None if it lies in no slot."""
+        where = self.find(array)
+        return None if where is None else Placed(self._slots[where[0]].offset + where[1], array.nbytes)
+
+    def within(self, array: np.ndarray) -> tuple[int, int] | None:
+        """Return in which slot `array`, which is contiguous, lies and where in it; copied there if it lies elsewhere.
+
+        None if there is no room.
+        """
+        where = self.find(array)
+        if where is not None:
+            return where
+        copy = self._carve(array.nbytes, array.shape, array.dtype)
+        if copy is None:
+            return None
+        copy[...] = array
+        return self.find(copy)
+
+    def written(self) -> list[Placed]:
+        """Return the part of each slot that was handed out."""
+        return [Placed(slot.offset, min(used, slot.size)) for slot, used in zip(self._slots, self._used, strict=True)]
 
     def place(self, buffer: memoryview) -> Placed | memoryview:
         """Return where the bytes of `buffer` lie, copied to a slot if need be; `buffer` itself if there is no room."""
         array = np.frombuffer(buffer, np.uint8)
-        where = self.placed(array)
-        if where is not None:
-            return where
-        copy = self._carve(buffer.nbytes)
-        if copy is None:
-            return buffer
-        np.copyto(copy, array)
-        return self.placed(copy) or buffer
+        where = self.within(array)
+        return buffer if where is None else Placed(self._slots[where[0]].offset + where[1], array.nbytes)
 
     def contiguous(self, array: np.ndarray) -> np.ndarray:
         """Return `array` such that its bytes can be sent as they lie, copied to a slot if need be."""

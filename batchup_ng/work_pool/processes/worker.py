@@ -40,13 +40,11 @@ from .blame import culprit
 from .channel import Frame, FrameReader, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
 from .jobs import batch_task
+from .plain import packed
 from .task_memory import TaskMemory
 
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
-
-SLOT = "slot"
-"""The kind of question that asks for a slot: ``(SLOT, number of the task, bytes)``."""
 
 MOST_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
@@ -139,24 +137,23 @@ class Worker:
 
     def _run(self, frame: Frame) -> None:
         number = frame.number
-        memory = TaskMemory(self._view, frame.placed, lambda nbytes: self._ask_slot(number, nbytes), self._scratch)
-        asking.CURRENT.task = _Task(self, memory)
+        memory = asking.CURRENT.task = TaskMemory(self._view, frame.placed, number, self.ask, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
                 constant, rows, key = batch_task(frame.pickled)
                 result = read_batch(WORKER_CONSTANTS.get(constant), rows, key, memory)
             else:
                 result = _done(frame)
-            answer = encode_result(number, result, memory)
+            said = packed(result, memory)
+            if said is None:
+                answer = encode_result(number, result, memory)
+            else:
+                answer = channel.pieces(Kind.ARRAYS, number, said, memory.written())
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
             asking.CURRENT.task = None
         self._send(answer)
-
-    def _ask_slot(self, number: int, nbytes: int) -> Placed | None:
-        answer = self.ask((SLOT, number, nbytes))
-        return answer.placed[0] if answer.placed else None
 
     def ask(self, payload: tuple[Any, ...]) -> Frame:
         """Return the pool's answer to a question of a task, waiting for it."""
@@ -188,15 +185,6 @@ def _done(frame: Frame) -> Any:
     args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
     kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
     return fn(*args, **kwargs)
-
-
-class _Task:
-    """The task that runs, as those see it who ask something of the pool for it."""
-
-    def __init__(self, worker: Worker, memory: TaskMemory) -> None:
-        self.memory = memory
-        self.ask = worker.ask
-        self.placed = memory.placed
 
 
 def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.Piece]:
@@ -287,8 +275,7 @@ def traceback_text(error: BaseException) -> str:
 
 def task_memory() -> Any:
     """Return the memory of the task that runs."""
-    task: Any = asking.CURRENT.task
-    return task.memory
+    return asking.CURRENT.task
 
 
 class WorkerBuffers:
