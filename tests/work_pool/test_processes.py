@@ -18,6 +18,8 @@ import batchup_ng as bu
 from batchup_ng.errors import CannotTravel, PoolClosed, RemoteTraceback, WorkerLost
 from batchup_ng.work_pool.processes import launch
 
+from .travel_helpers import one
+
 METHODS = launch.START_METHODS
 
 
@@ -25,12 +27,6 @@ METHODS = launch.START_METHODS
 def pool(request: pytest.FixtureRequest) -> Any:
     with bu.WorkerProcessPool(2, start_method=request.param) as pool:
         yield pool
-
-
-def one(pool: Any, fn: Any, *args: Any) -> Any:
-    """Return the result of one task."""
-    with pool.work_stream(iter([(fn, args)])) as stream:
-        return next(stream)
 
 
 def test_what_the_worker_raised_arrives_with_its_traceback(pool: Any) -> None:
