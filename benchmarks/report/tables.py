@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from benchmarks.outcome import Epoch, Outcome
 from benchmarks.report.readings import Reading, measured, middle, ratio, spread
 
+HOW_RATIOS = "(median over the rounds of the ratio within a round)"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -28,12 +30,13 @@ def median_column(title: str, reading: Reading) -> Column:
     return Column(title, lambda outcome: number(middle(reading, outcome)))
 
 
-def range_column(title: str, reading: Reading) -> Column:
-    """The least and the most of the rounds."""
-    return Column(title, lambda outcome: _range(spread([reading(epoch) for epoch in outcome.rounds])))
+def median_and_range(title: str, reading: Reading) -> tuple[Column, Column]:
+    """The median over the rounds, then the least and the most of them."""
+    return median_column(title, reading), Column("range", lambda outcome: _range(reading, outcome))
 
 
-def _range(values: dict[str, float]) -> str:
+def _range(reading: Reading, outcome: Outcome) -> str:
+    values = spread([reading(epoch) for epoch in outcome.rounds])
     if math.isnan(values["median"]):
         return number(math.nan)
     return f"{number(values['min'])} to {number(values['max'])}"
@@ -48,8 +51,12 @@ def _first(outcome: Outcome) -> Epoch:
     return outcome.first or outcome.rounds[0]
 
 
-def times_column(reading: Reading, baseline: Outcome) -> Column:
-    """How many times as much as one of the variants."""
+def times_columns(reading: Reading, outcomes: Iterable[Outcome]) -> list[Column]:
+    """How many times as much as each of the baselines that were measured."""
+    return [_times_column(reading, outcome) for outcome in outcomes if outcome.baseline and measured(outcome)]
+
+
+def _times_column(reading: Reading, baseline: Outcome) -> Column:
     return Column(f"times {baseline.name}", lambda outcome: times(ratio(reading, outcome, baseline)))
 
 
@@ -59,20 +66,20 @@ def table_of(outcomes: Iterable[Outcome], columns: Sequence[Column]) -> str:
     return table(["variant", *(column.title for column in columns)], rows) if rows else ""
 
 
-def against(title: str, reading: Reading, outcomes: Sequence[Outcome]) -> str:
+def against(reading: Reading, outcomes: Sequence[Outcome], words: str = "How many times as fast ours are") -> str:
     """A table of how many times as much ours read as each other variant; empty where there is nothing to compare.
 
     Args:
-        title: The sentence above it.
         reading: What is compared.
         outcomes: All variants.
+        words: What the table tells, to stand above it.
     """
     ours = [outcome for outcome in outcomes if outcome.family == "ours" and measured(outcome)]
     others = [outcome for outcome in outcomes if outcome.family != "ours" and measured(outcome)]
     if not ours or not others:
         return ""
     rows = [[other.name, *(times(ratio(reading, our, other)) for our in ours)] for other in others]
-    return f"{title}\n\n" + table(["against", *(our.name for our in ours)], rows)
+    return f"{words} {HOW_RATIOS}:\n\n" + table(["against", *(our.name for our in ours)], rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

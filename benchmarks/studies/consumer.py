@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from benchmarks.case import Result
 from benchmarks.peers import loaders
 from benchmarks.report.readings import batches_per_second, figure
-from benchmarks.report.tables import against, median_column, range_column, table_of
+from benchmarks.report.tables import against, median_and_range, median_column, table_of
 from benchmarks.studies.base import Part, Study
-from benchmarks.studies.throughput import RATIO_TITLE
 from benchmarks.workloads import calibrate_loops
 
 STEP_SECONDS = 0.02
 """How long the busy consumer's step is where nothing disturbs it."""
 PERCENT = 100.0
+KINDS = {"arrays": "arrays in memory", "images": "JPEG files", "python": "pure-Python work"}
 WAITING = ("ours-threads", "ours-processes", "torch-workers", "torch-getitems")
 BUSY = ("ours-serial", "ours-threads", "ours-one-process", "ours-processes", "torch-workers", "torch-getitems")
 
@@ -24,8 +24,7 @@ def tell_slow(result: Result) -> list[str]:
     columns = [
         median_column("a batch at full speed, ms", figure("pace_seconds", 1000)),
         median_column("the consumer's step, ms", figure("step_seconds", 1000)),
-        median_column("waits, %", figure("waited_later", PERCENT)),
-        range_column("range", figure("waited_later", PERCENT)),
+        *median_and_range("waits, %", figure("waited_later", PERCENT)),
         median_column("by `stats()`, %", figure("reported_later", PERCENT)),
         median_column("with the first batch, %", figure("waited", PERCENT)),
         median_column("by `stats()`, %", figure("reported", PERCENT)),
@@ -35,15 +34,12 @@ def tell_slow(result: Result) -> list[str]:
 
 def tell_busy(result: Result) -> list[str]:
     """How fast the consumer's own loop ran, how many batches it had."""
-    loops = figure("loops_per_second", 1e-6)
     columns = [
-        median_column("consumer's loops, M/s", loops),
-        range_column("range", loops),
+        *median_and_range("consumer's loops, M/s", figure("loops_per_second", 1e-6)),
         median_column("of its speed alone, %", figure("alone", PERCENT)),
-        median_column("batches/s", batches_per_second),
-        range_column("range", batches_per_second),
+        *median_and_range("batches/s", batches_per_second),
     ]
-    return [table_of(result.outcomes, columns), against(RATIO_TITLE, batches_per_second, result.outcomes)]
+    return [table_of(result.outcomes, columns), against(batches_per_second, result.outcomes)]
 
 
 def _slow(kind: str, title: str) -> Part:
@@ -83,12 +79,5 @@ STUDY = Study(
     name="consumer",
     title="consumer: how loader and training loop get on",
     rounds=3,
-    parts=(
-        _slow("arrays", "arrays in memory"),
-        _slow("images", "JPEG files"),
-        _slow("python", "pure-Python work"),
-        _busy("arrays", "arrays in memory"),
-        _busy("images", "JPEG files"),
-        _busy("python", "pure-Python work"),
-    ),
+    parts=tuple(part(kind, title) for part in (_slow, _busy) for kind, title in KINDS.items()),
 )

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from benchmarks.case import Result
 from benchmarks.outcome import Epoch
 from benchmarks.peers import loaders
-from benchmarks.report.readings import batches_per_second, gigabytes_per_second, measured
-from benchmarks.report.tables import against, median_column, range_column, table_of, times_column
+from benchmarks.report.readings import batches_per_second, gigabytes_per_second
+from benchmarks.report.tables import against, median_and_range, median_column, table_of, times_columns
 from benchmarks.studies.base import Part, Study
-from benchmarks.studies.throughput import RATIO_TITLE
 
 EPOCHS = 10
 """How many epochs a turn of the CPU part has: a plain one lasts 50 ms."""
@@ -24,14 +23,12 @@ USUAL = (
 
 def tell_empty(result: Result) -> list[str]:
     """Batches a second."""
-    baselines = [outcome for outcome in result.outcomes if outcome.baseline and measured(outcome)]
     columns = [
-        median_column("batches/s, median", batches_per_second),
-        range_column("range", batches_per_second),
+        *median_and_range("batches/s, median", batches_per_second),
         median_column("µs a batch", lambda epoch: 1e6 / batches_per_second(epoch)),
-        *(times_column(batches_per_second, baseline) for baseline in baselines),
+        *times_columns(batches_per_second, result.outcomes),
     ]
-    return [table_of(result.outcomes, columns), against(RATIO_TITLE, batches_per_second, result.outcomes)]
+    return [table_of(result.outcomes, columns), against(batches_per_second, result.outcomes)]
 
 
 def cpu_per_gigabyte(epoch: Epoch) -> float:
@@ -41,11 +38,9 @@ def cpu_per_gigabyte(epoch: Epoch) -> float:
 
 def tell_cpu(result: Result) -> list[str]:
     """CPU time, as a multiple of the loop's."""
-    baselines = [outcome for outcome in result.outcomes if outcome.baseline and measured(outcome)]
     columns = [
-        median_column("CPU s a GB, median", cpu_per_gigabyte),
-        range_column("range", cpu_per_gigabyte),
-        *(times_column(cpu_per_gigabyte, baseline) for baseline in baselines),
+        *median_and_range("CPU s a GB, median", cpu_per_gigabyte),
+        *times_columns(cpu_per_gigabyte, result.outcomes),
         median_column("GB/s", gigabytes_per_second),
         median_column("CPUs busy", lambda epoch: epoch.figures["cpu_seconds"] / epoch.seconds),
     ]

@@ -17,7 +17,7 @@ from benchmarks.case import Result
 from benchmarks.outcome import Outcome
 from benchmarks.peers import loaders
 from benchmarks.report.readings import gigabytes_per_second, measured, middle, ratio
-from benchmarks.report.tables import number, table, times
+from benchmarks.report.tables import HOW_RATIOS, number, table, times
 from benchmarks.studies.base import Part, Study
 from benchmarks.studies.sizes_plot import Curve, human_bytes, plot
 from benchmarks.workloads import Workload
@@ -66,7 +66,7 @@ def summary(results: Sequence[Result]) -> str:
     for name in ("ours-processes", "ours-threads"):
         if any(_find(result, name) for result in results):
             parts += [
-                f"How many times as fast `{name}` is (median over the rounds of the ratio within a round):",
+                f"How many times as fast `{name}` is {HOW_RATIOS}:",
                 _matrix(results, partial(_ratio_cell, name), skip=name),
             ]
     return "\n\n".join(parts)

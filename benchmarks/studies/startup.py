@@ -9,29 +9,27 @@ from benchmarks.case import Result
 from benchmarks.outcome import Epoch
 from benchmarks.peers import starters
 from benchmarks.report.readings import figure, first_batch_seconds, measured, seconds
-from benchmarks.report.tables import against, median_column, number, range_column, table_of
+from benchmarks.report.tables import against, median_and_range, median_column, number, table_of
 from benchmarks.studies.base import Part, Study
 from benchmarks.workloads import Workload
 
 MEGABYTES = 1e-6
 MILLISECONDS = 1e3
-RATIO_TITLE = "{} of ours, as a multiple of that of the others (median over the rounds of the ratio within a round):"
+COMPARED = "{} of ours, as a multiple of that of the others"
 
 
 def tell_ready(result: Result) -> list[str]:
     """The time until all workers have answered."""
-    columns = [median_column("ready, s", seconds), range_column("range", seconds)]
     return [
-        table_of(result.outcomes, columns),
-        against(RATIO_TITLE.format("Time until ready"), seconds, result.outcomes),
+        table_of(result.outcomes, median_and_range("ready, s", seconds)),
+        against(seconds, result.outcomes, COMPARED.format("Time until ready")),
     ]
 
 
 def tell_first_batch(result: Result) -> list[str]:
     """First batches and memory, one plain copy for scale, the ratios."""
     columns = [
-        median_column("first batch, s", first_batch_seconds),
-        range_column("range", first_batch_seconds),
+        *median_and_range("first batch, s", first_batch_seconds),
         median_column("less one copy, s", beyond_copy),
         median_column("another pool, s", figure("again_seconds")),
         median_column("next epoch's first, ms", figure("next_first_batch_seconds", MILLISECONDS)),
@@ -42,7 +40,7 @@ def tell_first_batch(result: Result) -> list[str]:
     return [
         table_of(result.outcomes, columns),
         copies(result),
-        against(RATIO_TITLE.format("Time to the first batch"), first_batch_seconds, result.outcomes),
+        against(first_batch_seconds, result.outcomes, COMPARED.format("Time to the first batch")),
     ]
 
 
@@ -66,6 +64,17 @@ def _mapped(workload: Workload) -> Workload:
     return replace(workload, mapped=True)
 
 
+MEMORY = Part(
+    name="memory",
+    title="Data in memory, as one array",
+    kind="arrays",
+    known=starters("arrays"),
+    trial="startup",
+    fresh=True,
+    unit="s",
+    reading=first_batch_seconds,
+    tell=tell_first_batch,
+)
 STUDY = Study(
     name="startup",
     title="startup: from nothing to the first batch",
@@ -82,28 +91,13 @@ STUDY = Study(
             reading=seconds,
             tell=tell_ready,
         ),
-        Part(
-            name="memory",
-            title="Data in memory, as one array",
-            kind="arrays",
-            known=starters("arrays"),
-            trial="startup",
-            fresh=True,
-            unit="s",
-            reading=first_batch_seconds,
-            tell=tell_first_batch,
-        ),
-        Part(
+        MEMORY,
+        replace(
+            MEMORY,
             name="mapped",
             title="The same data mapped from a `.npy` file",
-            kind="arrays",
-            known=tuple(variant for variant in starters("arrays") if not variant.name.endswith("-tensors")),
+            known=tuple(variant for variant in MEMORY.known if not variant.name.endswith("-tensors")),
             adapt=_mapped,
-            trial="startup",
-            fresh=True,
-            unit="s",
-            reading=first_batch_seconds,
-            tell=tell_first_batch,
         ),
     ),
 )

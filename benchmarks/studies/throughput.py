@@ -9,36 +9,25 @@ from benchmarks.report.readings import (
     batches_per_second,
     first_batch_seconds,
     gigabytes_per_second,
-    measured,
     samples_per_second,
     seconds,
 )
-from benchmarks.report.tables import (
-    against,
-    first_column,
-    median_column,
-    range_column,
-    table_of,
-    times_column,
-)
+from benchmarks.report.tables import against, first_column, median_and_range, median_column, table_of, times_columns
 from benchmarks.studies.base import Part, Study
-
-RATIO_TITLE = "How many times as fast ours are (median over the rounds of the ratio within a round):"
 
 
 def tell(result: Result) -> list[str]:
     """The rates of an epoch at full speed, then how ours compare."""
     unit, reading, outcomes = result.case.unit, result.case.reading, result.outcomes
     columns = [
-        median_column(f"{unit}, median", reading),
-        range_column("range", reading),
+        *median_and_range(f"{unit}, median", reading),
         median_column("batches/s", batches_per_second),
         first_column("first epoch, s", seconds),
         first_column("first batch, ms", lambda epoch: first_batch_seconds(epoch) * 1000),
         median_column("steady, s", seconds),
-        *(times_column(reading, outcome) for outcome in outcomes if outcome.baseline and measured(outcome)),
+        *times_columns(reading, outcomes),
     ]
-    return [table_of(outcomes, columns), against(RATIO_TITLE, reading, outcomes)]
+    return [table_of(outcomes, columns), against(reading, outcomes)]
 
 
 def _study(name: str, title: str, unit: str, reading: Reading) -> Study:

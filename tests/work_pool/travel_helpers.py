@@ -1,4 +1,4 @@
-"""Sends a value the way to a worker and back into memory, without a process."""
+"""What the tests of travel share: a task on a worker, the way to a worker and back without one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from batchup_ng.work_pool.processes.constants import SharedConstant, WorkerConst
 from batchup_ng.work_pool.processes.copies import SharedCopies
 
 MB = 1 << 20
+
+
+def one(pool: Any, fn: Any, *args: Any) -> Any:
+    """Return the result of one task."""
+    with pool.work_stream(iter([(fn, args)])) as stream:
+        return next(stream)
 
 
 class Crossing:

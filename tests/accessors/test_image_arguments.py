@@ -1,0 +1,154 @@
+"""The paths and options of ImageFiles: what may be given, what is refused."""
+
+import io
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from batchup_ng.accessors.image_files import ImageFiles
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
+
+from .image_helpers import by_pillow, paths_of_all_kinds
+
+# Paths
+
+
+class OwnPath:
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        return self.path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        list,
+        tuple,
+        np.array,
+        lambda paths: np.array(paths, object),
+        lambda paths: list(map(Path, paths)),
+        lambda paths: list(map(OwnPath, paths)),
+    ],
+)
+def test_paths_may_be_any_sequence_of_str_or_pathlike(tmp_path, kind):
+    paths = paths_of_all_kinds(tmp_path)
+    files = ImageFiles(kind(paths), 4)
+    np.testing.assert_array_equal(files[2], by_pillow(paths[2], (4, 4)), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["object", "string"])
+def test_paths_may_be_a_column_of_a_table_by_position(tmp_path, dtype):
+    pandas = pytest.importorskip("pandas", reason="its columns are what is read")
+    paths = paths_of_all_kinds(tmp_path)
+    table = pandas.DataFrame({"path": pandas.Series(paths, index=[5, 4, 3, 2, 1, 0], dtype=dtype)})
+    np.testing.assert_array_equal(ImageFiles(table["path"], 4)[2], by_pillow(paths[2], (4, 4)), strict=True)
+    with pytest.raises(ArgumentTypeError, match=r"paths must be a sequence .*one column of a table.*, not DataFrame"):
+        ImageFiles(table)
+
+
+@pytest.mark.parametrize("paths", ["one.jpg", b"one.jpg", Path("one.jpg")])
+def test_one_path_is_refused_with_a_hint(paths):
+    with pytest.raises(ArgumentTypeError, match=r"not the one path .*; pass \[.*one\.jpg.*\]"):
+        ImageFiles(paths)
+
+
+@pytest.mark.parametrize("paths", [{"a.jpg"}, {"a.jpg": 0}, iter(["a"]), 3, None, np.array([["a"]]), np.array("a")])
+def test_what_is_no_sequence_is_refused(paths):
+    with pytest.raises(ArgumentTypeError, match="paths must be a sequence"):
+        ImageFiles(paths)
+
+
+@pytest.mark.parametrize("paths", [[], (), np.array([], dtype=str)])
+def test_no_paths_are_refused(paths):
+    with pytest.raises(ArgumentError, match="paths must hold at least one path"):
+        ImageFiles(paths)
+
+
+@pytest.mark.parametrize("odd", [3, None, float("nan"), b"b.jpg", OwnPath(b"b.jpg"), ["b.jpg"]])
+def test_what_is_no_path_is_refused_with_its_position(odd):
+    with pytest.raises(ArgumentTypeError, match=r"paths must hold str or os\.PathLike; at 1 it holds"):
+        ImageFiles(["a.jpg", odd])
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=())), min_size=1))
+def test_any_str_comes_back_as_it_was(paths):
+    files = pickle.loads(pickle.dumps(ImageFiles(paths)))
+    assert [files._paths[row] for row in range(len(files))] == paths
+
+
+def test_many_paths_travel_as_a_few_bytes_each():
+    paths = [f"/data/train/{row % 100:03}/{row:06}.jpg" for row in range(100_000)]
+    packed = pickle.dumps(ImageFiles(paths, 224), protocol=5)
+    assert len(packed) < sum(map(len, paths)) + 8 * len(paths) + 2000
+
+
+def test_few_objects_hold_many_paths():
+    files = ImageFiles([f"{row}.jpg" for row in range(10_000)])
+    assert sys.getsizeof(files._paths._joined) + files._paths._ends.nbytes < 20 * 10_000
+    assert len(vars(files._paths)) == 2
+
+
+def test_a_picture_in_memory_is_no_path():
+    with pytest.raises(ArgumentTypeError, match="at 0 it holds"):
+        ImageFiles([io.BytesIO(b"")])
+
+
+def test_relative_paths_stay_what_they_were_when_the_program_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (2, 2), (7, 0, 0)).save(tmp_path / "a.png")
+    monkeypatch.chdir(tmp_path)
+    files = ImageFiles(["a.png", "absent.png"])
+    monkeypatch.chdir("/")
+    assert files[0][0, 0, 0] == 7
+    with pytest.raises(SampleReadError) as caught:
+        files[1]
+    assert caught.value.source == "absent.png"
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"mode": "rgb"}, ArgumentError, "mode must be one of 'RGB', 'L', 'RGBA', not 'rgb'"),
+        ({"mode": None}, ArgumentError, "mode must be one of"),
+        ({"resample": "bilinaer"}, ArgumentError, "resample must be one of .*; did you mean 'bilinear'"),
+        ({"size": 0}, ArgumentError, "size must be at least 1, not 0"),
+        ({"size": 2.5}, ArgumentTypeError, "size must be a whole number, not 2.5"),
+        ({"size": (4, -1)}, ArgumentError, r"size\[1\], the width, must be at least 1, not -1"),
+        ({"size": (0, 4)}, ArgumentError, r"size\[0\], the height, must be at least 1, not 0"),
+        ({"size": (4, 4, 3)}, ArgumentError, r"size must be an int or \(height, width\), not \(4, 4, 3\)"),
+        ({"size": "44"}, ArgumentTypeError, "size must be a whole number, not '44'"),
+        ({"dtype": str}, ArgumentError, "dtype must be numeric and hold all of 0–255, not <U0"),
+        ({"dtype": object}, ArgumentError, "dtype must be numeric .*, not object"),
+        ({"dtype": bool}, ArgumentError, "dtype must be numeric .*, not bool"),
+        ({"dtype": np.int8}, ArgumentError, "dtype must be numeric and hold all of 0–255, not int8"),
+        ({"dtype": "float33"}, ArgumentTypeError, "dtype must be a NumPy dtype, not 'float33'"),
+        ({"dtype": None}, ArgumentTypeError, "dtype must be a NumPy dtype, not None"),
+        ({"max_pixels": 0}, ArgumentError, "max_pixels must be at least 1"),
+        ({"max_pixels": None}, ArgumentTypeError, "max_pixels must be a whole number"),
+        ({"interpolation": "box"}, TypeError, "interpolation"),
+    ],
+)
+def test_a_bad_option_is_refused_when_the_accessor_is_made(options, error, words):
+    with pytest.raises(error, match=words):
+        ImageFiles(["never_opened.jpg"], **options)
+
+
+@pytest.mark.parametrize("size", [6, np.int64(6), (6, 6), [6, 6]])
+def test_an_int_is_the_side_of_a_square(picture, size):
+    assert ImageFiles([picture], size).shape == (1, 6, 6, 3)
+
+
+def test_size_is_height_then_width(picture):
+    assert ImageFiles([picture], (2, 5))[0].shape == (2, 5, 3)

@@ -1,0 +1,228 @@
+"""A file that ImageFiles cannot read is an error that names it, with the cause."""
+
+import contextlib
+import errno
+import os
+import struct
+import subprocess
+import sys
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, features
+
+from batchup_ng.accessors import image_files
+from batchup_ng.accessors.image_files import ImageFiles
+from batchup_ng.errors import SampleReadError
+
+from .image_helpers import colours, paths_of_all_kinds, png_chunk, save
+
+
+def write_bomb(path, width, height):
+    """Write a PNG of 1 kB that says it has so many pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = zlib.compress(bytes(100_000))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", data))
+    assert path.stat().st_size < 1024
+    return str(path)
+
+
+def write_webp_bomb(path, width, height):
+    """Write a lossless WebP file of 100 bytes with a header that says it has so many pixels."""
+    content = b"\x2f" + struct.pack("<I", (width - 1) | (height - 1) << 14) + bytes(75)
+    path.write_bytes(b"RIFF" + struct.pack("<I", 92) + b"WEBPVP8L" + struct.pack("<I", len(content)) + content)
+    return str(path)
+
+
+def as_truncated_jpeg(path):
+    save(path, colours(200, 200))
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def as_truncated_header(path):
+    save(path, format="PNG")
+    path.write_bytes(path.read_bytes()[:20])
+
+
+BAD = {
+    "truncated.jpg": (as_truncated_jpeg, "cannot be decoded .*truncated", OSError),
+    "header.png": (as_truncated_header, "cannot be decoded", Exception),
+    "empty.jpg": (lambda path: path.touch(), "the file is empty", OSError),
+    "text.jpg": (lambda path: path.write_text("no picture, text"), "not a picture in one of the formats JPEG", OSError),
+    "one_byte.jpg": (lambda path: path.write_bytes(b"P"), "not a picture in one of the formats", OSError),
+    "script.jpg": (lambda path: path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n"), "not a picture in one of the", OSError),
+    "missing.jpg": (lambda path: None, "cannot be opened .FileNotFoundError: No such file", FileNotFoundError),
+    "folder.jpg": (lambda path: path.mkdir(), "cannot be opened .IsADirectoryError: a directory", IsADirectoryError),
+    "pipe.jpg": (os.mkfifo, "cannot be opened .OSError: not a regular file", OSError),
+    "noise.jpg": (lambda path: path.write_bytes(b"\xff\xd8\xff" + 999 * b"noise"), "cannot be decoded", Exception),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_an_error_that_names_it_with_its_cause(tmp_path, name):
+    make, words, cause = BAD[name]
+    path = tmp_path / name
+    make(path)
+    files = ImageFiles([save(tmp_path / "good.png"), path], 8)
+    assert files[0].shape == (8, 8, 3)
+    for read in (lambda: files[1], lambda: files[:], lambda: files.read_into(np.array([1]), np.empty((1, 8, 8, 3)))):
+        with pytest.raises(SampleReadError, match=words) as caught:
+            read()
+        assert caught.value.source == str(path)
+        assert f"picture 1, {str(path)!r}, cannot be" in str(caught.value)
+        assert isinstance(caught.value.__cause__, cause)
+
+
+@contextlib.contextmanager
+def without_privileges():
+    """Run the block as a user who may not read everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no such permissions on this system")
+def test_a_file_without_permission_is_an_error_that_names_it(tmp_path):
+    path = save(tmp_path / "secret.png")
+    os.chmod(path, 0)
+    files = ImageFiles([path])
+    with without_privileges(), pytest.raises(SampleReadError, match="PermissionError: Permission denied") as caught:
+        files[0]
+    assert caught.value.source == path
+    assert isinstance(caught.value.__cause__, PermissionError)
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(20_000, 20_000), (10_000, 10_000), (89_478_486, 1), (2**31 - 1, 2**31 - 1)]
+)
+def test_too_many_pixels_are_refused_from_the_header(tmp_path, width, height):
+    path = write_bomb(tmp_path / "bomb.png", width, height)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with pytest.raises(SampleReadError, match="max_pixels") as caught:
+            ImageFiles([path], 8)[0]
+    assert caught.value.source == path
+    assert isinstance(caught.value.__cause__, Image.DecompressionBombError)
+    assert f"{width} × {height} pixels are more than max_pixels=89478485" in str(caught.value)
+    assert heard == []
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="peaks of memory are read from /proc")
+@pytest.mark.parametrize("suffix", ["png", "webp"])
+def test_a_refused_picture_takes_no_memory(tmp_path, suffix):
+    if suffix == "webp" and not features.check("webp"):
+        pytest.skip("this Pillow has no WebP")
+    write = write_bomb if suffix == "png" else write_webp_bomb
+    path = write(tmp_path / f"bomb.{suffix}", 16_000, 10_000)
+    code = (
+        "import sys, numpy\n"
+        "from batchup_ng.accessors.image_files import ImageFiles, _readers\n"
+        "from batchup_ng.errors import SampleReadError\n"
+        "peak = lambda: int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
+        "_readers()\n"
+        "before = peak()\n"
+        "try:\n"
+        "    ImageFiles([sys.argv[1]], 8)[0]\n"
+        "except SampleReadError as error:\n"
+        "    print(peak() - before, 'max_pixels' in str(error))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    kilobytes, by_our_rule = ran.stdout.split()
+    assert by_our_rule == "True"
+    assert int(kilobytes) < 64 * 1024
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "gif", "bmp", "tif", "webp", "ppm", "jp2"])
+def test_max_pixels_holds_for_each_format(tmp_path, suffix):
+    if not (features.check("webp") and features.check("jpg_2000")):
+        pytest.skip("this Pillow lacks a format")
+    path = save(tmp_path / f"picture.{suffix}")
+    assert ImageFiles([path], max_pixels=240)[0].shape == (12, 20, 3)
+    with pytest.raises(SampleReadError, match="20 × 12 pixels are more than max_pixels=239"):
+        ImageFiles([path], max_pixels=239)[0]
+
+
+def test_max_pixels_may_be_above_pillows_own_limit(picture, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert ImageFiles([picture])[0].shape == (12, 20, 3)
+
+
+@pytest.mark.parametrize("kind", [Image.DecompressionBombWarning, Image.DecompressionBombError])
+def test_a_bomb_that_pillow_itself_finds_is_our_error(picture, monkeypatch, kind):
+    def load(self):
+        raise kind("found later")
+
+    files = ImageFiles([picture])
+    monkeypatch.setattr(Image.Image, "load", load)
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    with pytest.raises(SampleReadError, match=f"{kind.__name__}: found later") as caught:
+        files[0]
+    assert isinstance(caught.value.__cause__, kind)
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_file(picture, monkeypatch):
+    def load(self):
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    with pytest.raises(MemoryError):
+        ImageFiles([picture])[0]
+
+
+def test_other_errors_of_the_system_are_told_in_its_words(picture, monkeypatch):
+    def stat(path):
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    monkeypatch.setattr(image_files.os, "stat", stat)
+    with pytest.raises(SampleReadError, match="Input/output error"):
+        ImageFiles([picture])[0]
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred\n", "</script>", "a'b\"c", "\udcff\udc80", "é 画", "x" * 4000, "nul\0"])
+def test_any_file_name_is_shown_in_printable_characters(name):
+    with pytest.raises(SampleReadError) as caught:
+        ImageFiles([name])[0]
+    assert caught.value.source == name
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 700
+
+
+def test_text_out_of_a_file_is_shown_in_printable_characters(picture, monkeypatch):
+    def load(self):
+        raise ValueError("\x1b[31m" + 1000 * "x")
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    with pytest.raises(SampleReadError) as caught:
+        ImageFiles([picture])[0]
+    assert str(caught.value).isprintable()
+    assert "x" * 600 not in str(caught.value)
+
+
+def test_no_file_stays_open(tmp_path):
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("open files are counted in /proc")
+    paths = paths_of_all_kinds(tmp_path)
+    as_truncated_jpeg(tmp_path / "bad.jpg")
+    files = ImageFiles([*paths, tmp_path / "bad.jpg"], 4)
+    before = os.listdir("/proc/self/fd")
+    kept = []
+    for _ in range(3):
+        kept.append(files[:-1])
+        with pytest.raises(SampleReadError) as caught:
+            files[-1]
+        kept.append(caught.value)
+    assert len(os.listdir("/proc/self/fd")) == len(before)

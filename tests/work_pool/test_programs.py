@@ -1,0 +1,148 @@
+"""Whole programs that use a pool: they need no guard, end as they should and leave nothing.
+
+:func:`start` gives a program a session of its own, by which its processes are found when it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.work_pool.processes import launch
+
+METHODS = launch.START_METHODS
+POOLS = ["WorkerThreadPool(2)", *[f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS]]
+PROGRAM = """
+import sys, time
+import numpy as np
+import batchup_ng as bu
+
+class Mine:
+    pass
+
+def slow(x):
+    time.sleep(0.01)
+    return x, [Mine() for _ in x]
+
+pool = bu.{pool}
+source = bu.ArrayDataSource([np.arange(100_000)], repeats=-1).map(slow)
+for x, mine in pool.parallel_data_source(source).batch_iterator(10):
+    assert all(type(m) is Mine for m in mine)
+    print("batch", flush=True)
+    if "--once" in sys.argv:
+        break
+"""
+
+
+def start(
+    pool: str, how: str, tmp_path: Path, *arguments: str, program: str = PROGRAM
+) -> subprocess.Popen[str]:
+    """Start the program as a script, by ``-c``, by ``-m`` or from standard input, and wait for its first batch."""
+    program = program.format(pool=pool)
+    (tmp_path / "program.py").write_text(program)
+    commands = {"script": ["program.py"], "-c": ["-c", program], "-m": ["-m", "program"], "stdin": ["-"]}
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.
+    environment.pop("COVERAGE_PROCESS_CONFIG", None)
+    process = subprocess.Popen(
+        [sys.executable, *commands[how], *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, cwd=tmp_path, env=environment, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if how == "stdin":
+        process.stdin.write(program)
+    process.stdin.close()
+    process.stdin = None
+    assert process.stdout.readline() == "batch\n", process.communicate(timeout=30)[1]
+    return process
+
+
+def alive(session: int) -> list[str]:
+    """Return the processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline())[:100])
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
+def assert_gone(session: int, seconds: float = 3.0) -> None:
+    deadline = time.monotonic() + seconds
+    while left := alive(session):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", ["script", "-c", "-m", "stdin"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_programs_need_no_guard_and_end_without_close(pool: str, how: str, tmp_path: Path) -> None:
+    process = start(pool, how, tmp_path, "--once")
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert_gone(process.pid)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_interrupt_ends_the_program_at_once(pool: str, tmp_path: Path) -> None:
+    process = start(pool, "script", tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert_gone(process.pid)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_nothing_outlives_a_program_that_is_killed(pool: str, tmp_path: Path) -> None:
+    process = start(pool, "script", tmp_path)
+    process.kill()
+    process.communicate(timeout=30)
+    assert_gone(process.pid)
+
+
+@pytest.mark.parametrize("pool", [f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS])
+def test_a_long_task_does_not_outlive_a_program_that_is_killed(pool: str, tmp_path: Path) -> None:
+    program = PROGRAM.replace("time.sleep(0.01)", "time.sleep(0 if x[0] == 0 else 60)")
+    process = start(pool, "script", tmp_path, program=program)
+    process.kill()
+    process.communicate(timeout=30)
+    assert_gone(process.pid)
+
+
+def test_workers_need_nothing_of_the_folder_that_they_start_in(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('not the one')")
+    program = "import os, batchup_ng as bu; os.chdir('{}'); p = bu.WorkerProcessPool(1)\n" \
+              "print(next(p.work_stream(iter([(len, ('abc',))]))))"  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(tmp_path)],
+        cwd=Path(bu.__file__).parents[1], capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_what_the_program_has_yet_to_print_is_not_printed_by_forked_workers_too() -> None:
+    program = (
+        "import batchup_ng as bu\n"
+        "print('once')\n"
+        "with bu.WorkerProcessPool(2, start_method='fork') as pool:\n"
+        "    list(pool.work_stream((len, ('ab',)) for _ in range(4)).retrieve_iter())\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
+    assert done.stdout == "once\n"

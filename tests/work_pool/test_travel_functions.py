@@ -1,0 +1,192 @@
+"""Functions from everywhere travel to workers; what cannot is refused by name."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import CannotTravel
+from batchup_ng.work_pool.processes import launch
+from batchup_ng.work_pool.processes.travel import pack
+
+METHODS = launch.START_METHODS
+
+
+# -- functions from everywhere ------------------------------------------------------------------------------------
+
+
+def functions() -> dict[str, Any]:
+    """Return functions that add the length of a row to it, each of another kind."""
+    offset = 3
+
+    def closure(x: np.ndarray) -> Any:
+        return (x + offset,)
+
+    class Nested:
+        def __init__(self) -> None:
+            self.offset = np.full(20_000, 3)
+
+        def method(self, x: np.ndarray) -> Any:
+            return (x + self.offset[: len(x)],)
+
+        def __call__(self, x: np.ndarray) -> Any:
+            return self.method(x)
+
+    made_by_hand = types.ModuleType("made_by_hand")
+    exec("OFFSET = 3\ndef add(x):\n    return (x + OFFSET,)", made_by_hand.__dict__)
+    sys.modules["made_by_hand"] = made_by_hand
+    return {
+        "lambda": lambda x: (x + offset,),
+        "closure": closure,
+        "bound method": Nested().method,
+        "callable object": Nested(),
+        "partial": functools.partial(closure),
+        "module that cannot be imported": made_by_hand.__dict__["add"],
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_functions_of_all_kinds_travel(method: str) -> None:
+    try:
+        with bu.WorkerProcessPool(1, start_method=method) as pool:
+            for name, function in functions().items():
+                source = bu.ArrayDataSource([np.arange(3)]).map(function)
+                ((got,),) = pool.parallel_data_source(source).batch_iterator(3)
+                assert got.tolist() == [3, 4, 5], name
+    finally:
+        del sys.modules["made_by_hand"]
+
+
+NOTEBOOK = """
+import sys, types
+main = types.ModuleType("__main__")
+sys.modules["__main__"] = main
+cells = [
+    "import numpy as np, batchup_ng as bu",
+    "SCALE = 2\\ndef helper(x): return x * SCALE\\nclass Holder:\\n    def __init__(self, x): self.x = x",
+    "def cell(x): return helper(x), [Holder(int(v)) for v in x]",
+    '''with bu.WorkerProcessPool(1, start_method={method!r}) as pool:
+        source = bu.ArrayDataSource([np.arange(3)]).map(cell)
+        for x, holders in pool.parallel_data_source(source).batch_iterator(3):
+            print(x.tolist(), type(holders[0]) is Holder, holders[2].x)''',
+    "SCALE = 5\\ndef helper(x): return x - SCALE",
+    '''with bu.WorkerProcessPool(1, start_method={method!r}) as pool:
+        for x, _ in pool.parallel_data_source(source).batch_iterator(3): print(x.tolist())''',
+]
+for i, cell in enumerate(cells):
+    exec(compile(cell, f"<ipython-input-{{i}}>", "exec"), main.__dict__)
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_functions_of_notebook_cells_travel_as_they_are_now(method: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK.format(method=method)], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("[0, 2, 4] True 2\n[-5, -4, -3]\n", "")
+
+
+# -- refusals -----------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Holds what a test gives it."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def read(self, x: Any) -> Any:
+        return (x,)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: Any) -> Any:
+        return i
+
+
+class Slotted:
+    """Holds something where there is no ``__dict__``."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+def blamed() -> dict[str, Any]:
+    """Return sources that cannot travel, by what the refusal says."""
+    base = bu.ArrayDataSource([np.arange(3)])
+    lock, state = threading.Lock(), {"inner": [1, threading.Lock()]}
+    array = np.zeros((4000, 2500))
+
+    def augment(x: Any) -> Any:
+        return (x, array) if lock else ()
+
+    def deeper(x: Any) -> Any:
+        return augment(x), state
+
+    def plain(held: Any, x: Any) -> Any:
+        return (x,)
+
+    def default(x: Any, guard: Any = lock) -> Any:
+        return (x,)
+
+    exec("def in_main(x):\n    return (x, GUARD)", namespace := {"GUARD": lock, "__name__": "__main__"})
+    return {
+        "map fn 'augment' closes over a _thread.lock (lock), which": base.map(augment),
+        "map fn 'deeper' closes over augment, which closes over a _thread.lock (lock), which": base.map(deeper),
+        "map fn '<lambda>' closes over state['inner'][1], a _thread.lock,": base.map(lambda x: (x, state)),
+        "map fn 'in_main' refers to a _thread.lock (GUARD), which": base.map(namespace["in_main"]),
+        "map fn 'default' has as default a _thread.lock (0), which": base.map(default),
+        "map fn 'read'.__self__.held, a _thread.lock,": base.map(Reader(lock).read).map(lambda x: (x,)),
+        "map fn 'plain', argument 0, a _thread.lock,": base.map(functools.partial(plain, lock)),
+        "data[1].held, a _thread.lock,": bu.ArrayDataSource([np.arange(3), Reader(lock)]),
+        "data[0].held.held, a _thread.lock,": bu.ArrayDataSource([Reader(Slotted(lock))]),
+        "data[0].dataset.held, a generator,": bu.ArrayDataSource([bu.MapStyle(Reader(i for i in range(3)))]),
+    }
+
+
+def test_a_refusal_names_the_innermost_part() -> None:
+    for message, source in blamed().items():
+        with pytest.raises(CannotTravel) as caught:
+            pack(source)
+        assert str(caught.value).startswith(f"{message} cannot be sent to a worker process: "), str(caught.value)
+        assert "use WorkerThreadPool, or let the worker open such things itself" in str(caught.value)
+
+
+def test_a_refusal_copies_nothing_and_starts_nothing() -> None:
+    lock = threading.Lock()
+    source = bu.ArrayDataSource([np.zeros((4000, 2500))]).map(lambda x: (x, lock))
+    with bu.WorkerProcessPool(1) as pool:
+        before = {process.pid for process in psutil.Process().children(recursive=True)}
+        with pytest.raises(CannotTravel, match="closes over a"):
+            pool.parallel_data_source(source)
+        assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
+        assert pool._dispatcher.copies.arena.taken == 0
+
+
+def test_looking_for_the_name_ends_however_much_there_is() -> None:
+    lock = threading.Lock()
+    nest: Any = lock
+    for i in range(50):
+        nest = {"a": nest, "others": [Reader(k) for k in range(2000)], i: nest}
+    with pytest.raises(CannotTravel, match=r"^the dict.* cannot be sent"):
+        pack(nest)
+    cycle: list[Any] = [lock]
+    cycle.insert(0, cycle)
+    with pytest.raises(CannotTravel, match="cannot be sent"):
+        pack(cycle)
