@@ -70,7 +70,8 @@ class TaskFuture:
         Raises:
             PoolClosed: the task was cancelled.
         """
-        self.wait(FOREVER)
+        if self._done.locked():
+            self.wait(FOREVER)
         if self._error is not None:
             if isinstance(self._error, StopIteration):
                 raise RuntimeError(STOPPED) from self._error

@@ -66,6 +66,7 @@ class WorkStream:
 
     def __next__(self) -> Any:
         """Return the next result; raises ``StopIteration`` when there are no more."""
+        self._window.check_caller()
         with self._window as window:
             entry = window.head()
             try:

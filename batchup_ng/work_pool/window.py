@@ -70,6 +70,12 @@ class _Failed:
         return True
 
 
+AT_ONCE = 4
+"""Jobs that are submitted at once, once a window runs."""
+
+FEW = 5
+"""The part of a window, one in so many, that may be missing."""
+
 NO_JOB = Job((len, (), {}), Submission(), None)
 """Stands in an entry for the job that could not be had."""
 
@@ -113,7 +119,6 @@ class Window:
 
     def __enter__(self) -> Window:
         check_process(self._pid)
-        self.check_caller()
         self._lock.acquire()
         self._holder = threading.get_ident()
         return self
@@ -128,8 +133,13 @@ class Window:
     # -- in one's turn -----------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Submit jobs until the window is full or there are no more; what goes wrong waits for its turn."""
+        """Submit jobs until the window is full or there are no more; what goes wrong waits for its turn.
+
+        In a window of many that is left for later while few are missing: several at once cost less than each alone.
+        """
         limit = self._limit()
+        if len(self._entries) > limit - min(limit // FEW, AT_ONCE):
+            return
         while len(self._entries) < limit and not self._ended:
             job = NO_JOB
             try:
@@ -168,9 +178,9 @@ class Window:
     def wait(self, entry: Entry) -> None:
         """Wait until an entry is done; a warning tells of a stall, once."""
         patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
-        began = time.monotonic()
         if entry.future.wait(patience):
             return
+        began = time.monotonic() - patience
         running = entry.future.running_for()
         state = "no worker has begun it" if running is None else f"a worker has been at it for {running:.0f} s"
         warn_consumer(

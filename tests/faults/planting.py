@@ -45,8 +45,8 @@ class Bug:
 BUGS = [
     Bug(
         "a lease is free from the start", "buffers.py",
-        "        self._free = free\n        self.__array_interface__",
-        "        self._free = free\n        free.append(block)\n        self.__array_interface__",
+        "        self._returned.block = block\n",
+        "        self._returned.block = block\n        free.append(self._returned)\n",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[threads]",
     ),
     Bug(
@@ -103,8 +103,8 @@ BUGS = [
     ),
     Bug(
         "a slot is lent to two at once", "work_pool/processes/arena.py",
-        "            block = free.pop()\n        except IndexError:\n            made =",
-        "            block = free[0]\n        except IndexError:\n            made =",
+        "            block = free.pop().block\n        except IndexError:\n            made =",
+        "            block = free[0].block\n        except IndexError:\n            made =",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[forkserver]",
     ),
     Bug(

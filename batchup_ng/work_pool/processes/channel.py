@@ -73,6 +73,9 @@ class Kind(enum.IntEnum):
     ARRAYS = 11
 
 
+RESULTS = frozenset({Kind.RESULT, Kind.ARRAYS, Kind.ERROR})
+"""The kinds that end a task; an ERROR of number 0 is what a worker said that could not start."""
+
 _KINDS = {int(kind): kind for kind in Kind}
 
 
@@ -101,7 +104,9 @@ class Frame:
 
     def place(self, find: Callable[[Placed], Any]) -> None:
         """Put the memory in the place of each buffer that lies in shared memory."""
-        self.buffers = [find(buffer) if type(buffer) is Placed else buffer for buffer in self.buffers]
+        for i, buffer in enumerate(self.buffers):
+            if type(buffer) is Placed:
+                self.buffers[i] = find(buffer)
 
     def load(self) -> Any:
         """Return the object; its arrays use the memory of the frame's buffers."""
@@ -144,16 +149,15 @@ def pieces(
     kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview | Placed] = ()
 ) -> list[Piece]:
     """Return the pieces of memory that make up a frame."""
-    head = [_HEADER.pack(kind, number, len(pickled), len(buffers))]
+    head = _HEADER.pack(kind, number, len(pickled), len(buffers))
     inline: list[memoryview] = []
     for buffer in buffers:
-        if isinstance(buffer, Placed):
-            head.append(_BUFFER.pack(*buffer))
+        if type(buffer) is Placed:
+            head += _BUFFER.pack(*buffer)
         else:
-            head.append(_BUFFER.pack(_INLINE, buffer.nbytes))
-            inline.append(buffer)
-    whole = [memoryview(b"".join([*head, pickled])), *inline]
-    return [piece for piece in whole if piece.nbytes]
+            head += _BUFFER.pack(_INLINE, buffer.nbytes)  # type: ignore[union-attr]  # the only other kind
+            inline.append(buffer)  # type: ignore[arg-type]
+    return [memoryview(head + pickled), *[piece for piece in inline if piece.nbytes]]
 
 
 def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
@@ -317,18 +321,21 @@ class FrameWriter:
         """Write as much as the socket takes, many pieces a call."""
         todo = self._todo
         while todo:
-            pieces = list(itertools.islice(todo, MOST_PIECES))
             try:
-                n = self._sock.sendmsg(pieces)
+                n = self._sock.send(todo[0]) if len(todo) == 1 else self._sock.sendmsg(_first(todo))
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
                 todo.clear()  # the worker is gone; its sentinel tells
                 return
             while n:
-                piece = todo[0].cast("B")
+                piece = todo[0]
                 if n < piece.nbytes:
-                    todo[0] = piece[n:]
+                    todo[0] = piece.cast("B")[n:]
                     return
                 n -= piece.nbytes
                 todo.popleft()
+
+
+def _first(todo: collections.deque[Piece]) -> list[Piece]:
+    return list(itertools.islice(todo, MOST_PIECES))

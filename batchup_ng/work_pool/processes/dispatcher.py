@@ -35,7 +35,7 @@ from ..submission import Submission, Task
 from . import channel
 from .arena import Arena, SlotPool
 from .blame import culprit
-from .channel import Frame, Kind
+from .channel import RESULTS, Frame, Kind
 from .copies import SharedCopies
 from .jobs import Job, ResultFuture, encoded, road_of, room_for
 from .launch import Launcher
@@ -48,6 +48,9 @@ from .travel import travels
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
+
+LOOK_EVERY = 0.05
+"""Seconds between two looks at what is due by now, while messages keep coming."""
 
 START_PAUSE = 1.0
 """Seconds until a worker that could not be started is tried to be started again."""
@@ -67,6 +70,8 @@ class Dispatcher:
         self._last_exit = ""
         self._start_again = 0.0
         self._wakes_at = math.inf
+        self._looks_at = 0.0
+        self._look_now = True
         self._forgotten: deque[int] = deque()
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
@@ -206,6 +211,7 @@ class Dispatcher:
         for worker in given:
             worker.writer.write()
             if worker.writer.waiting:
+                self._look_now = True
                 self._wake()
 
     def _error_of(self, job: Job, why: str) -> BaseException:
@@ -253,20 +259,26 @@ class Dispatcher:
             self._close_memory()
 
     def _seconds_to_wait(self) -> float | None:
+        now = time.monotonic()
+        if now < self._looks_at and not self._look_now:
+            return self._looks_at - now
         with self._lock:
+            self._look_now = False
             due = self._schedule.next_tick()
-            if due is not None and due <= time.monotonic():
-                self._do(self._schedule.tick(time.monotonic()))
+            if due is not None and due <= now:
+                self._do(self._schedule.tick(now))
                 due = self._schedule.next_tick()
             if self._schedule.missing():
-                if self._start_again <= time.monotonic():
+                if self._start_again <= now:
                     self._replace_missing()
                 due = min(due or self._start_again, self._start_again)
             self._watch_writers()
             self._wakes_at = math.inf if due is None else due
+            self._looks_at = now + LOOK_EVERY
         return None if due is None else max(0.0, due - time.monotonic())
 
     def _wake_up(self) -> None:
+        self._look_now = True
         with contextlib.suppress(BlockingIOError):
             self._wake_read.recv(4096)
         if self.copies is not None:
@@ -279,6 +291,7 @@ class Dispatcher:
         if worker not in self._schedule.workers:
             return  # lost a moment ago, by its other descriptor
         if worker.writer.waiting:
+            self._look_now = True
             with self._lock:
                 worker.writer.write()
         while (frames := worker.reader.read()) is not None:
@@ -296,18 +309,19 @@ class Dispatcher:
         actions: list[Action] = []
         with self._lock:
             for frame in frames:
-                if frame.kind is Kind.READY:
-                    actions += self._schedule.ready(worker, now)
-                elif frame.kind is Kind.LOADED:
-                    self._schedule.loaded(worker, now)
-                elif frame.kind is Kind.ERROR and frame.number == 0:
-                    worker.last_words = frame.load()
-                elif frame.kind is not Kind.ASK:
+                kind = frame.kind
+                if kind in RESULTS and frame.number:
                     job = worker.done(frame.number)
                     job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     counts, more = self._schedule.result(worker, job, now)
                     done.append((frame, job, counts))
                     actions += more
+                elif kind is Kind.READY:
+                    actions += self._schedule.ready(worker, now)
+                elif kind is Kind.LOADED:
+                    self._schedule.loaded(worker, now)
+                elif kind is Kind.ERROR:
+                    worker.last_words = frame.load()
             self._do(actions)
         for frame, job, counts in done:
             if counts:
@@ -322,8 +336,10 @@ class Dispatcher:
         """Give a job its result."""
         job.future.road = road_of(frame)
         if frame.kind is not Kind.ERROR:
+            room = room_for(frame)
             for constant in job.constants:
-                constant.room = max(constant.room, room_for(frame))
+                if constant.room < room:
+                    constant.room = room
         worker.resolve(frame)
         job.future.set_result(frame)
 
@@ -347,6 +363,7 @@ class Dispatcher:
 
     def _lost(self, worker: Remote) -> None:
         """See to a worker that is gone."""
+        self._look_now = True
         with self._lock:
             self._poll.forget(worker.process.sock.fileno())
             if worker.process.death is not None:

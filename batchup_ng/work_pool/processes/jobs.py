@@ -117,15 +117,21 @@ class Job:
 
 def road_of(frame: Frame) -> str:
     """Return how the arrays of a result came: by ``"slot"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
-    if any(type(buffer) is not Placed and len(buffer) >= SMALLEST_LEASE for buffer in frame.buffers):
-        return "pipe"
-    return "slot" if frame.placed else "inline"
+    road = "inline"
+    for buffer in frame.buffers:
+        if type(buffer) is Placed:
+            road = "slot"
+        elif len(buffer) >= SMALLEST_LEASE:
+            return "pipe"
+    return road
 
 
 def room_for(frame: Frame) -> int:
     """Return the bytes of a slot that a result like this one takes."""
-    sizes = [buffer.size if type(buffer) is Placed else len(buffer) for buffer in frame.buffers]
-    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+    room = 0
+    for buffer in frame.buffers:
+        room += -(-(buffer.size if type(buffer) is Placed else len(buffer)) // ALIGNMENT) * ALIGNMENT
+    return room
 
 
 def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:

@@ -53,11 +53,14 @@ class Remote(Worker):
                 self.writer.add(constant.frame(copies))
         self._numbers[job.number] = job
         # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
-        slot = self._slots.take(job.room) if job.room and self._slots is not None else None
-        slots = [] if slot is None else [slot]
-        self._lent[job.number] = slots
+        slot = self._slots.take(room) if (room := job.room) and self._slots is not None else None
         kind, pickled, buffers, _ = job.task
-        self.writer.add(channel.pieces(kind, job.number, pickled, [*buffers, *map(_placed, slots)]))
+        if slot is None:
+            self._lent[job.number] = []
+        else:
+            self._lent[job.number] = [slot]
+            buffers = [*buffers, _placed(slot)]  # type: ignore[list-item]  # that is what a frame may name
+        self.writer.add(channel.pieces(kind, job.number, pickled, buffers))
 
     def forget(self, number: int) -> None:
         """Tell the worker that a constant is no longer needed."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..submission import Submission
 from ..turns import TurnQueue
@@ -89,23 +89,20 @@ class Worker:
     finished: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Send:
+class Send(NamedTuple):
     """Send a job to a worker."""
 
     worker: Worker
     job: Job
 
 
-@dataclasses.dataclass(frozen=True)
-class Kill:
+class Kill(NamedTuple):
     """Kill a worker; tell of its death by :meth:`Schedule.died` as of any other."""
 
     worker: Worker
 
 
-@dataclasses.dataclass(frozen=True)
-class Fail:
+class Fail(NamedTuple):
     """Fail a job: nobody has it any more."""
 
     job: Job
@@ -261,21 +258,22 @@ class Schedule:
         actions: list[Action] = []
         while self._waiting:
             job = self._waiting.peek()
-            worker = self._worker_for(job)
+            alone = _alone(job)
+            worker = self._worker_for(job, alone)
             if worker is None:
                 break
             self._waiting.take()
             if job.finished or not job.begin():
                 continue
             worker.jobs.append(job)
-            worker.reserved = _alone(job)
+            worker.reserved = alone
             self._note_begun(worker, now)
             actions.append(Send(worker, job))
         return actions
 
-    def _worker_for(self, job: Job) -> Worker | None:
+    def _worker_for(self, job: Job, alone: bool) -> Worker | None:
         # While workers start, each job is left for one that has nothing else to do.
-        room = 1 if _alone(job) else self._threads + (0 if self._starting else AHEAD)
+        room = 1 if alone else self._threads + (0 if self._starting else AHEAD)
         best: Worker | None = None
         fewest = room
         for worker in self.workers:
@@ -289,8 +287,10 @@ class Schedule:
 
     def _note_begun(self, worker: Worker, now: float) -> None:
         if worker.loading == 0:
+            began = worker.began
             for job in self._running(worker):
-                worker.began.setdefault(job, now)
+                if job not in began:
+                    began[job] = now
 
     def _remove(self, worker: Worker, job: Job) -> None:
         worker.jobs.remove(job)
@@ -323,7 +323,7 @@ class Schedule:
             return []
         behind = [job for job in worker.jobs[self._threads :] if job.how.again and not job.finished]
         alone = [job for job in behind if not any(job in w.jobs for w in self.workers if w is not worker)]
-        return alone if alone and self._worker_for(alone[0]) is not None else []
+        return alone if alone and self._worker_for(alone[0], _alone(alone[0])) is not None else []
 
     def _held_up_since(self, worker: Worker) -> float:
         return max(worker.began.values())

@@ -108,7 +108,9 @@ class TaskMemory:
         return self.find(copy)
 
     def written(self) -> list[Placed]:
-        """Return the part of each slot that was handed out."""
+        """Return the part of each slot that was handed out; nothing where none of any was."""
+        if not self._own:
+            return []
         return [Placed(slot.offset, min(used, slot.size)) for slot, used in zip(self._slots, self._used, strict=True)]
 
     def place(self, buffer: memoryview) -> Placed | memoryview:
