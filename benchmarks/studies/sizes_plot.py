@@ -17,6 +17,7 @@ TITLE = "Gigabytes delivered a second, by the bytes of a batch"
 INK, PAPER, GRID = "#1d2530", "#fcfcfa", "#d5d8dc"
 STYLES = {
     "plain": ("#000000", "o", ":"),
+    "plain-threads": ("#000000", "x", "--"),
     "ours-processes": ("#0072b2", "s", "-"),
     "ours-one-process": ("#f0e442", "P", "-"),
     "ours-threads": ("#009e73", "^", "-"),

@@ -18,7 +18,7 @@ from ..books import BATCH, SHUFFLE, make_pool, payload_of, stored
 
 POISON = 0xDD
 LENDERS = ("BufferPool", "SlotPool")
-"""Classes that keep free blocks by their size, in ``_free``: a dict of deques of blocks, each with its ``address``."""
+"""Classes that keep free blocks by their size, in ``_free``: a dict of deques of what came back, each with its ``block``."""
 
 WIDTH = 15_000
 """Bytes a row: batches of 105 kB, which are lent, not allocated."""
@@ -39,11 +39,11 @@ def poison(found: list[Any]) -> int:
         for size, free in list(lender._free.items()):
             for _ in range(len(free)):
                 try:
-                    block = free.pop()
+                    returned = free.pop()
                 except IndexError:
                     break
-                ctypes.memset(block.address, POISON, size)
-                free.appendleft(block)
+                ctypes.memset(returned.block.address, POISON, size)
+                free.appendleft(returned)
                 count += 1
     return count
 
