@@ -20,6 +20,11 @@ def _no_settings(quick: bool) -> Mapping[str, float]:
     return {}
 
 
+def epochs_a_turn(quick: bool, *, count: int) -> Mapping[str, float]:
+    """Settings of a trial whose turns have `count` epochs."""
+    return {"epochs": min(count, 2) if quick else count}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One comparison of a study.

@@ -5,14 +5,14 @@ Batches a second where there is no work at all, CPU time where there is only cop
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
 from benchmarks.case import Result
 from benchmarks.outcome import Epoch
 from benchmarks.peers import loaders
 from benchmarks.report.readings import batches_per_second, gigabytes_per_second
 from benchmarks.report.tables import against, median_and_range, median_column, table_of, times_columns
-from benchmarks.studies.base import Part, Study
+from benchmarks.studies.base import Part, Study, epochs_a_turn
 
 EPOCHS = 10
 """How many epochs a turn of the CPU part has: a plain one lasts 50 ms."""
@@ -47,10 +47,6 @@ def tell_cpu(result: Result) -> list[str]:
     return [table_of(result.outcomes, columns)]
 
 
-def _epochs(quick: bool) -> Mapping[str, float]:
-    return {"epochs": 2 if quick else EPOCHS}
-
-
 STUDY = Study(
     name="overhead",
     title="overhead: what a batch costs beside its work",
@@ -70,7 +66,7 @@ STUDY = Study(
             kind="arrays",
             known=loaders("arrays"),
             usual=USUAL,
-            settings=_epochs,
+            settings=partial(epochs_a_turn, count=EPOCHS),
             trial="cpu",
             unit="CPU s/GB",
             reading=cpu_per_gigabyte,

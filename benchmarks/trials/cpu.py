@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchmarks.outcome import Epoch
 from benchmarks.processes import CpuMeter
-from benchmarks.trials.epochs import Epochs, together
+from benchmarks.trials.epochs import Epochs
 
 
 class CpuTime(Epochs):
@@ -16,7 +16,6 @@ class CpuTime(Epochs):
     """
 
     def turn(self, number: int) -> Epoch:
-        count = int(self.settings["epochs"])
         meter = CpuMeter()
-        done = together([self.run(self.feed, number * count + k) for k in range(count)])
+        done = super().turn(number)
         return replace(done, figures={"cpu_seconds": meter.seconds()})

@@ -86,13 +86,17 @@ def test_epochs_together_are_a_long_one() -> None:
     assert both.first_batch_seconds == one.first_batch_seconds
 
 
-def test_a_cpu_turn_runs_as_many_epochs_as_its_settings_say() -> None:
+@pytest.mark.parametrize("kind", [Epochs, CpuTime])
+def test_a_turn_after_the_first_runs_as_many_epochs_as_its_settings_say(kind: type[Epochs]) -> None:
     feed = Feed()
-    trial = CpuTime(variant(feed), WORKLOAD, 2, {"epochs": 3})
-    trial.turn(0)
-    epoch = trial.turn(1)
-    assert feed.epochs == [0, 1, 2, 3, 4, 5]
-    assert epoch.samples == 36
+    trial = kind(variant(feed), WORKLOAD, 2, {"epochs": 3})
+    assert trial.turn(0).samples == 12
+    assert trial.turn(1).samples == 36
+    assert feed.epochs == [0, 3, 4, 5]
+
+
+def test_a_cpu_turn_counts_cpu_time() -> None:
+    epoch = CpuTime(variant(Feed()), WORKLOAD, 2, {"epochs": 3}).turn(1)
     assert epoch.figures["cpu_seconds"] > 0
 
 
