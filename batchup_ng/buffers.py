@@ -26,8 +26,12 @@ SMALLEST_LEASE = 1 << 16
 """Bytes below which fresh memory from the allocator is cheaper than a lease (a lease costs some 3 µs)."""
 
 
-PLAIN_KINDS = "biufcSUMm"
-"""Kinds of dtypes that their type string tells whole."""
+_PLAIN_KINDS = "biufcSUMm"
+
+
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Return whether a type string tells the whole of `dtype`: no fields, no metadata, none that a library added."""
+    return dtype.kind in _PLAIN_KINDS and dtype.isbuiltin != 2 and not dtype.metadata
 
 
 class Buffers(Protocol):
@@ -95,6 +99,8 @@ class Returned(weakref.ref[Lease]):
     """A block that was lent: what a lease leaves behind where it was told to.
 
     The lease itself keeps it, which is enough: weak references are called before an object lets go of what it holds.
+    (Not where both are found by the collector of cycles, which sees no array's base: that takes a cycle through the
+    lease itself.)
 
     Attributes:
         block: What was lent.
@@ -138,7 +144,7 @@ class BufferPool:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_LEASE or dtype.hasobject:
             return np.empty(shape, dtype)
-        if dtype.kind in PLAIN_KINDS:
+        if is_plain(dtype):
             return self._lent(nbytes, shape, dtype.str)
         return self.lease(nbytes).view(dtype).reshape(shape)
 

@@ -7,8 +7,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
+import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -36,6 +39,24 @@ def fails_at_three(x: int) -> int:
     if x == 3:
         raise ZeroDivisionError(f"{x} cannot be done")
     return x
+
+
+class WeaklyHeld(Exception):
+    """An exception to which there may be weak references, as there may not to those of Python itself."""
+
+
+def fails_weakly(fails: bool) -> None:
+    if fails:
+        raise WeaklyHeld
+
+
+def weakly_caught(stream: Any) -> Any:
+    """Return a weak reference to what a stream raises."""
+    try:
+        while True:
+            next(stream)
+    except WeaklyHeld as error:
+        return weakref.ref(error)
 
 
 def counting_batches(batch_size: int, **options: Any) -> Iterator[Any]:
@@ -92,6 +113,24 @@ class PoolContract(PoolFaultsContract, ABC):
         assert [stream.retrieve(), stream.retrieve()] == [4, 9]
         with pytest.raises(KeyError, match="no more"):
             stream.retrieve()
+
+    @pytest.mark.parametrize("whose", ["task", "generator"])
+    def test_an_error_goes_with_its_last_reference(self, pool: PoolFixture, whose: str) -> None:
+        def tasks() -> Iterator[Any]:
+            yield fails_weakly, (whose == "task",)
+            fails_weakly(whose == "generator")
+
+        stream = pool.work_stream(tasks())
+        gc.collect()
+        gc.disable()
+        try:
+            raised = weakly_caught(stream)
+            deadline = time.monotonic() + 5  # the thread that raised it may have yet to let go of it
+            while raised() is not None and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert raised() is None, gc.get_referrers(raised())
+        finally:
+            gc.enable()
 
     def test_what_is_no_task_is_refused(self, pool: PoolFixture) -> None:
         bad: Any

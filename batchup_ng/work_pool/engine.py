@@ -72,7 +72,8 @@ class BatchEngine:
         self._n_samples = n_samples
         self._allowance = Allowance(making.timeout, making.timeout)
         self._how = Submission(again=True, timeout=making.timeout, lane=new_lane())
-        self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job)
+        held = 2 * making.at_once  # what they run, and as much again
+        self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job, held)
         self._window.begin()
 
     def _jobs(self) -> Iterator[Job]:

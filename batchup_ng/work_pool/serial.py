@@ -86,7 +86,8 @@ class _Deferred:
         try:
             self._result = fn(*args, **kwargs)
         except (Exception, GeneratorExit) as error:
-            self._error = error
+            # Without this frame, or the exception's traceback and the task would hold each other.
+            self._error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
         self._ran = True
         self._seconds = time.monotonic() - began
         if self._timeout is not None and self._seconds > self._timeout:
@@ -104,7 +105,7 @@ class _Deferred:
             try:
                 raise self._error
             finally:
-                del self  # or the exception's traceback and the task would hold each other
+                del self  # for the same reason
         result, self._result = self._result, None
         return result
 

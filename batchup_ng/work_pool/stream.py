@@ -74,6 +74,7 @@ class WorkStream:
             finally:
                 self.road = entry.future.road
                 window.drop(entry)
+                del entry  # or the traceback of an exception would hold the future, which holds the exception
                 window.fill()
 
     def check_caller(self) -> None:

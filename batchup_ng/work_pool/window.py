@@ -1,7 +1,7 @@
 """The futures that are ahead of a consumer, in the order of their tasks.
 
 Who owns what. A :class:`Window` owns the futures of the jobs that are under way or done, as many as its limit allows,
-and takes the next job from its iterator each time one is handed out. Only the thread that has the turn touches the
+and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches the
 iterator. The window knows nothing of the handle that the user has, so that the handle's end, when the last reference to
 it goes, cancels what is queued.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -55,7 +55,10 @@ class _Failed:
         self._error = error
 
     def result(self) -> Any:
-        raise self._error
+        try:
+            raise self._error
+        finally:
+            del self  # or the exception's traceback and this would hold each other
 
     def wait(self, seconds: float) -> bool:
         return True
@@ -71,10 +74,7 @@ class _Failed:
 
 
 AT_ONCE = 4
-"""Jobs that are submitted at once, once a window runs."""
-
-FEW = 5
-"""The part of a window, one in so many, that may be missing."""
+"""Jobs that are submitted at once, where the window is larger than what the workers hold."""
 
 NO_JOB = Job((len, (), {}), Submission(), None)
 """Stands in an entry for the job that could not be had."""
@@ -88,11 +88,18 @@ class Window:
         jobs: Yields them.
         limit: Returns how many may be under way or done at once.
         describe: Returns what a job is for, in words.
+        held: How many the workers hold at once, as far as is known; never fewer are left to them for want of haste.
     """
 
     def __init__(
-        self, pool: Submits, jobs: Iterator[Job], limit: Callable[[], int], describe: Callable[[Job], str]
+        self,
+        pool: Submits,
+        jobs: Iterator[Job],
+        limit: Callable[[], int],
+        describe: Callable[[Job], str],
+        held: float = math.inf,
     ) -> None:
+        self._held = held
         self._pool = pool
         self._jobs = jobs
         self._limit = limit
@@ -135,10 +142,11 @@ class Window:
     def fill(self) -> None:
         """Submit jobs until the window is full or there are no more; what goes wrong waits for its turn.
 
-        In a window of many that is left for later while few are missing: several at once cost less than each alone.
+        Beyond what the workers hold that is left for later while few are missing: several at once cost less than each
+        alone.
         """
         limit = self._limit()
-        if len(self._entries) > limit - min(limit // FEW, AT_ONCE):
+        if limit - len(self._entries) < min(AT_ONCE, limit - self._held):
             return
         while len(self._entries) < limit and not self._ended:
             job = NO_JOB
@@ -180,11 +188,10 @@ class Window:
         patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
         if entry.future.wait(patience):
             return
-        began = time.monotonic() - patience
         running = entry.future.running_for()
         state = "no worker has begun it" if running is None else f"a worker has been at it for {running:.0f} s"
         warn_consumer(
-            f"{self._describe(entry.job)} has been waited for {time.monotonic() - began:.0f} s: {state}; timeout= of "
+            f"{self._describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
             f"parallel_data_source ends samples that take too long, and names them",
             StallWarning,
         )

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchup_ng.work_pool.processes.arena import HUGE, Arena, ArenaFull, Extent, SharedView, SlotPool
-from batchup_ng.work_pool.processes.mapping import PAGE
+from batchup_ng.work_pool.processes.arena import Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.mapping import HUGE, PAGE
 
 MB = 1 << 20
 

@@ -6,6 +6,8 @@ import math
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -106,6 +108,62 @@ with bu.WorkerProcessPool(2) as pool:
     print(constant.arrays, all((x == array[r, 0]).all() for x, r in zip(pool.work_stream(tasks).retrieve_iter(), rows)))
 """
     assert _run(program) == "served True\n"
+
+
+@pytest.fixture
+def limited() -> Iterator[Path]:
+    """A control group of this machine whose processes may have 600 MB together."""
+    made = _limiting_group()
+    if made is None:
+        pytest.skip("no control group with a limit on memory can be made here")
+    try:
+        yield made
+    finally:
+        deadline = time.monotonic() + 10
+        while (made / "cgroup.procs").read_text():
+            assert time.monotonic() < deadline, "processes are left in the group"
+            time.sleep(0.02)
+        made.rmdir()
+
+
+def _limiting_group() -> Path | None:
+    limits = {"memory.max": "memory.swap.max", "memory.limit_in_bytes": "memory.memsw.limit_in_bytes"}
+    for folder in cgroup.folders("memory"):
+        made = folder / f"batchup_ng-{os.getpid()}"
+        if not (folder / "cgroup.procs").exists():
+            continue
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        for limit, swap in limits.items():
+            if (made / limit).exists():
+                (made / limit).write_text(str(600 * MB))
+                if (made / swap).exists():
+                    (made / swap).write_text("0" if swap == "memory.swap.max" else str(600 * MB))
+                return made
+        made.rmdir()
+    return None
+
+
+def test_an_array_of_60_percent_of_a_containers_memory_goes_through_the_pool(limited: Path) -> None:
+    # The system kills what goes beyond: a second copy would, 360 MB each.
+    program = f"""
+from pathlib import Path
+import os
+Path({str(limited / "cgroup.procs")!r}).write_text(str(os.getpid()))
+import numpy as np, batchup_ng as bu
+array = np.empty((720, 500_000), np.uint8)
+array[:] = np.arange(720)[:, None] % 251
+before = bu.work_pool.processes.memory.available()
+with bu.WorkerProcessPool(2) as pool:
+    source = pool.parallel_data_source(bu.ArrayDataSource([array, np.arange(720)]), batch_buffer_size=4)
+    for epoch in range(2):
+        batches = source.batch_iterator(16, shuffle=1, epoch=epoch)
+        rows = [row for x, y in batches if (x == (y % 251)[:, None]).all() for row in y]
+        print(sorted(rows) == list(range(720)), batches.stats()["arrays"], before < 300_000_000)
+"""
+    assert _run(program) == "True served True\n" * 2
 
 
 def _run(program: str) -> str:

@@ -90,6 +90,8 @@ def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
 def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
     with pytest.raises(CannotTravel, match=r"task len\[1\]\[0\], a _thread.lock, cannot be sent"):
         one(pool, len, threading.Lock())
+    with pytest.raises(CannotTravel, match=r"task len\[1\]\[1\], a _thread.lock, cannot be sent"):
+        one(pool, len, pool.shared_constant(3), threading.Lock())
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
     with pytest.raises(CannotTravel, match=r"map fn '<lambda>' closes over a _thread.lock \(lock\), which cannot"):

@@ -15,6 +15,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import CannotTravel
 from batchup_ng.work_pool.making import ByteBound
+from batchup_ng.work_pool.window import NO_JOB, Window
 
 MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
 
@@ -190,3 +191,62 @@ def sum_with_a_pool(kind: str) -> int:
     with eval(kind, vars(batchup_ng)) as pool:
         source = batchup_ng.ArrayDataSource([np.arange(10)])
         return int(sum(x.sum() for (x,) in pool.parallel_data_source(source).batch_iterator(3)))
+
+
+# -- how it is filled ----------------------------------------------------------------------------------------------
+
+
+class Done:
+    """A future that is done."""
+
+    road = ""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def cancel(self) -> bool:
+        return True
+
+
+class Takes:
+    """A pool that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def submit(self, task: Any, how: Any = None) -> Any:
+        self.given += 1
+        return Done(self.given - 1)
+
+
+@pytest.mark.parametrize(("limit", "held", "wanted"), [
+    (20, 4, [20, 20, 20, 20, 24, 24, 24, 24, 28]),
+    (6, 4, [6, 6, 8, 8, 10]),
+    (5, 4, [5, 6, 7, 8]),
+    (4, 4, [4, 5, 6, 7]),
+    (20, 40, [20, 21, 22, 23]),
+    (1, 4, [1, 2, 3]),
+])  # fmt: skip
+def test_beyond_what_workers_hold_jobs_are_submitted_several_at_once(limit: int, held: int, wanted: list[int]) -> None:
+    pool = Takes()
+    window = Window(pool, (NO_JOB for _ in range(100)), lambda: limit, str, held)  # type: ignore[arg-type]
+    window.begin()
+    seen = [pool.given]
+    for _ in wanted[1:]:
+        window.drop(window.head())
+        window.fill()
+        seen.append(pool.given)
+    assert seen == wanted
+    left = 0
+    while True:  # to the end nothing is left out
+        try:
+            entry = window.head()
+        except StopIteration:
+            break
+        left += 1
+        window.drop(entry)
+        window.fill()
+    assert pool.given == 100 == left + len(wanted) - 1

@@ -28,9 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...buffers import Block, Returned, on_lease, size_class
-from .mapping import PAGE, Mapping
-
-HUGE = 1 << 21
+from .mapping import HUGE, PAGE, Mapping
 
 
 class ArenaFull(MemoryError):
@@ -90,9 +88,9 @@ class Arena:
     def store(self, pieces: Iterable[Any], nbytes: int) -> Extent:
         """Return an extent that holds `pieces`, one after the other, which together have `nbytes`.
 
-        They go through the file, not the mapping: the system then need not clear the pages first, which halves the time
-        (measured), and the interpreter's lock is free meanwhile. In the end this process maps them all (a quarter more
-        time): a page that one worker alone maps would be counted as that worker's own.
+        They go through the file, not the mapping: where there are no huge pages the system then need not clear small
+        ones first, which halves the time (measured), and the interpreter's lock is free meanwhile. In the end this
+        process maps them all: a page that one worker alone maps would be counted as that worker's own.
 
         Raises:
             ArenaFull: there is no room, or the system has no memory for it.
@@ -101,6 +99,7 @@ class Arena:
         extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
         at = extent.offset
         try:
+            self._open().collapse(*extent)
             for piece in pieces:
                 at += self._write(piece, at)
             self._open().populate(*extent, write=False)

@@ -21,11 +21,11 @@ import numpy as np
 
 from ...errors import ArgumentTypeError
 from . import channel
-from .arena import HUGE, ArenaFull, SharedView
+from .arena import ArenaFull, SharedView
 from .blame import name_of_array
 from .channel import Frame, Kind, Piece, Placed
 from .copies import Bulk, Copy, SharedCopies
-from .mapping import PAGE
+from .mapping import HUGE, PAGE
 from .memory import available
 from .roads import checked_road, road_for
 from .served import Offer

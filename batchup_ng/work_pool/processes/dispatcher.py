@@ -37,7 +37,7 @@ from .arena import Arena, SlotPool
 from .blame import culprit
 from .channel import RESULTS, Frame, Kind
 from .copies import SharedCopies
-from .jobs import Job, ResultFuture, encoded, road_of, room_for
+from .jobs import Job, ResultFuture, encoded, referred, road_of, room_for
 from .launch import Launcher
 from .poll import Poll
 from .remote import Remote
@@ -50,7 +50,7 @@ CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks at what is due by now, while messages keep coming."""
+"""Seconds between two looks at what is due, or may have become so, while messages keep coming."""
 
 START_PAUSE = 1.0
 """Seconds until a worker that could not be started is tried to be started again."""
@@ -131,7 +131,7 @@ class Dispatcher:
             return Job(number, how, encoded(task), self._running_for)
         except Exception as error:
             name = getattr(task[0], "__qualname__", repr(task[0]))
-            blamed = culprit(f"task {name}", task, travels)
+            blamed = culprit(f"task {name}", referred(task), travels)
             failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
             job = Job(number, how, (Kind.TASK, b"", [], []), self._running_for)
@@ -211,7 +211,6 @@ class Dispatcher:
         for worker in given:
             worker.writer.write()
             if worker.writer.waiting:
-                self._look_now = True
                 self._wake()
 
     def _error_of(self, job: Job, why: str) -> BaseException:
@@ -274,7 +273,7 @@ class Dispatcher:
                 due = min(due or self._start_again, self._start_again)
             self._watch_writers()
             self._wakes_at = math.inf if due is None else due
-            self._looks_at = now + LOOK_EVERY
+            self._looks_at = min(now + LOOK_EVERY, self._wakes_at)
         return None if due is None else max(0.0, due - time.monotonic())
 
     def _wake_up(self) -> None:
@@ -290,7 +289,7 @@ class Dispatcher:
         """Write and read what can be written and read without waiting; see to a worker that is gone."""
         if worker not in self._schedule.workers:
             return  # lost a moment ago, by its other descriptor
-        if worker.writer.waiting:
+        if worker.watched or worker.writer.waiting:
             self._look_now = True
             with self._lock:
                 worker.writer.write()
@@ -397,7 +396,7 @@ class Dispatcher:
             job.fail(error)
 
     def _end_workers(self) -> None:
-        workers, self._schedule.workers = list(self._workers()), []
+        workers: list[Remote] = self._schedule.take_all()  # type: ignore[assignment]  # nothing else is added
         for worker in workers:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not

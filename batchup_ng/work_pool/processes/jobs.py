@@ -41,7 +41,11 @@ class ResultFuture(TaskFuture):
         self.took: float | None = None
 
     def result(self) -> Any:
-        frame = super().result()
+        try:
+            frame = super().result()
+        except BaseException:
+            del self  # or the exception's traceback and the future would hold each other
+            raise
         if frame.kind is Kind.ARRAYS:
             return unpacked(frame.pickled, frame.buffers)
         if frame.kind is Kind.RESULT:
@@ -49,7 +53,10 @@ class ResultFuture(TaskFuture):
         error, remote = frame.load()
         if isinstance(error, StopIteration):
             error = RuntimeError(STOPPED)
-        raise error from remote
+        try:
+            raise error from remote
+        finally:
+            del self, frame, error  # for the same reason
 
     def running_for(self) -> float | None:
         return self._clock(self._number) if self.took is None else self.took
@@ -98,8 +105,7 @@ class Job:
     @property
     def room(self) -> int:
         """Bytes of a slot that the result may take, as far as is known."""
-        constants = self.task[3]
-        return constants[0].room if len(constants) == 1 else max([constant.room for constant in constants], default=0)
+        return max([constant.room for constant in self.task[3]], default=0)
 
     def begin(self) -> bool:
         """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""
@@ -146,10 +152,14 @@ def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConst
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
             return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
-    if constants:
-        args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
-        kwargs = {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
-    return Kind.TASK, *channel.dump((fn, args, kwargs)), constants
+    return Kind.TASK, *channel.dump(referred(task) if constants else task), constants
+
+
+def referred(task: Task) -> Task:
+    """Return a task with references in the place of the constants among its arguments."""
+    fn, args, kwargs = task
+    args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
+    return fn, args, {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
 
 
 def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:

@@ -15,36 +15,38 @@ from typing import Any
 
 import numpy as np
 
-from ...buffers import PLAIN_KINDS
-from .channel import SMALLEST_OUTSIDE
+from ...buffers import is_plain
+from .channel import SMALLEST_OUTSIDE, Placed
 from .task_memory import TaskMemory
 
 Said = tuple[int, Any, str, tuple[int, ...]]
 """Which buffer, where in it, dtype, shape; for a small array -1 and its bytes in the place of the first two."""
 
 
-def packed(result: Any, memory: TaskMemory) -> bytes | None:
-    """Return what an ARRAYS frame says of `result`; None if that is not for such a frame.
+def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None:
+    """Return the pickle and the buffers of the ARRAYS frame of `result`; None if that is not for such a frame.
 
     Large arrays that lie elsewhere are copied to a slot.
     """
     if type(result) is not tuple or len(set(map(id, result))) < len(result):
         return None
-    said: list[Said] = []
     for part in result:
-        if type(part) is not np.ndarray:
+        if type(part) is not np.ndarray or not (part.nbytes and part.flags.c_contiguous and is_plain(part.dtype)):
             return None
-        dtype = part.dtype
-        if dtype.kind not in PLAIN_KINDS or dtype.metadata or not part.nbytes or not part.flags.c_contiguous:
-            return None
+    said: list[Said] = []
+    slots: list[int] = []
+    for part in result:
         if part.nbytes < SMALLEST_OUTSIDE:
-            said.append((-1, part.tobytes(), dtype.str, part.shape))
+            said.append((-1, part.tobytes(), part.dtype.str, part.shape))
             continue
         where = memory.within(part)
         if where is None:
             return None
-        said.append((*where, dtype.str, part.shape))
-    return pickle.dumps(said, 5)
+        slot, at = where
+        if slot not in slots:
+            slots.append(slot)
+        said.append((slots.index(slot), at, part.dtype.str, part.shape))
+    return pickle.dumps(said, 5), [memory.written(slot) for slot in slots]
 
 
 def unpacked(pickled: bytes, buffers: Sequence[Any]) -> tuple[np.ndarray, ...]:

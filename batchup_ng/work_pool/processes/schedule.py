@@ -247,6 +247,11 @@ class Schedule:
             job.finished = True
         return [Fail(job, DIED) for job in failed]
 
+    def take_all(self) -> list[Worker]:
+        """Take the workers away: they are being ended, with whatever they have."""
+        workers, self.workers, self._starting = self.workers, [], 0
+        return workers
+
     def has_waiting(self) -> bool:
         """Return whether a job waits for a worker that has room."""
         return bool(self._waiting)

@@ -31,7 +31,7 @@ class TaskMemory:
         scratch: Reused memory of the worker's own.
     """
 
-    __slots__ = ("_number", "_own", "_slots", "_used", "_view", "ask", "scratch")
+    __slots__ = ("_copies", "_number", "_own", "_slots", "_used", "_view", "ask", "scratch")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class TaskMemory:
         self._slots = slots
         self._used = [0] * len(slots)
         self._own: list[tuple[np.ndarray, int, int]] = []  # what was handed out: which slot, where in it
+        self._copies: dict[tuple[int, int], tuple[int, int]] = {}  # what was copied, and is still there: the same
         self._number = number
         self.ask = ask
         self.scratch = scratch
@@ -82,6 +83,8 @@ class TaskMemory:
                 return i, start
         if self._view is None:
             return None
+        if self._copies and (where := self._copies.get(_span(array))) is not None:
+            return where
         offset = array.__array_interface__["data"][0] - self._view.address
         for i, (slot, used) in enumerate(zip(self._slots, self._used, strict=True)):
             if slot.offset <= offset and offset + array.nbytes <= slot.offset + used:
@@ -105,13 +108,13 @@ class TaskMemory:
         if copy is None:
             return None
         copy[...] = array
-        return self.find(copy)
+        where = self._copies[_span(array)] = self._own[-1][1:]
+        return where
 
-    def written(self) -> list[Placed]:
-        """Return the part of each slot that was handed out; nothing where none of any was."""
-        if not self._own:
-            return []
-        return [Placed(slot.offset, min(used, slot.size)) for slot, used in zip(self._slots, self._used, strict=True)]
+    def written(self, i: int) -> Placed:
+        """Return the part of slot `i` that was handed out."""
+        slot = self._slots[i]
+        return Placed(slot.offset, min(self._used[i], slot.size))
 
     def place(self, buffer: memoryview) -> Placed | memoryview:
         """Return where the bytes of `buffer` lie, copied to a slot if need be; `buffer` itself if there is no room."""
@@ -126,3 +129,7 @@ class TaskMemory:
         copy = self.empty(array.shape, array.dtype)
         copy[...] = array
         return copy
+
+
+def _span(array: np.ndarray) -> tuple[int, int]:
+    return array.__array_interface__["data"][0], array.nbytes

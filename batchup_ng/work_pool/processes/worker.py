@@ -148,7 +148,7 @@ class Worker:
             if said is None:
                 answer = encode_result(number, result, memory)
             else:
-                answer = channel.pieces(Kind.ARRAYS, number, said, memory.written())
+                answer = channel.pieces(Kind.ARRAYS, number, *said)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:

@@ -18,7 +18,7 @@ from ..books import BATCH, SHUFFLE, make_pool, payload_of, stored
 
 POISON = 0xDD
 LENDERS = ("BufferPool", "SlotPool")
-"""Classes that keep free blocks by their size, in ``_free``: a dict of deques of what came back, each with its ``block``."""
+"""Classes that keep free blocks by their size, in ``_free``: a dict of deques of what came back, with a ``block``."""
 
 WIDTH = 15_000
 """Bytes a row: batches of 105 kB, which are lent, not allocated."""
