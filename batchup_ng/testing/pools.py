@@ -120,6 +120,8 @@ class PoolContract(PoolFaultsContract, ABC):
             yield fails_weakly, (whose == "task",)
             fails_weakly(whose == "generator")
 
+        if self.own_thread and whose == "task":
+            pytest.skip("what the task was called by holds the task, and is in its traceback: the collector sees to it")
         stream = pool.work_stream(tasks())
         gc.collect()
         gc.disable()

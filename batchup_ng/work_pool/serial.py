@@ -86,8 +86,7 @@ class _Deferred:
         try:
             self._result = fn(*args, **kwargs)
         except (Exception, GeneratorExit) as error:
-            # Without this frame, or the exception's traceback and the task would hold each other.
-            self._error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+            self._error = error
         self._ran = True
         self._seconds = time.monotonic() - began
         if self._timeout is not None and self._seconds > self._timeout:
@@ -105,7 +104,7 @@ class _Deferred:
             try:
                 raise self._error
             finally:
-                del self  # for the same reason
+                del self  # or the exception's traceback and the task would hold each other
         result, self._result = self._result, None
         return result
 
