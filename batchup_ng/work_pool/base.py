@@ -108,7 +108,7 @@ class AbstractWorkerPool:
 
         Args:
             ds: A random-access source.
-            batch_buffer_size: How many batches to keep under way or done, ahead of the consumer.
+            batch_buffer_size: The most batches that are under way or done, ahead of the consumer.
             buffer_bytes: How many bytes these may take; fewer are then made ahead where they are large, one at least.
                 None: any number.
             on_error: What to do about samples that cannot be made: ``"raise"`` an error that names the sample,

@@ -50,7 +50,7 @@ class ParallelDataSource(AbstractDataSource):
 
     Args:
         ds: The source, which is random access.
-        batch_buffer_size: How many batches to keep under way or done, ahead of the consumer.
+        batch_buffer_size: The most batches that are under way or done, ahead of the consumer.
         pool: Makes the batches.
         buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None for any number.
         on_error: What to do about samples that fail.

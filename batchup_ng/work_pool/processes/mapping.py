@@ -81,8 +81,8 @@ class Mapping:
     def collapse(self, offset: int, size: int) -> None:
         """Make the whole huge pages of a part that has none; where the system cannot, nothing is lost.
 
-        A gather from them takes 0.87 of the time that it takes from small ones. They are made in the same time where the
-        machine has yet to find the memory, in half of it otherwise (all measured).
+        A gather from them takes 0.87 of the time that it takes from small ones. They are made in the same time where
+        the machine has yet to find the memory, in half of it otherwise (all measured).
         """
         first, last = -(-offset // HUGE) * HUGE, (offset + size) // HUGE * HUGE
         for start in range(self.address + first, self.address + last, HUGE):
