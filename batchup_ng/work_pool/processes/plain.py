@@ -2,9 +2,8 @@
 
 Who owns what: the bytes of large arrays lie in slots that the task was lent, those of small ones in the message. What
 crosses the boundary is an ARRAYS frame: its buffers are the parts of slots that were written; its pickle names, for
-each array, one of them and where in it the array begins, or holds the bytes, then dtype and shape. To make and to read
-that takes a tenth of what pickled arrays take, and the processor's caches, which a large batch has just swept, need not
-be filled with as much code.
+each array, one of them and where in it the array begins, or holds the bytes, then dtype and shape. That runs far less
+code than pickling arrays does, which counts between two large batches: each sweeps the processor's caches.
 """
 
 from __future__ import annotations
