@@ -64,6 +64,7 @@ class World:
         return job
 
     def do(self, actions: list[Any]) -> None:
+        assert self.schedule._starting == sum(not worker.ready for worker in self.schedule.workers)
         for action in actions:
             if isinstance(action, Send):
                 assert action.worker in self.schedule.workers
