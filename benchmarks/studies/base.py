@@ -25,6 +25,11 @@ def epochs_a_turn(quick: bool, *, count: int) -> Mapping[str, float]:
     return {"epochs": min(count, 2) if quick else count}
 
 
+def with_rows(workload: Workload, rows: int) -> Workload:
+    """The same data in batches of that many rows."""
+    return replace(workload, batch_size=rows)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One comparison of a study.

@@ -12,13 +12,17 @@ from benchmarks.outcome import Epoch
 from benchmarks.peers import loaders
 from benchmarks.report.readings import batches_per_second, gigabytes_per_second
 from benchmarks.report.tables import against, median_and_range, median_column, table_of, times_columns
-from benchmarks.studies.base import Part, Study, epochs_a_turn
+from benchmarks.studies.base import Part, Study, epochs_a_turn, with_rows
 
 EPOCHS = 10
 """How many epochs a turn of the CPU part has: a plain one lasts 50 ms."""
 USUAL = (
     "plain", "ours-serial", "ours-threads", "ours-processes", "torch-workers", "torch-getitems", "batchup-threads"
 )  # fmt: skip
+COPYING = ("plain", "plain-threads", "ours-threads", "ours-processes")
+ROWS = 64
+MORE_ROWS = (213, 1365)
+"""Batches of 10 and of 64 MB, by which what a batch costs beside its copying becomes small."""
 
 
 def tell_empty(result: Result) -> list[str]:
@@ -47,6 +51,23 @@ def tell_cpu(result: Result) -> list[str]:
     return [table_of(result.outcomes, columns)]
 
 
+def _cpu(rows: int, usual: tuple[str, ...]) -> Part:
+    """The CPU time of the arrays workload in batches of that many rows."""
+    return Part(
+        name="cpu" if rows == ROWS else f"cpu {rows} rows",
+        title=f"CPU time of the arrays workload, all processes, {rows:,} rows a batch",
+        kind="arrays",
+        known=loaders("arrays"),
+        usual=usual,
+        adapt=partial(with_rows, rows=rows),
+        settings=partial(epochs_a_turn, count=EPOCHS),
+        trial="cpu",
+        unit="CPU s/GB",
+        reading=cpu_per_gigabyte,
+        tell=tell_cpu,
+    )
+
+
 STUDY = Study(
     name="overhead",
     title="overhead: what a batch costs beside its work",
@@ -60,17 +81,7 @@ STUDY = Study(
             reading=batches_per_second,
             tell=tell_empty,
         ),
-        Part(
-            name="cpu",
-            title="CPU time of the arrays workload, all processes",
-            kind="arrays",
-            known=loaders("arrays"),
-            usual=USUAL,
-            settings=partial(epochs_a_turn, count=EPOCHS),
-            trial="cpu",
-            unit="CPU s/GB",
-            reading=cpu_per_gigabyte,
-            tell=tell_cpu,
-        ),
+        _cpu(ROWS, USUAL),
+        *(_cpu(rows, COPYING) for rows in MORE_ROWS),
     ),
 )

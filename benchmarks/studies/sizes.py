@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from benchmarks.case import Result
@@ -18,18 +17,13 @@ from benchmarks.outcome import Outcome
 from benchmarks.peers import loaders
 from benchmarks.report.readings import gigabytes_per_second, measured, middle, ratio
 from benchmarks.report.tables import HOW_RATIOS, number, table, times
-from benchmarks.studies.base import Part, Study, epochs_a_turn
+from benchmarks.studies.base import Part, Study, epochs_a_turn, with_rows
 from benchmarks.studies.sizes_plot import Curve, human_bytes, plot
-from benchmarks.workloads import Workload
 
 ROWS = (1, 2, 21, 64, 213, 1365)
 MANY = 21
 """Rows of a batch from which on an epoch is so short that a turn has several."""
 USUAL = ("plain", "ours-serial", "ours-threads", "ours-processes", "torch-workers", "torch-getitems")
-
-
-def _with_rows(workload: Workload, rows: int) -> Workload:
-    return replace(workload, batch_size=rows)
 
 
 def _told_in_summary(result: Result) -> list[str]:
@@ -43,7 +37,7 @@ def _part(rows: int) -> Part:
         kind="arrays",
         known=loaders("arrays"),
         usual=USUAL,
-        adapt=partial(_with_rows, rows=rows),
+        adapt=partial(with_rows, rows=rows),
         settings=partial(epochs_a_turn, count=1 if rows < MANY else 3),
         unit="GB/s",
         reading=gigabytes_per_second,
