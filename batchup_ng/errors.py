@@ -9,6 +9,7 @@
     ├── SampleReadError      (OSError)              a stored sample cannot be read; ``.source`` is its file
     ├── BatchError           (the original's type)  a batch could not be made; names the sample
     ├── SampleTimeout        (TimeoutError)         making a sample took longer than ``timeout=``
+    ├── StateError           (ValueError)           a saved state is damaged, or is not of this source, seed or version
     ├── TooManyErrors        (RuntimeError)         more samples failed than the error policy lets pass
     ├── IteratorBusy         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
     ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
@@ -55,6 +56,7 @@ __all__ = [
     "SampleWarning",
     "SharedMemoryWarning",
     "StallWarning",
+    "StateError",
     "TooManyErrors",
     "WorkerLost",
 ]
@@ -70,6 +72,10 @@ class ArgumentError(BatchupError, ValueError):
 
 class ArgumentTypeError(BatchupError, TypeError):
     """An argument is of a wrong kind, or an option does not exist."""
+
+
+class StateError(BatchupError, ValueError):
+    """A saved state cannot be resumed from: it is damaged, or was saved from another source, seed or version."""
 
 
 class CannotTravel(ArgumentTypeError):

@@ -118,17 +118,22 @@ class BatchKey(NamedTuple):
 
     def child(self, number: int, offsets: np.ndarray | None = None) -> BatchKey:
         """Return the key of this node's child; `offsets` picks the samples of this node that it makes."""
-        if offsets is None:
-            offsets = self.offsets
-        elif self.offsets is not None:
-            offsets = self.offsets[offsets]
-        return BatchKey(self.seed, self.epoch, self.batch, self.start, (*self.path, number), offsets)
+        key = self if offsets is None else self.part(offsets)
+        return BatchKey(self.seed, self.epoch, self.batch, self.start, (*self.path, number), key.offsets)
+
+    def part(self, offsets: np.ndarray) -> BatchKey:
+        """Return the key of those samples of the batch that stand at `offsets`: ``(n,) int64``."""
+        return self._replace(offsets=offsets if self.offsets is None else self.offsets[offsets])
 
     def positions(self, n: int) -> np.ndarray:
         """Return the positions in the stream of the `n` samples of this batch: ``(n,) int64``."""
         if self.offsets is not None:
             return self.start + self.offsets[:n]
         return np.arange(self.start, self.start + n, dtype=np.int64)
+
+    def position(self, place: int) -> int:
+        """Return the position in the stream of the sample that stands at `place` in the batch."""
+        return self.start + (place if self.offsets is None else int(self.offsets[place]))
 
     def generator(self) -> np.random.Generator:
         """Return the batch's generator, a function of (seed, epoch, batch, node)."""
@@ -281,6 +286,34 @@ def copy_of(rng: Any) -> Any:
         twin.set_state(np.random.get_state())
         return twin
     return copy.deepcopy(rng)
+
+
+def state_of(rng: Any) -> dict[str, Any]:
+    """Return the state of a generator of NumPy's, or of ``numpy.random`` itself, as nested dicts.
+
+    Raises:
+        ArgumentTypeError: it is a generator of another kind.
+    """
+    if isinstance(rng, np.random.Generator):
+        return dict(rng.bit_generator.state)
+    if rng is np.random or isinstance(rng, np.random.RandomState):
+        return dict(rng.get_state(legacy=False))
+    raise ArgumentTypeError(f"the state of a {type(rng).__name__} cannot be saved; shuffle by NumPy's generators")
+
+
+def put_state(rng: Any, state: dict[str, Any]) -> None:
+    """Put a generator in a state that :func:`state_of` returned.
+
+    Raises:
+        ValueError: the state is that of a generator of another kind, or of none.
+    """
+    try:
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = state
+        else:
+            rng.set_state(state)
+    except (TypeError, KeyError, OverflowError, AttributeError) as error:
+        raise ValueError(f"no state of a generator: {error}") from error
 
 
 def seed_from_state(rng: Any) -> int:

@@ -264,6 +264,9 @@ class MapDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return self.source.is_random_access
 
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.rng, self.source.outline()]
+
     def num_samples(self, **kwargs: Any) -> Any:
         return self.source.num_samples(**kwargs)
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from ..errors import LostSamples
 
+COUNTS = ("planned", "delivered", "failed", "replaced")
+"""What is carried on when an epoch is resumed."""
+
 
 @dataclasses.dataclass(slots=True)
 class Books:
@@ -23,6 +26,7 @@ class Books:
         errors: A record of each sample that failed or was replaced.
         roads: How many batches came by each road.
         arrays: How the arrays of the source reached the workers.
+        failed_before: Samples that failed or were replaced before the epoch was resumed, which are not in `errors`.
     """
 
     batches: int = 0
@@ -33,6 +37,18 @@ class Books:
     errors: list[Any] = dataclasses.field(default_factory=list)
     roads: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "inline": 0, "memory": 0})
     arrays: str = ""
+    failed_before: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Return what a saved state tells of the books."""
+        return {name: getattr(self, name) for name in COUNTS}
+
+    def carry(self, batches: int, counts: dict[str, int]) -> None:
+        """Begin with what an earlier run entered: its number of batches, its counts."""
+        self.batches = batches
+        for name in COUNTS:
+            setattr(self, name, counts[name])
+        self.failed_before = counts["failed"] + counts["replaced"]
 
     def settle(self, number: int, planned: int, delivered: int, failed: int, road: str) -> None:
         """Enter what became of one batch.

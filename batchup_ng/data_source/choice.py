@@ -41,6 +41,9 @@ class ChoiceDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.stratified, *[source.outline() for source in self.datasets]]
+
     def num_samples(self, **kwargs: Any) -> Any:
         """Return the samples of all sources; one that does not know its number counts as 0, as in BatchUp."""
         return sum(n for n in (source.num_samples(**kwargs) for source in self.datasets) if n is not None)

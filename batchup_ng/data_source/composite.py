@@ -44,6 +44,9 @@ class CompositeDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.trim, *[source.outline() for source in self.datasets]]
+
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
         return None if any(n is None for n in counts) else min(counts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
+import os
 import threading
 import time
 import weakref
@@ -12,9 +14,11 @@ from typing import Any, Protocol
 
 from .. import batch as batches
 from ..buffers import Buffers
-from ..errors import ArgumentTypeError, IteratorBusy
+from ..errors import ArgumentTypeError, IteratorBusy, StateError
+from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan
 from .books import Books
+from .state import read_state, write_state
 
 
 class Engine(Protocol):
@@ -72,10 +76,44 @@ class ReadsBatches(Protocol):
     def read(self, rows: Any, key: Any, buffers: Buffers) -> Any: ...
 
 
-def walk(source: ReadsBatches, plan: BatchPlan, buffers: Buffers) -> Iterator[Any]:
+def walk(source: ReadsBatches, plan: BatchPlan, buffers: Buffers, pad_mask: bool = False) -> Iterator[Any]:
     """Yield the batches of `plan`, read one after the other: the reference that every pool must equal."""
+    read = read_masked if pad_mask else read_batch
     for planned in plan:
-        yield source.read(planned.rows, planned.key, buffers)
+        yield read(source, planned.rows, planned.key, buffers)
+
+
+def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> Any:
+    """Return the batch of `rows`: the task of every batch."""
+    return source.read(rows, key, buffers)
+
+
+def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+    """Return the batch of `rows`, at its end an array that is False where a sample only pads: ``(n,) bool``."""
+    batch = source.read(rows, key, buffers)
+    # What pads was in the epoch before, so that its position is one that lies behind.
+    return *batch, key.positions(batches.length(batch)) >= key.start
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """An epoch that has begun: what a :class:`BatchIterator` hands out.
+
+    Attributes:
+        engine: Makes the batches.
+        n_batches: Returns how many there are, an int or ``math.inf``; None where nobody can know.
+        exact: Whether `n_batches` is a promise, which is checked at the end of the epoch.
+        books: The books that the engine keeps; None where it keeps none, and batches are counted here.
+        state: Returns the state of the epoch for what was handed out, from the books.
+        reopen: Returns the epoch as it goes on from a state.
+    """
+
+    engine: Engine
+    n_batches: Callable[[], float] | None = None
+    exact: bool = True
+    books: Books | None = None
+    state: Callable[[Books], dict[str, Any]] | None = None
+    reopen: Callable[[Any], Epoch] | None = None
 
 
 class BatchIterator(Iterator[Any]):
@@ -86,30 +124,22 @@ class BatchIterator(Iterator[Any]):
     the iterator is closed.
 
     Args:
-        engine: Makes the batches.
-        n_batches: Returns how many there will be, an int or ``math.inf``; None where nobody can know.
-        exact: Whether `n_batches` is a promise, which is checked at the end of the epoch.
-        books: The books that the engine keeps; None where it keeps none, and batches are counted here.
+        epoch: What it hands out.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        n_batches: Callable[[], float] | None,
-        exact: bool = True,
-        books: Books | None = None,
-    ) -> None:
-        self._engine = engine
-        self._n_batches = n_batches
-        self._exact = exact
-        self._counts_here = books is None
-        self._books = Books() if books is None else books
+    def __init__(self, epoch: Epoch) -> None:
         self._delivered = 0
         self._samples = 0
         self._waited = 0.0
-        self._ended = False
         self._inside: set[int] = set()  # the threads that are in next()
-        self._finalizer = weakref.finalize(self, engine.close)
+        self._begin(epoch)
+
+    def _begin(self, epoch: Epoch) -> None:
+        self._epoch = epoch
+        self._engine = epoch.engine
+        self._books = Books() if epoch.books is None else epoch.books
+        self._ended = False
+        self._finalizer = weakref.finalize(self, epoch.engine.close)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -143,7 +173,7 @@ class BatchIterator(Iterator[Any]):
             self._inside.discard(me)
         self._delivered += 1
         self._samples += _count(batch)
-        if self._counts_here:
+        if self._epoch.books is None:
             self._books.settle(self._books.batches, 0, 0, 0, self._engine.road)
         return batch
 
@@ -153,7 +183,7 @@ class BatchIterator(Iterator[Any]):
         Raises:
             TypeError: the epoch never ends, or only its end will tell.
         """
-        total = None if self._n_batches is None else self._n_batches()
+        total = None if self._epoch.n_batches is None else self._epoch.n_batches()
         if total is None:
             raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
         if total == math.inf:
@@ -179,6 +209,59 @@ class BatchIterator(Iterator[Any]):
         """End the epoch and what was started for it; may be called again. ``next()`` then raises ``StopIteration``."""
         self._ended = True
         self._finalizer()
+
+    # -- saving and resuming -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far the epoch is: what was handed out so far, not what was made ahead.
+
+        It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer, and,
+        unless batches are what is in order (a choice of sources, the order of a generator), with another batch size or
+        number of ranks. JSON can hold it, in at most 4 kB.
+
+        Raises:
+            StateError: the source only streams, or its order is drawn from a generator that is not NumPy's.
+        """
+        if self._epoch.state is None:
+            raise StateError(
+                "this source only streams, so that its epoch cannot be entered in the middle; use a source with random "
+                "access, or give IteratorDataSource an iterator that has state_dict() and load_state_dict()"
+            )
+        return self._epoch.state(self._books)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from where `state` was taken, instead of from here; nothing that was handed out then is read again.
+
+        Raises:
+            StateError: the state is damaged, or is that of another source, order, seed or epoch; the iterator goes on as
+                if nothing had been asked.
+        """
+        if self._epoch.reopen is None:
+            self.state_dict()  # which tells why it cannot be
+            raise AssertionError("state_dict did not raise")
+        epoch = self._epoch.reopen(state)
+        self._finalizer()
+        self._begin(epoch)
+
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`state_dict` to a file as JSON, which then holds what it held before or all of it, nothing else.
+
+        Raises:
+            StateError: as :meth:`state_dict`.
+            OSError: the file cannot be written.
+        """
+        write_state(path, self.state_dict())
+
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Go on from the state that a file holds: see :meth:`load_state_dict`.
+
+        Raises:
+            StateError: the file holds no state, or none of this epoch.
+            OSError: the file cannot be read.
+        """
+        self.load_state_dict(read_state(path))
+
+    # -- what happened -----------------------------------------------------------------------------------------
 
     @property
     def errors(self) -> list[Any]:
@@ -210,8 +293,8 @@ class BatchIterator(Iterator[Any]):
 
     def _balance(self) -> None:
         """Raise :class:`~batchup_ng.errors.LostSamples` if not every planned sample was delivered or has failed."""
-        if self._exact and self._n_batches is not None:
-            self._books.balance(self._n_batches())
+        if self._epoch.exact and self._epoch.n_batches is not None:
+            self._books.balance(self._epoch.n_batches())
 
 
 def _count(batch: Any) -> int:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.row_plan import RowPlan, count_batches, rows_length
+from ..sampling.row_plan import OfBatches, RowPlan, count_batches, rows_length
 from .options import EpochOptions
 
 
@@ -55,6 +55,14 @@ class SourceNode:
             f"of the underlying data sources does not; iterate with batch_iterator, or in the background with "
             f"pool.prefetch(source)"
         )
+
+    def outline(self) -> list[Any]:
+        """Return what the order of an epoch depends on beside the seed, in strings, numbers and lists.
+
+        A saved state keeps a digest of it, so that it is only resumed from with a source of the same graph, lengths and
+        samplers. Who makes the batches does not belong to it.
+        """
+        return [type(self).__name__, str(self.num_samples())]
 
     # -- the hooks ---------------------------------------------------------------------------------------------
 
@@ -125,10 +133,8 @@ def joined_names(names: Iterable[str | None]) -> str | None:
     return ", ".join(known) if known else None
 
 
-class _ListedPlan:
+class _ListedPlan(OfBatches):
     """The rows that a source's own ``batch_indices_iterator`` lists, remembered as far as they were needed."""
-
-    regular: ClassVar[bool] = False
 
     def __init__(self, source: SourceNode, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
         rng = None if key is None else np.random.RandomState(key.word("listed") & 0xFFFFFFFF)

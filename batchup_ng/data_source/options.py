@@ -13,8 +13,13 @@ import numpy as np
 from .. import checks, randomness
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
+from ..sampling.shards import ALONE, START, Reached, Shard
+from .ranks import shard_of
 
-OWN_OPTIONS = ("shuffle", "epoch", "drop_last")
+NEWER = ("epoch", "drop_last", "shard", "uneven", "pad_mask")
+"""Names of options that BatchUp did not have."""
+
+OWN_OPTIONS = ("shuffle", *NEWER)
 """Names of the options of ``batch_iterator`` that the library itself reads."""
 
 
@@ -29,6 +34,8 @@ class EpochOptions:
         seed: Seed of the order, or of the maps' randomness where the order has none.
         epoch: Number of the epoch.
         drop_last: Whether to leave out a last batch that is not whole.
+        shard: The part of this process.
+        reached: From where on.
         given: The options as the user gave them, which functions of the user's are called with.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
     """
@@ -41,6 +48,8 @@ class EpochOptions:
     drop_last: bool
     given: Mapping[str, Any]
     place: tuple[int, ...] = ()
+    shard: Shard = ALONE
+    reached: Reached = START
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
@@ -61,14 +70,14 @@ class EpochOptions:
 
 
 def _passes(fn: Callable[..., Any], name: str) -> bool:
-    """Return whether `fn` is to be called with `name`: `epoch` only if it takes it, anything else as it was given."""
-    if name != "epoch":
+    """Return whether `fn` is to be called with `name`: the newer ones only if it takes it, others as they were given."""
+    if name not in NEWER:
         return True
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return False
-    return any(p.name == "epoch" or p.kind is p.VAR_KEYWORD for p in parameters)
+    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = False) -> EpochOptions:
@@ -92,9 +101,9 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
     if not isinstance(drop_last, (bool, np.bool_)):
         raise ArgumentTypeError(f"drop_last must be True or False, not {drop_last!r}")
     rng, shuffled, seed = _order(given.get("shuffle"))
-    return EpochOptions(
-        checks.positive_int("batch_size", batch_size), rng, shuffled, seed, epoch, bool(drop_last), dict(given)
-    )
+    size = checks.positive_int("batch_size", batch_size)
+    shard = shard_of(given.get("shard"), given.get("uneven", "pad"), given.get("pad_mask", False))
+    return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard)
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:

@@ -61,6 +61,9 @@ class RandomAccessDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return True
 
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.sampler.outline()]
+
     def num_samples(self, **kwargs: Any) -> Any:
         return self.sampler.num_indices_generated()
 

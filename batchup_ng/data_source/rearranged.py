@@ -12,6 +12,7 @@ from .. import batch as batches
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError
 from ..randomness import BatchKey
+from ..sampling.base import array_outline
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join
@@ -44,6 +45,10 @@ class SubsetDataSource(_Rearranged):
         self.rows = None if rows is None else _in_range(row_numbers("rows", rows), n)
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
+    def outline(self) -> list[Any]:
+        rows = [] if self.rows is None else array_outline(self.rows)
+        return [*super().outline(), rows, self.source.outline()]
+
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(self._own_rows(rows), key.child(0), buffers)
 
@@ -63,6 +68,9 @@ class ConcatDataSource(_Rearranged):
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         self._bounds = np.cumsum([0, *lengths])
         super().__init__(int(self._bounds[-1]))
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), *[source.outline() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
@@ -95,6 +103,9 @@ class ZipDataSource(_Rearranged):
                 f"sources must have the same length to be zipped, not {lengths}; use subset to cut them"
             )
         super().__init__(lengths[0])
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), *[source.outline() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]

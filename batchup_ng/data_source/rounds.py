@@ -47,6 +47,9 @@ class TakeDataSource(_Wrapped):
         super().__init__(source)
         self.n = checks.positive_int("n", n)
 
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.n, self.source.outline()]
+
     def num_samples(self, **kwargs: Any) -> Any:
         n = self.source.num_samples(**kwargs)
         return None if n is None else min(n, self.n)
@@ -89,6 +92,9 @@ class RoundsDataSource(_Wrapped):
     def __init__(self, source: AbstractDataSource, times: int) -> None:
         super().__init__(source)
         self.times = checks.repeats(times)
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.times, self.source.outline()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         n = self.source.num_samples(**kwargs)

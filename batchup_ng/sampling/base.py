@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import checks
-from ..randomness import OrderKey
+from ..randomness import OrderKey, word
+
+WHOLE = 1 << 16
+"""Bytes up to which an array is told from others by all that it holds."""
+
+PROBES = 4096
+"""How many entries of a larger array are looked at."""
+
+
+def array_outline(array: np.ndarray) -> list[Any]:
+    """Return what tells an array from others: its length, dtype, and a word of its entries, some of a large one's."""
+    some = array if array.nbytes <= WHOLE else array[np.linspace(0, len(array) - 1, PROBES).astype(np.int64)]
+    return [len(array), array.dtype.str, word("array", some.tobytes().hex())]
 
 
 def num_batches(n: int, batch_size: int) -> int:
@@ -31,6 +43,10 @@ class AbstractSampler:
         """Return how many rows an epoch has: an int, ``numpy.inf``, or None where that is not known."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
+    def outline(self) -> list[Any]:
+        """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state to know."""
+        return [type(self).__name__, str(self.num_indices_generated())]
+
     def map_indices(self, indices: Any) -> Any:
         """Return the rows of the data for `indices`, which count within what the sampler draws from."""
         return indices
@@ -45,7 +61,14 @@ class AbstractSampler:
 
 
 class RandomAccessSampler(AbstractSampler):
-    """A sampler that can tell the row at any position of an epoch, in constant memory."""
+    """A sampler that can tell the row at any position of an epoch, in constant memory.
+
+    Attributes:
+        block: How many positions of a shuffled order are asked for at once, once an epoch is under way: so many that the
+            calls of NumPy are a small share of the work, so few that nobody waits for them.
+    """
+
+    block: ClassVar[int] = 32768
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         """Return the rows at `positions` of the epoch that `key` names; None is in order.

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 
 from ..randomness import OrderKey
 from .permutation import keyed_permutation
-from .row_plan import ChoiceBatch, RowPlan
+from .row_plan import ChoiceBatch, OfBatches, RowPlan
 
 
-class RoundRobinPlan:
+class RoundRobinPlan(OfBatches):
     """A batch of each source in turn, until the turn comes to a source that has none left.
 
     Args:
         parts: A plan for each source.
         key: Shuffles the order within each round; None keeps it.
     """
-
-    regular: ClassVar[bool] = False
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
         self._parts = parts
@@ -47,15 +44,13 @@ class RoundRobinPlan:
         return ChoiceBatch(self._parts[source].rows(which_round), source)
 
 
-class StratifiedPlan:
+class StratifiedPlan(OfBatches):
     """All batches of all sources, each source spread over the whole epoch.
 
     Args:
         parts: A plan for each source, all of which end.
         key: Shuffles all the batches, those of one source among themselves too; None spaces them evenly.
     """
-
-    regular: ClassVar[bool] = False
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
         self._parts = parts

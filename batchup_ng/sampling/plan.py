@@ -4,11 +4,12 @@ A plan is index arithmetic only. It has a length, where the epoch ends, and rand
 ``plan[0..k-1]``. The serial iterator walks it, the pools send its parts to workers, and a batch that was lost
 is made again from it.
 
-There are two kinds. Where the order is a function (in order, or shuffled by an int seed), each node of the graph of
-sources has a small :class:`~batchup_ng.sampling.row_plan.RowPlan` that computes the rows of batch k, and an
-:class:`EpochPlan` numbers them. Where the order is drawn
-from a generator with a state (BatchUp's ``RandomState``), a :class:`DrawnPlan` draws batch after batch, exactly
-when BatchUp would have, and remembers what it drew.
+Where the order is a function (in order, or shuffled by an int seed), each node of the graph of sources has a small
+:class:`~batchup_ng.sampling.row_plan.RowPlan` that computes its rows. If they are one sequence of samples, a
+:class:`SamplesPlan` cuts batches from it, those of one rank, from any sample on. If batches are what is in order, as
+those of a choice of sources, a :class:`BatchesPlan` numbers them. Where the order is drawn from a generator with a
+state (BatchUp's ``RandomState``), a :class:`DrawnPlan` draws batch after batch, exactly when BatchUp would have, and
+remembers what it drew. A :class:`PartPlan` is a rank's part of one of these, or what is left of it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from ..randomness import BatchKey
-from .row_plan import RowPlan
+from .base import num_batches
+from .row_plan import RowPlan, join_rows, same_form, take_rows, whole_samples
+from .shards import ALONE, START, Reached, Shard, Shares
 
 REMEMBERED = 4096
 """How many of the latest batches an endless drawn plan can still give again."""
@@ -29,7 +34,7 @@ class PlannedBatch(NamedTuple):
     """What a worker needs to make a batch.
 
     Attributes:
-        number: Number of the batch in its epoch.
+        number: Number of the batch among those of its epoch that this process hands out.
         rows: Row numbers: ``(n,) int``, or a nest of such arrays.
         key: Names the randomness of the batch.
     """
@@ -40,7 +45,12 @@ class PlannedBatch(NamedTuple):
 
 
 class BatchPlan(Protocol):
-    """The batches of one epoch."""
+    """The batches of one epoch, or a rank's part of them."""
+
+    @property
+    def first(self) -> int:
+        """The number of the batch that iteration begins with; those before it were handed out in an earlier run."""
+        ...
 
     @property
     def n_batches(self) -> float:
@@ -53,9 +63,100 @@ class BatchPlan(Protocol):
 
     def __iter__(self) -> Iterator[PlannedBatch]: ...
 
+    def reached(self, number: int) -> Reached:
+        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
+        ...
 
-class EpochPlan:
-    """A plan whose order is a function of seed and epoch: any batch on its own.
+    def other(self, draw: int, planned: PlannedBatch) -> Any:
+        """Return the rows of one other sample of the epoch, picked by `draw` (64 bits); None if it is none."""
+        ...
+
+
+class _Numbered:
+    """What plans with random access have in common."""
+
+    first: int
+    n_batches: float
+
+    def __len__(self) -> int:
+        return finite_length(self.n_batches)
+
+    def __getitem__(self, number: int) -> PlannedBatch:
+        return self._planned(checked_number(number, self.n_batches, self.first))
+
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        number = self.first
+        while number < self.n_batches:
+            yield self._planned(number)
+            number += 1
+
+    def _planned(self, number: int) -> PlannedBatch:
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class SamplesPlan(_Numbered):
+    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
+
+    Args:
+        rows: The rows at each position.
+        batch_size: Samples of a batch.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        drop_last: Whether to leave out last batches that are not whole.
+        shard: Whose part of it.
+        reached: From where on.
+
+    Raises:
+        ArgumentError: the end cannot be shared out evenly, and the shard says that this is an error.
+    """
+
+    def __init__(
+        self,
+        rows: RowPlan,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        drop_last: bool = False,
+        shard: Shard = ALONE,
+        reached: Reached = START,
+    ) -> None:
+        assert rows.n_samples is not None
+        self._rows = rows
+        self._n_samples = rows.n_samples
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+        self._rank = shard.rank
+        self._step = batch_size * shard.world
+        self._shares = Shares(self._n_samples, reached.samples, batch_size, shard, drop_last, "samples")
+        self._reached = reached.samples
+        self.first = reached.samples // self._step
+        self.n_batches = self.first + self._shares.rounds
+
+    def _planned(self, number: int) -> PlannedBatch:
+        start, own, n = self._shares.of(number - self.first)
+        batch = start // self._batch_size + self._rank
+        if own + n <= self._n_samples:
+            key = BatchKey(self._seed, self._epoch, batch, own)
+            return PlannedBatch(number, self._rows.rows_between(own, own + n), key)
+        positions = np.arange(own, own + n) % int(self._n_samples)
+        key = BatchKey(self._seed, self._epoch, batch, own, (), positions - own)
+        parts = [self._rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
+        return PlannedBatch(number, join_rows(parts), key)
+
+    def reached(self, number: int) -> Reached:
+        samples = self._reached + (number - self.first) * self._step
+        samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
+        return Reached(samples, num_batches(samples, self._batch_size))
+
+    def other(self, draw: int, planned: PlannedBatch) -> Any:
+        n = self._n_samples
+        at = draw % int(planned.key.start + 1 if n == math.inf else n)
+        return self._rows.rows_between(at, at + 1)
+
+
+class BatchesPlan(_Numbered):
+    """A plan of an epoch that can only be cut into the batches that it has.
 
     Args:
         rows: The rows of each batch.
@@ -64,6 +165,8 @@ class EpochPlan:
         epoch: Number of the epoch.
     """
 
+    first = 0
+
     def __init__(self, rows: RowPlan, batch_size: int, seed: int, epoch: int) -> None:
         self._rows = rows
         self._batch_size = batch_size
@@ -71,21 +174,57 @@ class EpochPlan:
         self._epoch = epoch
         self.n_batches = rows.n_batches
 
-    def __len__(self) -> int:
-        return finite_length(self.n_batches)
-
-    def __getitem__(self, number: int) -> PlannedBatch:
-        return self._planned(checked_number(number, self.n_batches))
-
-    def __iter__(self) -> Iterator[PlannedBatch]:
-        number = 0
-        while number < self.n_batches:
-            yield self._planned(number)
-            number += 1
-
     def _planned(self, number: int) -> PlannedBatch:
         key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
         return PlannedBatch(number, self._rows.rows(number), key)
+
+    def reached(self, number: int) -> Reached:
+        return Reached(number * self._batch_size, number)
+
+    def other(self, draw: int, planned: PlannedBatch) -> Any:
+        if self.n_batches == math.inf:
+            return other_of_drawn(self, draw, planned)
+        return _one_of(self[(draw >> 32) % int(self.n_batches)].rows, draw, planned)
+
+
+class PartPlan(_Numbered):
+    """A rank's part of a plan that can only be cut into the batches that it has, or what is left of it.
+
+    Args:
+        whole: The plan of a world of one.
+        shard: Whose part of it.
+        reached: From where on.
+        drop_last: Whether to leave out rounds in which a rank would have no batch of its own.
+
+    Raises:
+        ArgumentError: the end cannot be shared out evenly, and the shard says that this is an error.
+    """
+
+    def __init__(self, whole: BatchPlan, shard: Shard, reached: Reached, drop_last: bool) -> None:
+        self._whole = whole
+        self._shard = shard
+        self._total = whole.n_batches
+        self._reached = reached.batches
+        self._shares = Shares(self._total, reached.batches, 1, shard, drop_last, "batches")
+        self.first = reached.batches // shard.world
+        self.n_batches = self.first + self._shares.rounds
+
+    def _planned(self, number: int) -> PlannedBatch:
+        _, own, _ = self._shares.of(number - self.first)
+        if own < self._total:
+            return self._whole[own]._replace(number=number)
+        planned = self._whole[own % int(self._total)]
+        behind = self._whole.reached(own).samples - planned.key.start
+        key = planned.key._replace(start=planned.key.start + behind, offsets=None)
+        n = whole_samples(planned.rows)[1]
+        return PlannedBatch(number, planned.rows, key._replace(offsets=np.arange(n) - behind))
+
+    def reached(self, number: int) -> Reached:
+        batches = self._reached + (number - self.first) * self._shard.world
+        return self._whole.reached(batches if number < self.n_batches else int(self._total))
+
+    def other(self, draw: int, planned: PlannedBatch) -> Any:
+        return self._whole.other(draw, planned)
 
 
 class DrawnPlan:
@@ -102,6 +241,8 @@ class DrawnPlan:
         n_batches: Number of batches, ``math.inf``, or None where only drawing tells.
         count: Counts the batches by drawing from a copy of the generator, where `n_batches` is None.
     """
+
+    first = 0
 
     def __init__(
         self,
@@ -153,6 +294,12 @@ class DrawnPlan:
             yield planned
             number += 1
 
+    def reached(self, number: int) -> Reached:
+        return Reached(number * self._batch_size, number)
+
+    def other(self, draw: int, planned: PlannedBatch) -> Any:
+        return other_of_drawn(self, draw, planned)
+
     def _planned(self, number: int) -> PlannedBatch:
         key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
         return PlannedBatch(number, self._memory[number], key)
@@ -181,7 +328,7 @@ def finite_length(n_batches: float) -> int:
     return int(n_batches)
 
 
-def checked_number(number: int, n_batches: float) -> int:
+def checked_number(number: int, n_batches: float, first: int = 0) -> int:
     """Return the number of a batch, a negative one counted from the end.
 
     Raises:
@@ -189,6 +336,26 @@ def checked_number(number: int, n_batches: float) -> int:
     """
     if number < 0 and n_batches != math.inf:
         number += int(n_batches)
-    if not 0 <= number < n_batches:
-        raise IndexError(f"batch {number} is out of range for an epoch of {n_batches} batches")
+    if not first <= number < n_batches:
+        raise IndexError(f"batch {number} is out of range for an epoch of batches {first} to {n_batches} (excluded)")
     return number
+
+
+NEAR = 1000
+"""Batches back from which another row is taken, where the plan only knows what was drawn lately."""
+
+
+def other_of_drawn(plan: BatchPlan, draw: int, planned: PlannedBatch) -> Any:
+    """Return the rows of one other sample of the batches up to this one, which have been drawn in any case."""
+    own = planned.key.batch
+    first = max(0, own - NEAR)
+    return _one_of(plan[first + (draw >> 32) % (own + 1 - first)].rows, draw, planned)
+
+
+def _one_of(rows: Any, draw: int, planned: PlannedBatch) -> Any:
+    """Return the rows of one sample of a batch; None if it cannot stand among those of `planned`."""
+    n = whole_samples(rows)[0]
+    if not n:
+        return None
+    row = take_rows(rows, np.array([(draw & 0xFFFFFFFF) % n]))
+    return row if same_form(planned.rows, row) else None

@@ -19,8 +19,8 @@ from .. import batch as batches
 from ..randomness import OrderKey
 from .base import RandomAccessSampler, num_batches
 
-BLOCK = 32768
-"""Positions of a shuffled order that are computed at once: some 1 ms of work, a third of it for calling NumPy."""
+FIRST_BLOCK = 1024
+"""Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -43,16 +43,36 @@ class RowPlan(Protocol):
         """Whether every batch but the last is whole, so that batch k begins at sample k × batch size."""
         ...
 
+    @property
+    def n_samples(self) -> float | None:
+        """How many samples there are, an int or ``math.inf``, where they are one sequence that may be cut into batches
+        anywhere; None where batches are what is in order."""
+        ...
+
     def rows(self, number: int) -> Any:
         """Return the rows of that batch; `number` is in range."""
         ...
+
+    def rows_between(self, start: int, stop: int) -> Any:
+        """Return the rows from one position to another, where the samples are one sequence; both are in range."""
+        ...
+
+
+class OfBatches:
+    """What plans have in common in which batches are what is in order."""
+
+    regular: ClassVar[bool] = False
+    n_samples: ClassVar[None] = None
+
+    def rows_between(self, start: int, stop: int) -> Any:
+        raise TypeError("the samples of this plan are no sequence that may be cut anywhere; ask for its batches")
 
 
 class SamplerPlan:
     """The rows of a source that has a sampler.
 
     A shuffled order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy
-    costs besides its work is then shared by the batches of the block.
+    costs besides its work is then shared by the batches of the block. The first blocks are small, for somebody waits.
 
     Args:
         sampler: Tells the row at any position.
@@ -67,24 +87,29 @@ class SamplerPlan:
         self._sampler = sampler
         self._batch_size = batch_size
         self._key = key
-        self._n_samples = sampler.num_indices_generated()
-        self.n_batches = count_batches(self._n_samples, batch_size, drop_last)
-        self._batches_a_block = max(1, BLOCK // batch_size)
-        self._block: tuple[int, np.ndarray] = (-1, np.arange(0))
+        self.n_samples = sampler.num_indices_generated()
+        self.n_batches = count_batches(self.n_samples, batch_size, drop_last)
+        self._size = FIRST_BLOCK
+        self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
 
     def rows(self, number: int) -> Any:
-        if self._key is None:
-            return self._rows_between(number * self._batch_size, (number + 1) * self._batch_size)
-        which, within = divmod(number, self._batches_a_block)
-        kept, rows = self._block
-        if kept != which:
-            size = self._batches_a_block * self._batch_size
-            rows = self._rows_between(which * size, (which + 1) * size)
-            self._block = which, rows
-        return rows[within * self._batch_size : (within + 1) * self._batch_size]
+        start = number * self._batch_size
+        return self.rows_between(start, int(min(start + self._batch_size, self.n_samples)))
 
-    def _rows_between(self, start: int, stop: int) -> np.ndarray:
-        rows = self._sampler.rows_at(np.arange(start, int(min(stop, self._n_samples)), dtype=np.int64), self._key)
+    def rows_between(self, start: int, stop: int) -> Any:
+        if self._key is None:
+            return self._computed(start, stop)
+        first, end, rows = self._block
+        if not first <= start <= stop <= end:
+            # Two threads may both compute it; each uses its own.
+            first, end = start, int(min(max(start + self._size, stop), self.n_samples))
+            rows = self._computed(first, end)
+            self._block = first, end, rows
+            self._size = min(2 * self._size, self._sampler.block)
+        return rows[start - first : stop - first]
+
+    def _computed(self, start: int, stop: int) -> np.ndarray:
+        rows = self._sampler.rows_at(np.arange(start, stop, dtype=np.int64), self._key)
         rows.flags.writeable = False  # it will be handed out again
         return rows
 
@@ -109,6 +134,17 @@ class TogetherPlan:
     def regular(self) -> bool:
         return all(part.regular for part in self.parts)
 
+    @functools.cached_property
+    def n_samples(self) -> float | None:
+        counts = [part.n_samples for part in self.parts]
+        known = [n for n in counts if n is not None]
+        if len(known) < len(counts) or not (self.trim or len(set(known)) == 1):
+            return None
+        return min(known)
+
+    def rows_between(self, start: int, stop: int) -> Any:
+        return tuple([part.rows_between(start, stop) for part in self.parts])
+
     def rows(self, number: int) -> Any:
         rows = tuple([part.rows(number) for part in self.parts])
         return trim_rows(rows) if self.trim else rows
@@ -131,6 +167,7 @@ class FirstPlan:
         self._batch_size = batch_size
         self._n_samples = n_samples
         self.regular = part.regular
+        self.n_samples = None if part.n_samples is None else min(part.n_samples, n_samples)
         self._starts: list[int] | None = None
         if part.regular:
             self.n_batches = min(part.n_batches, count_batches(n_samples, batch_size, drop_last))
@@ -152,8 +189,11 @@ class FirstPlan:
         start = self._starts[number] if self._starts is not None else number * self._batch_size
         return first_rows(self._part.rows(number), self._n_samples - start)
 
+    def rows_between(self, start: int, stop: int) -> Any:
+        return self._part.rows_between(start, stop)
 
-class RoundsPlan:
+
+class RoundsPlan(OfBatches):
     """One plan after another, each made when it is first needed.
 
     Args:
@@ -161,8 +201,6 @@ class RoundsPlan:
         rounds: How many rounds there are; -1 for ever.
         n_each: Number of batches of each round; None where the rounds differ, and are counted as they are reached.
     """
-
-    regular: ClassVar[bool] = False
 
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
         self._make = functools.lru_cache(maxsize=4)(make)
@@ -222,6 +260,13 @@ def take_rows(rows: Any, offsets: np.ndarray) -> Any:
         return tuple([take_rows(part, offsets) for part in rows])
     leaf = np.asarray(rows)
     return leaf[offsets[offsets < len(leaf)]]
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Return the rows of several batches, or nests of one form, one after the other."""
+    if isinstance(parts[0], tuple):
+        return tuple([join_rows(leaves) for leaves in zip(*parts, strict=True)])
+    return np.concatenate(parts)
 
 
 def put_rows(rows: Any, place: int, row: Any) -> Any:

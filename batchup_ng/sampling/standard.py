@@ -10,7 +10,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler
+from .base import RandomAccessSampler, array_outline
 from .permutation import keyed_permutation
 
 
@@ -34,6 +34,9 @@ class StandardSampler(RandomAccessSampler):
             raise ArgumentError(f"length must not be negative, and is {self.length}; pass the number of rows")
         if self.length == 0 and self.repeats == -1:
             raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.length, self.repeats]
 
     def num_indices_generated(self) -> Any:
         return np.inf if self.repeats == -1 else self.length * self.repeats
@@ -108,6 +111,9 @@ class SubsetSampler(StandardSampler):
     def __init__(self, indices: Any, repeats: int = 1) -> None:
         self.indices = row_numbers("indices", indices)
         super().__init__(len(self.indices), repeats)
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), array_outline(self.indices)]
 
     def map_indices(self, indices: Any) -> Any:
         return self.indices[indices]

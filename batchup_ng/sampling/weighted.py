@@ -10,7 +10,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, cumulative_weights, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler
+from .base import RandomAccessSampler, array_outline
 from .standard import row_numbers
 
 
@@ -26,6 +26,8 @@ class WeightedSampler(RandomAccessSampler):
         ArgumentError: a weight is negative, infinite or NaN, or all are 0.
     """
 
+    block = 4096
+
     def __init__(self, weights: Any) -> None:
         self._cdf = cumulative_weights("weights", weights)
         given = np.asarray(weights, dtype=np.float64)
@@ -33,6 +35,9 @@ class WeightedSampler(RandomAccessSampler):
             total = given.sum()
         self.weights = given / total if np.isfinite(total) else np.diff(self._cdf, prepend=0.0)
         self.length = len(self.weights)
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, array_outline(self.weights)]
 
     def num_indices_generated(self) -> Any:
         return np.inf
@@ -107,6 +112,9 @@ class WeightedSubsetSampler(WeightedSampler):
             )
         super().__init__(sub_weights)
         self.sub_weights = self.weights
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), array_outline(self.indices)]
 
     def map_indices(self, indices: Any) -> Any:
         return self.indices[indices]

@@ -199,7 +199,7 @@ class BatchEngine:
 
     def _extra(self, planned: PlannedBatch, read: Read) -> Job:
         """Return the job of a read out of turn."""
-        key = planned.key._replace(offsets=read.offsets)
+        key = planned.key if read.offsets is None else planned.key.part(read.offsets)
         task: Task = (read_batch, (self._making.shared, read.rows, key, self._making.buffers), {})
         how = Submission(again=True, urgent=True, alone=read.alone, timeout=read.timeout)
         return Job(task, how, planned._replace(rows=read.rows))
@@ -234,7 +234,7 @@ class BatchEngine:
         without_frames(error)
         epoch = planned.key.epoch
         self.books.errors.append(
-            SampleError(error.row, planned.key.start + place, planned.number, epoch, error.source, error)
+            SampleError(error.row, planned.key.position(place), planned.number, epoch, error.source, error)
         )
         if len(self.books.errors) == 1:
             done = "replaced" if self._making.policy.action == "replace" else "left out"

@@ -100,6 +100,9 @@ class ParallelDataSource(AbstractDataSource):
             bound=ByteBound(size, self.buffer_bytes, at_once + 1),
         )
 
+    def outline(self) -> list[Any]:
+        return self._source.outline()
+
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
 
@@ -165,6 +168,9 @@ class PrefetchDataSource(AbstractDataSource):
         self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
         self._source = source
         self._pool = pool
+
+    def outline(self) -> list[Any]:
+        return self._source.outline()
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)

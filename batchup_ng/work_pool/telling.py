@@ -24,7 +24,7 @@ def blamed(source: SourceNode, planned: PlannedBatch, place: int, error: BaseExc
         error: What was raised for it.
     """
     rows = take_rows(planned.rows, np.array([place]))
-    row, position = one_row(rows), planned.key.start + place
+    row, position = one_row(rows), planned.key.position(place)
     name = own_source(error)
     if name is None:
         name = _name_of(source, rows)

@@ -1,0 +1,73 @@
+"""Which of several processes this is, as the user or the launcher says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+from ..sampling.shards import UNEVEN, Shard
+
+LAUNCHERS = (
+    ("torchrun", "RANK", "WORLD_SIZE"),
+    ("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
+    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MPICH", "PMI_RANK", "PMI_SIZE"),
+    ("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("SLURM", "SLURM_PROCID", "SLURM_NTASKS"),
+)
+"""Launchers with the variables that they set: rank, number of processes. Those that start the processes of a training
+come before SLURM, which may have started only the launcher."""
+
+
+def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
+    """Return the shard that the options of ``batch_iterator`` ask for.
+
+    Args:
+        shard: None for all, ``(rank, world)``, or ``"auto"`` for what the launcher's environment says.
+        uneven: ``"pad"``, ``"drop"`` or ``"error"``.
+        pad_mask: Whether batches end with an array that marks padding.
+
+    Raises:
+        ArgumentError: the rank is not below the world, or the environment contradicts itself.
+        ArgumentTypeError: `shard` is of another kind.
+    """
+    checks.one_of("uneven", uneven, UNEVEN)
+    if not isinstance(pad_mask, (bool, np.bool_)):
+        raise ArgumentTypeError(f"pad_mask must be True or False, not {pad_mask!r}")
+    rank, world = (0, 1) if shard is None else _rank_and_world(shard)
+    return Shard(rank, world, uneven, bool(pad_mask))
+
+
+def _rank_and_world(shard: Any) -> tuple[int, int]:
+    if isinstance(shard, str) and shard == "auto":
+        return rank_from(os.environ)
+    if isinstance(shard, str) or not hasattr(shard, "__len__") or len(shard) != 2:
+        raise ArgumentTypeError(f"shard must be (rank, world) or 'auto', not {shard!r}; shard=(0, 4) is the first of 4")
+    rank, world = checks.integer("shard[0], the rank,", shard[0]), checks.positive_int("shard[1], the world,", shard[1])
+    if not 0 <= rank < world:
+        raise ArgumentError(f"shard's rank must be at least 0 and below the world, {world}, not {rank}")
+    return rank, world
+
+
+def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none.
+
+    Raises:
+        ArgumentError: the two variables of a launcher are no rank and number of processes.
+    """
+    for launcher, rank_name, world_name in LAUNCHERS:
+        rank, world = environment.get(rank_name), environment.get(world_name)
+        if rank is None or world is None:
+            continue
+        if not (rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world)):
+            raise ArgumentError(
+                f"shard is 'auto', and the environment of {launcher} has {rank_name}={rank!r} and "
+                f"{world_name}={world!r}, which are no rank and number of processes; pass shard=(rank, world)"
+            )
+        return int(rank), int(world)
+    return 0, 1

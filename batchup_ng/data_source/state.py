@@ -1,0 +1,236 @@
+"""What a saved state of an epoch says, with the checks that it was not damaged.
+
+A state is a dict that JSON can hold, of 4 kB at most. It tells what was *handed out*, nothing about who made it, and
+carries a digest of all that it says (BLAKE2b, RFC 7693), so that one in which anything was changed is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import StateError
+from ..sampling.shards import Reached
+from .books import COUNTS
+
+FORMAT = "batchup_ng epoch"
+VERSION = 1
+"""Version of the format; one that is newer than the library is refused."""
+
+MOST_BYTES = 1 << 20
+"""Bytes of a file beyond which it is not looked at: no state is as large."""
+
+_LARGEST = 1 << 63
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedEpoch:
+    """How far an epoch is.
+
+    Attributes:
+        source: Digest of the outline of the source.
+        told: What the source looked like, in words, for an error.
+        order: ``"in order"``, ``"seed"``, ``"generator"`` or ``"stream"``.
+        seed: Seed of the order and of the maps' randomness.
+        epoch: Number of the epoch.
+        batch_size: Samples of a batch.
+        world: How many ranks shared the epoch.
+        samples: Samples that all ranks together have handed out, failed ones included.
+        batches: The same in batches, of a world of one.
+        counts: How many samples this rank has ``planned``, ``delivered``, ``failed``, ``replaced``.
+        generator: State of the generator from which the order is drawn, before its first draw; None without one.
+        inner: State of the user's own iterator of a stream; None without one.
+    """
+
+    source: str
+    told: str
+    order: str
+    seed: int
+    epoch: int
+    batch_size: int
+    world: int
+    samples: int
+    batches: int
+    counts: dict[str, int]
+    generator: Any = None
+    inner: Any = None
+
+    @property
+    def reached(self) -> Reached:
+        """How far it is."""
+        return Reached(self.samples, self.batches)
+
+
+_ORDERS = ("in order", "seed", "generator", "stream")
+_NUMBERS = ("epoch", "samples", "batches")
+_POSITIVE = ("batch_size", "world")
+
+
+def as_state(saved: SavedEpoch) -> dict[str, Any]:
+    """Return the state that says what `saved` says.
+
+    Raises:
+        StateError: the state of the user's own iterator is nothing that JSON can hold.
+    """
+    body = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(saved)}
+    try:
+        body = json.loads(json.dumps(_packed(body), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
+    return {**body, "digest": digest(body)}
+
+
+def from_state(state: Any) -> SavedEpoch:
+    """Return what a state says.
+
+    Raises:
+        StateError: it is none, of another version, or was damaged.
+    """
+    if not isinstance(state, Mapping):
+        raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}")
+    body = {name: value for name, value in state.items() if name != "digest"}
+    if body.get("format") != FORMAT:
+        raise StateError(f"this is no state of a batch iterator: its 'format' is {body.get('format')!r:.100}")
+    version = body.get("version")
+    if type(version) is not int or version != VERSION:
+        raise StateError(
+            f"this state is of version {version!r:.40} of the format, and this batchup_ng reads version {VERSION}; "
+            f"use the release that wrote it"
+        )
+    _check_digest(body, state.get("digest"))
+    del body["format"], body["version"]
+    names = [field.name for field in dataclasses.fields(SavedEpoch)]
+    if sorted(map(str, body)) != sorted(names):
+        raise StateError(f"this state is damaged: it has {sorted(map(str, body))}, not {sorted(names)}")
+    _check_values(body)
+    try:
+        return SavedEpoch(**{**body, "generator": _unpacked(body["generator"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise StateError(f"this state is damaged: {error}") from error
+
+
+def _check_digest(body: dict[str, Any], found: Any) -> None:
+    try:
+        wanted = digest(body)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(f"this state is damaged: {error}") from error
+    if found != wanted:
+        raise StateError("this state is damaged: its digest is not that of what it says")
+
+
+def _check_values(body: dict[str, Any]) -> None:
+    """Refuse values of wrong kinds, which only a state that nobody's ``state_dict`` made can have."""
+    for name in (*_NUMBERS, *_POSITIVE):
+        _check_number(name, body[name], name in _POSITIVE)
+    if type(body["seed"]) is not int:
+        raise StateError(f"this state is damaged: its seed is {body['seed']!r:.40}")
+    if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
+        raise StateError("this state is damaged: it does not tell its source and order")
+    counts = body["counts"]
+    if not isinstance(counts, dict) or sorted(counts) != sorted(COUNTS):
+        raise StateError("this state is damaged: it does not tell what was delivered")
+    for name in COUNTS:
+        _check_number(name, counts[name], False)
+
+
+def _check_number(name: str, value: Any, positive: bool) -> None:
+    if type(value) is not int or not positive <= value < _LARGEST:
+        raise StateError(f"this state is damaged: {name} is {value!r:.40}")
+
+
+def digest(body: Any) -> str:
+    """Return the digest of what JSON can hold: 32 hexadecimal digits."""
+    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _packed(value: Any) -> Any:
+    """Return `value` with its arrays as text."""
+    if isinstance(value, np.ndarray):
+        data = base64.b85encode(np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<")).tobytes()).decode()
+        return {"dtype": value.dtype.newbyteorder("<").str, "b85": data}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {name: _packed(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_packed(part) for part in value]
+    return value
+
+
+def _unpacked(value: Any) -> Any:
+    """Return `value` with its arrays made from their text."""
+    if isinstance(value, dict):
+        if sorted(value) == ["b85", "dtype"]:
+            return np.frombuffer(base64.b85decode(value["b85"]), _plain_dtype(value["dtype"])).copy()
+        return {name: _unpacked(part) for name, part in value.items()}
+    return value
+
+
+def _plain_dtype(name: Any) -> np.dtype[Any]:
+    if name not in ("<u4", "<u8", "<i4", "<i8"):
+        raise ValueError(f"an array of it is of dtype {name!r:.20}")
+    return np.dtype(name)
+
+
+def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a state to a file, which holds either what it held or all of the new state, whatever happens meanwhile.
+
+    It is written beside the file, synchronised with the disk, then takes the file's place.
+    """
+    path = Path(path)
+    text = json.dumps(state, allow_nan=False, indent=1)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder last, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system can
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the state that a file holds, as it stands there.
+
+    Raises:
+        OSError: the file cannot be read.
+        StateError: it holds no JSON object.
+    """
+    with open(path, "rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state does")
+    try:
+        state = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"{os.fspath(path)!r} holds no state: {error}") from error
+    if not isinstance(state, dict):
+        raise StateError(f"{os.fspath(path)!r} holds no state, but a JSON {type(state).__name__}")
+    return state
