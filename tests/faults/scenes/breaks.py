@@ -20,6 +20,8 @@ import batchup_ng as bu
 from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
 
 WIDTH = 3000
+AHEAD = 8
+"""Batches that a loop has under way."""
 
 
 def by_break(parallel: Any) -> None:
@@ -93,7 +95,7 @@ def broken_off(kind: str, workers: int, size: str, times: int) -> dict[str, Any]
     """F12: loops over one pool are broken off; afterwards all is as before, the next epoch is whole."""
     taken = []
     with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(SIZES[size]), 8)
+        parallel = pool.parallel_data_source(source(SIZES[size]), AHEAD)
         for i in range(50):
             WAYS[i % len(WAYS)](parallel)
         before, memory = settled(), resident()
