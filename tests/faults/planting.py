@@ -53,7 +53,7 @@ BUGS = [
         "random numbers depend on the process", "randomness.py",
         "    x = positions.astype(np.uint64)\n",
         "    import os\n    x = (positions + os.getpid()).astype(np.uint64)\n",
-        "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver]",
+        "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver-2-64 kB]",
     ),
     Bug(
         "a worker does not see the end of its program", "work_pool/processes/worker.py",
@@ -93,7 +93,7 @@ BUGS = [
         "            self._do(self._schedule.died(worker, time.monotonic()))\n",
         "            worker.jobs = worker.jobs if code else []\n"
         "            self._do(self._schedule.died(worker, time.monotonic()))\n",
-        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2]",
+        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2-0 B]",
     ),
     Bug(
         "a dead worker is not replaced", "work_pool/processes/schedule.py",
