@@ -46,8 +46,8 @@ def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str) 
     # and no more after 4500 loops than after 1500.
     slots = 3 * breaks.AHEAD * BATCH * SIZES[size] if large and kind in PROCESSES else 0
     assert figures["grown"] <= (2 << 20) + slots
-    # FAULTS.md asks for 5 ms. Measured: 1 ms, the longest of 500 9 ms; with 2 MB 1 ms to 10 ms (four workers on two busy
-    # cores), the longest 81 ms, in which a first batch waits behind what the workers had begun for the loop before.
+    # FAULTS.md asks for 5 ms. Measured: 1 ms, the longest of 500 9 ms; with 2 MB 1 ms to 10 ms (four workers on two
+    # busy cores), the longest 81 ms, where a first batch waits behind what was begun for the loop before.
     assert figures["p50"] <= (0.020 if large else 0.005)
     assert figures["max"] <= (0.200 if large else 0.050)
 
