@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .planting import BUGS, Bug, copy_of_the_package, plant, run_tests
+from .planting import BUGS, Bug, copy_of_the_package, failures, plant, run_tests
 from .settings import Extent
 
 
@@ -36,3 +36,5 @@ def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
     assert outcomes(done.stdout).get(bug.test) in ("FAILED", "ERROR"), (
         f"nobody noticed that {bug.name}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
     )
+    said = failures(tmp_path)
+    assert any(re.search(bug.expect, text) for text in said), f"{bug.name}: the test fails for another reason: {said}"
