@@ -52,4 +52,4 @@ def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(kind: 
     pytest.importorskip(library, reason=f"{library} is not installed")
     found = play(leases.held_by, kind=kind, how=how, batches=300)
     assert found["freed"] == found["lent"], found
-    assert how != "torch" or found["lent"] == 300 - leases.HELD, found  # others may choose to copy
+    assert found["lent"] == (0 if how == "jax.numpy" else 300 - leases.HELD), found  # that one makes a copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import queue
 import random
 import threading
@@ -15,6 +16,7 @@ import numpy as np
 import batchup_ng as bu
 
 from ..books import BATCH, SHUFFLE, make_pool, payload_of, source, stored
+from ..hunting import wait_for
 from ..tree import held
 
 
@@ -122,16 +124,39 @@ ROWS, ROW = 400, 50_000
 """Size of the array: 20 MB."""
 
 
+AHEAD = 8
+"""Batches that may be ahead of the consumer."""
+
+
 def over_epochs(kind: str, times: int) -> list[tuple[float, float, int]]:
-    """Return, after each of so many epochs, the bytes of memory, those of it that are shared, and the descriptors."""
+    """Return, after each of so many epochs, the bytes of memory, those of it that are shared, and the descriptors.
+
+    In each epoch all that may be ahead is ahead at some time, so that none needs more than another.
+    """
     found = []
     with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(stored(ROW, n=ROWS), 8)
+        parallel = pool.parallel_data_source(stored(ROW, n=ROWS), AHEAD)
+        if kind != "threads":
+            both_ready(pool)
         for epoch in range(times):
             with parallel.batch_iterator(16, shuffle=SHUFFLE, epoch=epoch) as iterator:
-                rows = np.concatenate([rows for rows, _, _ in iterator])
-            assert sorted(rows) == list(range(ROWS))
+                rows = [next(iterator)[0]]
+                # The one that the consumer has counts as one of them.
+                wait_for(lambda: iterator.stats()["ready"] == AHEAD - 1, "batches to be ahead")  # at once
+                rows += [rows for rows, _, _ in iterator]
+            assert sorted(np.concatenate(rows)) == list(range(ROWS))
             gc.collect()
             now = held()
             found.append((now.memory, now.shared, now.descriptors))
     return found
+
+
+def both_ready(pool: Any) -> None:
+    """Wait until both workers of a pool have done something."""
+    seen: set[int] = set()
+
+    def more() -> bool:
+        seen.update(pool.work_stream((os.getpid, ()) for _ in range(4)).retrieve_iter())
+        return len(seen) == 2
+
+    wait_for(more, "both workers")
