@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import batch as batches
 from .. import checks, randomness
-from ..blame import note_map
+from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
@@ -283,7 +283,7 @@ class MapDataSource(PlannedDataSource):
         try:
             return self._mapped(batch, key)
         except BaseException as error:
-            note_map(error, getattr(self.fn, "__qualname__", None) or repr(self.fn))
+            note_map(error, function_name(self.fn))
             raise
 
     def _mapped(self, batch: Any, key: BatchKey) -> Any:
@@ -294,11 +294,9 @@ class MapDataSource(PlannedDataSource):
         else:
             result = self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
         if result is None:
-            raise ArgumentTypeError(f"map {self._name()} returned None; let it return a tuple of arrays: (x, y)")
+            name = function_name(self.fn)
+            raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return as_batch(result)
-
-    def _name(self) -> str:
-        return repr(getattr(self.fn, "__qualname__", self.fn))
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
@@ -345,6 +343,7 @@ class SampleMapDataSource(MapDataSource):
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
             samples = [self.fn(*sample, rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
-            raise ArgumentTypeError(f"map {self._name()} returned None for a sample; let it return a tuple: (x, y)")
+            name = function_name(self.fn)
+            raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
         stacked = batches.stack(samples)
         return stacked if isinstance(stacked, tuple) else (stacked,)

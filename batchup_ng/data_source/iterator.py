@@ -41,6 +41,10 @@ class Engine(Protocol):
         """End the work; may be called again, from any thread."""
         ...
 
+    def abandon(self) -> None:
+        """The same without waiting for anything: nobody refers to the iterator any more, and the collector runs."""
+        ...
+
 
 class StreamEngine:
     """Makes each batch when it is asked for, from an iterator, on the consumer's own thread."""
@@ -64,6 +68,9 @@ class StreamEngine:
         if close is not None:
             with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
                 close()
+
+    def abandon(self) -> None:
+        self.close()
 
 
 class ReadsBatches(Protocol):
@@ -109,7 +116,7 @@ class BatchIterator(Iterator[Any]):
         self._waited = 0.0
         self._ended = False
         self._inside: set[int] = set()  # the threads that are in next()
-        self._finalizer = weakref.finalize(self, engine.close)
+        self._finalizer = weakref.finalize(self, engine.abandon)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -178,7 +185,8 @@ class BatchIterator(Iterator[Any]):
     def close(self) -> None:
         """End the epoch and what was started for it; may be called again. ``next()`` then raises ``StopIteration``."""
         self._ended = True
-        self._finalizer()
+        if self._finalizer.detach() is not None:
+            self._engine.close()
 
     @property
     def errors(self) -> list[Any]:

@@ -103,6 +103,9 @@ class BatchEngine:
     def close(self) -> None:
         self._window.cancel()
 
+    def abandon(self) -> None:
+        self._window.cancel()
+
     # -- the consumer ------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .. import checks
 from ..data_source.base import AbstractDataSource, PlannedDataSource, whole_stream
@@ -38,9 +38,23 @@ class Pool(Protocol):
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
         ...
+
+
+class Producer(NamedTuple):
+    """A pool of one worker, which makes the batches of a stream.
+
+    Attributes:
+        pool: The pool.
+        close: Ends it, and waits until it has ended.
+        abandon: Lets it end some time soon; takes no lock, so that it may run inside any code, as the collector does.
+    """
+
+    pool: Pool
+    close: Callable[[], None]
+    abandon: Callable[[], None]
 
 
 class ParallelDataSource(AbstractDataSource):
@@ -190,21 +204,22 @@ class PrefetchDataSource(AbstractDataSource):
 
     def _engine(self, options: EpochOptions, path: tuple[int, ...]) -> _ProducerEngine:
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
-        pool, end = self._pool.producer(self._source, stays=options.rng is not None)
+        producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
-            stream = WorkStream(pool, self._tasks(pool, _Producer(self._source, options, path)), self._buffer_size)
+            tasks = self._tasks(producer.pool, _Epoch(self._source, options, path))
+            stream = WorkStream(producer.pool, tasks, self._buffer_size)
         except BaseException:
-            end()
+            producer.close()
             raise
-        return _ProducerEngine(stream, end)
+        return _ProducerEngine(stream, producer)
 
-    def _tasks(self, pool: Pool, producer: _Producer) -> Iterator[Any]:
-        shared = pool.shared_constant(producer)
+    def _tasks(self, pool: Pool, epoch: _Epoch) -> Iterator[Any]:
+        shared = pool.shared_constant(epoch)
         while True:
             yield next_of, (shared,)
 
 
-class _Producer:
+class _Epoch:
     """An epoch of a source in the one worker that iterates over it."""
 
     def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
@@ -229,17 +244,18 @@ class _Producer:
             raise
 
 
-def next_of(producer: _Producer) -> tuple[Any, ...]:
-    """Return the next batch of `producer`: the task of every batch of a stream."""
-    return producer.next()
+def next_of(epoch: _Epoch) -> tuple[Any, ...]:
+    """Return the next batch of `epoch`: the task of every batch of a stream."""
+    return epoch.next()
 
 
 class _ProducerEngine:
     """Hands out what one producer made, until its end."""
 
-    def __init__(self, stream: WorkStream, end: Callable[[], None]) -> None:
+    def __init__(self, stream: WorkStream, producer: Producer) -> None:
         self._stream = stream
-        self._finalizer = weakref.finalize(self, end)
+        self._producer = producer
+        self._finalizer = weakref.finalize(self, producer.abandon)
 
     @property
     def road(self) -> str:
@@ -259,5 +275,10 @@ class _ProducerEngine:
         return self._stream.ready()
 
     def close(self) -> None:
+        self._stream.close()
+        if self._finalizer.detach() is not None:
+            self._producer.close()
+
+    def abandon(self) -> None:
         self._stream.close()
         self._finalizer()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import errno
 import os
 import resource
@@ -88,9 +89,9 @@ class Arena:
     def store(self, pieces: Iterable[Any], nbytes: int) -> Extent:
         """Return an extent that holds `pieces`, one after the other, which together have `nbytes`.
 
-        They go through the file, not the mapping: where there are no huge pages the system then need not clear small
-        ones first, which halves the time (measured), and the interpreter's lock is free meanwhile. In the end this
-        process maps them all: a page that one worker alone maps would be counted as that worker's own.
+        They go through the file, not the mapping: the system then need not clear the pages first, which halves the time
+        (measured), and the interpreter's lock is free meanwhile. In the end this process maps them all: a page that one
+        worker alone maps would be counted as that worker's own.
 
         Raises:
             ArenaFull: there is no room, or the system has no memory for it.
@@ -99,7 +100,6 @@ class Arena:
         extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
         at = extent.offset
         try:
-            self._open().collapse(*extent)
             for piece in pieces:
                 at += self._write(piece, at)
             self._open().populate(*extent, write=False)
@@ -110,6 +110,12 @@ class Arena:
             self.give_back(extent)
             raise
         return extent
+
+    def collapse(self, extent: Extent) -> None:
+        """Make huge pages of a part that holds something; where the system cannot, nothing is lost."""
+        with contextlib.suppress(OSError):
+            self._open().collapse(*extent)
+            self._open().populate(*extent, write=False)
 
     def _write(self, piece: Any, at: int) -> int:
         left = memoryview(piece).cast("B")

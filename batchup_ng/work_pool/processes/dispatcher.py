@@ -1,7 +1,8 @@
 """The dispatcher of the process pool: does what the schedule says.
 
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
-wait or are under way. Its one thread reads what workers send. Any thread may submit: it pickles the task and
+wait or are under way. Its one thread reads what workers send; another, which lives no longer than that takes, starts
+workers in the place of those that ended. Any thread may submit: it pickles the task and
 hands it, with a slot for its result, to a worker that has room, writing as much as the socket takes at once; the
 dispatcher's thread writes the rest. All of that state is guarded by one lock, which is held only for steps that cannot
 wait.
@@ -28,6 +29,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+from ...blame import function_name
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
 from ..stream import check_process
@@ -37,12 +39,14 @@ from .arena import Arena, SlotPool
 from .blame import culprit
 from .channel import RESULTS, Frame, Kind
 from .copies import SharedCopies
+from .interrupts import InterruptsHeld
 from .jobs import Job, ResultFuture, encoded, referred, road_of, room_for
 from .launch import Launcher
 from .poll import Poll
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
+from .starting import WorkerProcess, refused
 from .task_memory import SLOT
 from .travel import travels
 
@@ -57,7 +61,13 @@ START_PAUSE = 1.0
 
 
 class Dispatcher:
-    """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten."""
+    """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten.
+
+    Attributes:
+        slots: Where slots come from; None where there is no shared memory.
+        copies: The copies of arrays that workers share; None likewise.
+        complaint: Why there are fewer workers than there should be, in words; empty as long as that was not so.
+    """
 
     def __init__(
         self, processes: int, threads: int, starter: Launcher, arena: Arena | None, slots: SlotPool | None
@@ -68,7 +78,9 @@ class Dispatcher:
         self._closed = False
         self._broken: WorkerLost | None = None
         self._last_exit = ""
+        self.complaint = ""
         self._start_again = 0.0
+        self._replacing: threading.Thread | None = None
         self._wakes_at = math.inf
         self._looks_at = 0.0
         self._look_now = True
@@ -93,27 +105,38 @@ class Dispatcher:
             self.check_open()
             if self._thread is not None:
                 return
-            self._poll = Poll()
-            self._wake_read, self._wake_write = socket.socketpair()
-            for end in (self._wake_read, self._wake_write):
-                end.setblocking(False)
-            self._poll.watch(self._wake_read.fileno(), None)
+            self._open_descriptors()
             thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
             try:
                 self._start_missing()
                 thread.start()
             except BaseException as error:
                 self._end_workers()
+                self._starter.rest()
                 self._close_descriptors()
                 if isinstance(error, RuntimeError) and not isinstance(error, WorkerLost):
                     raise WorkerLost(f"{error}: the limit on threads (ulimit -u, pids.max) is reached") from error
                 raise
             self._thread = thread
 
+    def _open_descriptors(self) -> None:
+        try:
+            with contextlib.ExitStack() as opened:
+                poll = Poll()
+                opened.callback(poll.close)
+                self._wake_read, self._wake_write = socket.socketpair()
+                opened.pop_all()
+        except OSError as error:
+            raise refused(error) from error
+        self._poll = poll
+        for end in (self._wake_read, self._wake_write):
+            end.setblocking(False)
+        self._poll.watch(self._wake_read.fileno(), None)
+
     def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
         job = self._encoded(task, how)
-        with self._lock:
+        with InterruptsHeld(), self._lock:
             self.check_open()
             if self._forgotten:
                 self._forget()
@@ -130,7 +153,7 @@ class Dispatcher:
         try:
             return Job(number, how, encoded(task), self._running_for)
         except Exception as error:
-            name = getattr(task[0], "__qualname__", repr(task[0]))
+            name = function_name(task[0])
             blamed = culprit(f"task {name}", referred(task), travels)
             failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
@@ -189,11 +212,15 @@ class Dispatcher:
     def _start_missing(self) -> None:
         """Start workers until there are as many as there should be."""
         while self._schedule.missing() > 0:
-            worker = Remote(self._starter.start(), time.monotonic(), self._memory, self.slots)
-            self._schedule.add(worker)
-            self._poll.watch(worker.process.sock.fileno(), (worker, False))
-            if worker.process.death is not None:
-                self._poll.watch(worker.process.death, (worker, True))
+            self._add(self._starter.start())
+
+    def _add(self, process: WorkerProcess) -> None:
+        """Take on a worker that was started."""
+        worker = Remote(process, time.monotonic(), self._memory, self.slots)
+        self._schedule.add(worker)
+        self._poll.watch(process.sock.fileno(), (worker, False))
+        if process.death is not None:
+            self._poll.watch(process.death, (worker, True))
 
     def _do(self, actions: Iterable[Action]) -> None:
         """Do what the schedule says."""
@@ -253,7 +280,9 @@ class Dispatcher:
             raise
         finally:
             self._fail_all()
+            self._starter.interrupt()
             self._end_workers()
+            self._end_starter()
             self._close_descriptors()
             self._close_memory()
 
@@ -267,10 +296,11 @@ class Dispatcher:
             if due is not None and due <= now:
                 self._do(self._schedule.tick(now))
                 due = self._schedule.next_tick()
-            if self._schedule.missing():
+            if self._schedule.missing() and self._replacing is None:
                 if self._start_again <= now:
                     self._replace_missing()
-                due = min(due or self._start_again, self._start_again)
+                else:
+                    due = min(due or self._start_again, self._start_again)
             self._watch_writers()
             self._wakes_at = math.inf if due is None else due
             self._looks_at = min(now + LOOK_EVERY, self._wakes_at)
@@ -337,8 +367,7 @@ class Dispatcher:
         if frame.kind is not Kind.ERROR:
             room = room_for(frame)
             for constant in job.constants:
-                if constant.room < room:
-                    constant.room = room
+                constant.room.saw(room)
         worker.resolve(frame)
         job.future.set_result(frame)
 
@@ -373,16 +402,54 @@ class Dispatcher:
         with self._lock:
             self._last_exit = worker.obituary(code)
             self._do(self._schedule.died(worker, time.monotonic()))
+            if self._schedule.given_up and not self.complaint:
+                self.complaint = f"{self._last_exit}, as others did before it without having done anything"
             self._replace_missing()
 
     def _replace_missing(self) -> None:
-        """Start workers in the place of those that are gone; if that fails try again in a while."""
+        """Have workers started in the place of those that are gone, on a thread of its own, for it may take long."""
+        self._closed = self._closed or self._schedule.broken
+        if self._replacing is not None or self._closed or not self._schedule.missing():
+            return
+        thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
         try:
-            self._start_missing()
-        except (OSError, WorkerLost) as error:
-            self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
-            self._do(self._schedule.not_started())
-            self._start_again = time.monotonic() + START_PAUSE
+            thread.start()
+        except RuntimeError as error:
+            self._not_replaced(error)
+        else:
+            self._replacing = thread
+
+    def _replace(self) -> None:
+        """Start workers until none is missing, or one cannot be started."""
+        while self._is_missing():
+            try:
+                process = self._starter.start()
+            except Exception as error:
+                with self._lock:
+                    self._not_replaced(error)
+                    self._replacing = None
+                break
+            with self._lock:
+                if not self._closed:
+                    self._add(process)
+                    continue
+            process.end(0.0)
+        self._wake()
+
+    def _is_missing(self) -> bool:
+        """Return whether a worker is to be started; if not, the thread that does so is done."""
+        with self._lock:
+            missing = not self._closed and self._schedule.missing() > 0
+            if not missing:
+                self._replacing = None
+            return missing
+
+    def _not_replaced(self, error: Exception) -> None:
+        """See to a worker that could not be started: it is tried again in a while."""
+        self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
+        self.complaint = self.complaint or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
+        self._do(self._schedule.not_started())
+        self._start_again = time.monotonic() + START_PAUSE
         self._closed = self._closed or self._schedule.broken
 
     def _fail_all(self) -> None:
@@ -404,7 +471,14 @@ class Dispatcher:
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in workers:
             worker.process.end(max(0.0, deadline - time.monotonic()))
+
+    def _end_starter(self) -> None:
         self._starter.close()
+        with self._lock:
+            replacing = self._replacing
+        if replacing is not None:
+            replacing.join()  # it ends what it has just started
+            self._starter.rest()
 
     def _close_descriptors(self) -> None:
         self._poll.close()
