@@ -63,7 +63,7 @@ Measured in the same hour, over 60 s each: 1.04, 0.99 (spawn), 0.99 (threads).
 """
 
 ONE_SLOT = 0.065
-"""Megabytes that shared memory must not grow by: those of one slot; the system counts in kilobytes, for each process."""
+"""Megabytes that shared memory must not grow by: a slot; the system counts in kilobytes, for each process."""
 
 WARM_UP = 0.2
 """Part of the time that is not measured."""

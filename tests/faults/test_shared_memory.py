@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -29,20 +30,24 @@ def kinds(first: str, times: int) -> list[str]:
     return [PROCESSES[(start + i) % len(PROCESSES)] for i in range(times)]
 
 
-def assert_told(figures: dict[str, Any], slots: bool | None = None) -> None:
+def assert_told(figures: dict[str, Any], slots: bool, none: str = "") -> None:
     """Assert that all batches came, some of them through a pipe, and that one warning says what was short.
 
     Args:
         figures: Of :func:`shared_memory.epochs`.
-        slots: Whether some came in shared memory; None for either.
+        slots: Whether some came in shared memory.
+        none: Why there is no shared memory at all, a pattern; empty where there is some, but too little.
     """
     assert figures["batches"] == BATCHES
     roads = figures["roads"]
     assert roads.get("pipe", 0) > 0, roads
     assert sum(roads.values()) == BATCHES, roads
-    assert slots is None or (roads.get("slots", 0) > 0) is slots, roads
+    assert (roads.get("slots", 0) > 0) is slots, roads
     assert [category for category, _ in figures["told"]] == [SAYS], figures["told"]
     ((_, message),) = figures["told"]
+    if none:
+        assert re.search(none, message), f"why there is none is not told: {message}"
+        return
     numbers = [int(number) for number in re.findall(r"(\d+) bytes", message)]
     assert any(NEEDED <= number < 1.3 * NEEDED for number in numbers), f"what is needed is not told: {message}"
     assert re.search(r"\d+ (bytes )?(that )?(are|is) free", message), f"what is free is not told: {message}"
@@ -74,7 +79,7 @@ def test_f16_a_small_file_system_costs_speed_and_no_batch(
     prefix = own_shm(options)
     for kind in kinds(first, extent.times(1, 10)):
         figures = play(shared_memory.epochs, prefix=prefix, kind=kind, how="file system", filled=filled)
-        assert_told(figures, slots)
+        assert_told(figures, slots, none="Read-only file system" if "ro" in options else "")
         assert filled != "filled" or figures["roads"]["slots"] > FILLED_AT
 
 
@@ -93,7 +98,8 @@ def test_f16_pages_that_are_refused_from_some_time_on_cost_no_batch(
 @pytest.mark.parametrize(("first", "code"), [("fork", "ENOSYS"), ("forkserver", "EPERM")])
 def test_f16_a_system_without_files_of_memory_costs_no_batch(first: str, code: str, extent: Extent) -> None:
     for kind in kinds(first, extent.times(1, 8)):
-        assert_told(play(shared_memory.epochs, kind=kind, how="no memfd", code=code), slots=False)
+        figures = play(shared_memory.epochs, kind=kind, how="no memfd", code=code)
+        assert_told(figures, slots=False, none=os.strerror(getattr(errno, code)))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,8 @@ def test_f16_a_system_without_files_of_memory_costs_no_batch(first: str, code: s
 )
 def test_f16_a_limit_on_the_size_of_files_costs_no_batch(first: str, nbytes: int, slots: bool, extent: Extent) -> None:
     for kind in kinds(first, extent.times(1, 5)):
-        assert_told(play(shared_memory.epochs, kind=kind, how="file size", nbytes=nbytes), slots)
+        figures = play(shared_memory.epochs, kind=kind, how="file size", nbytes=nbytes)
+        assert_told(figures, slots, none="File too large|RLIMIT_FSIZE" if nbytes <= 1 << 20 else "")
 
 
 def test_f16_a_container_without_room_for_all_slots_costs_no_batch(extent: Extent) -> None:

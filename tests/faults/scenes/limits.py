@@ -89,7 +89,7 @@ def few_descriptors(kind: str) -> dict[str, Any]:
         For each number of them what the pool said, None if it worked.
     """
     found = {}
-    for free in (40, 24, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1, 0):
+    for free in (40, 12, 8, 6, 5, 4, 3, 2, 1, 0):
         with make_pool(kind) as pool, FewDescriptors(free) as few:
             found[free] = tried(pool)
             few.lift()
