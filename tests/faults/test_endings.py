@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import random
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from .books import POOLS, PROCESSES
-from .scenes import breaks
-from .settings import Extent, only_full
+from .books import BATCH, POOLS, PROCESSES, SIZES
+from .hunting import wait_for
+from .scenes import breaks, interrupts
+from .settings import Extent, matrix, only_full
 from .stage import Stage, play
 
 PROGRAM = str(Path(__file__).parent / "programs" / "epoch.py")
@@ -30,11 +31,20 @@ def program(kind: str, *options: object) -> Stage:
 # -- F12 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", POOLS)
-def test_f12_loops_broken_off_leave_nothing(kind: str) -> None:
-    figures = play(breaks.broken_off, kind=kind, times=500)
-    assert figures["grown"] <= 2 << 20
+@pytest.mark.parametrize(
+    ("kind", "workers", "size"),
+    matrix(("serial", 1, "64 kB"), *[(kind, 2, "64 kB") for kind in PARALLEL], pools=POOLS),
+)
+def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str) -> None:
+    figures = play(breaks.broken_off, kind=kind, workers=workers, size=size, times=500)
+    # FAULTS.md allows 2 MB. The buffers that go round are as many as were ever held at once by window, workers and
+    # consumer, which the first loops need not have reached. Measured with 64 kB: up to 2.6 MB; with 2 MB: 8 to 29 MB,
+    # and no more after 4500 loops than after 1500.
+    assert figures["grown"] <= (2 << 20) + 2 * breaks.AHEAD * BATCH * SIZES[size]
+    # FAULTS.md asks for 5 ms. The longest of 500, measured: 8 ms; with 2 MB 81 ms, which is the wait for a first batch
+    # behind what the workers had begun for the loop before.
     assert figures["p50"] <= 0.005
+    assert figures["max"] <= (0.200 if size == "2 MB" else 0.050)
 
 
 @pytest.mark.parametrize("kind", PARALLEL)
@@ -100,11 +110,11 @@ def test_f13_an_interrupt_ends_the_program_with_one_traceback(kind: str, seed: i
         began = time.monotonic()
         code = stage.wait(3.0)
         took.append(time.monotonic() - began)
-        stage.assert_nothing_left(2.0)  # a worker that is being started sees the end when it has imported what it needs
+        stage.assert_nothing_left(1.0)  # measured: 0.47 s, for a worker may go on with its batch for 0.5 s
         if not (code == 0 and "done" in stage.out):  # else the interrupt came when all was done
             assert_one_interrupt(stage, code, where)
-    # FAULTS.md asks for 1 s. Measured with six programs on two cores: up to 1.7 s, of which most is Python's own end.
-    assert statistics.median(took) <= 1.0
+    # Measured: 0.32 s at most. (1.7 s with six other programs on two cores: most of it is Python's own end.)
+    assert max(took) <= 1.0, took
 
 
 @pytest.mark.parametrize("kind", PROCESSES)
@@ -113,8 +123,8 @@ def test_f13_workers_that_are_idle_do_not_notice_an_interrupt(kind: str) -> None
         stage.wait_for("batch")
         time.sleep(0.5)  # six batches of 20 ms each are made: the workers wait for work
         os.killpg(stage.process.pid, signal.SIGINT)
-        assert_one_interrupt(stage, stage.wait(3.0), "idle, group")
-        stage.assert_nothing_left(2.0)
+        assert_one_interrupt(stage, stage.wait(1.0), "idle, group")
+        stage.assert_nothing_left(1.0)
 
 
 def assert_one_interrupt(stage: Stage, code: int, where: str) -> None:
@@ -131,9 +141,26 @@ def assert_one_interrupt(stage: Stage, code: int, where: str) -> None:
 
 
 def test_f13_an_interrupt_during_the_import_ends_the_program(seed: int, extent: Extent) -> None:
+    # No pool has been chosen by then: one stands for all.
     for stage, where in interrupted("forkserver", ["import"], extent.times(3, 20), seed):
-        assert stage.wait(2.0) != 0, where
-        stage.assert_nothing_left()
+        assert_one_interrupt(stage, stage.wait(1.0), where)  # measured: 0.03 s
+        stage.assert_nothing_left(1.0)
+
+
+@pytest.mark.parametrize(("kind", "size"), [
+    ("threads", "64 kB"), ("forkserver", "64 kB"),
+    only_full("serial", "64 kB"), only_full("spawn", "2 MB"), only_full("fork", "0 B"), only_full("forkserver", "2 MB"),
+])  # fmt: skip
+def test_f13_a_pool_whose_epochs_were_interrupted_is_as_good_as_before(kind: str, size: str, seed: int) -> None:
+    found = play(interrupts.in_mid_epoch, limit=60, kind=kind, size=size, times=60, seed=seed)
+    assert found["caught"] == 60
+    assert found["longest"] <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "spawn", "fork"])
+def test_f13_a_pool_whose_start_was_interrupted_starts_anew(kind: str, seed: int, extent: Extent) -> None:
+    times = extent.times(6, 20)
+    assert play(interrupts.at_the_start, limit=60, kind=kind, size="64 kB", times=times, seed=seed)["caught"] == times
 
 
 @pytest.mark.parametrize("kind", PARALLEL)
@@ -143,9 +170,10 @@ def test_f14_sigterm_ends_the_program_and_all_it_started(kind: str, seed: int, e
         for j, moment in enumerate(("start", "batch", "close")):
             with at_moment(kind, moment, rng) as stage:
                 strike(stage, signal.SIGTERM, AIMS[(i + j) % 2], rng)
+                deadline = time.monotonic() + 2.0
                 code = stage.wait(2.0)
                 assert code == -signal.SIGTERM or "done" in stage.out
-                stage.assert_nothing_left(2.0)
+                stage.assert_nothing_left(deadline - time.monotonic())  # measured: 0.89 s after the signal
 
 
 # -- F15 ---------------------------------------------------------------------------------------------------------
@@ -173,6 +201,20 @@ def test_f15_nothing_outlives_a_program_that_is_killed(kind: str, seed: int, ext
 def test_f15_long_tasks_do_not_outlive_a_program_that_is_killed(kind: str, how: str) -> None:
     with program(kind, "--last", 60, how) as stage:
         stage.wait_for("batch")
+        assert_gone_after_a_kill(stage)
+
+
+@pytest.mark.parametrize("how", [only_full("--thread"), "--pause=0.01"])
+@pytest.mark.parametrize("inside", ["lock", "stopped"])
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed(
+    kind: str, inside: str, how: str
+) -> None:
+    with program(kind, "--inside", inside, how) as stage:
+        stage.wait_for("inside", times=2)
+        workers = set(stage.processes()) - {stage.process.pid}
+        state = psutil.STATUS_STOPPED if inside == "stopped" else psutil.STATUS_RUNNING
+        wait_for(lambda: [psutil.Process(pid).status() for pid in workers].count(state) >= 2, f"two workers {inside}")
         assert_gone_after_a_kill(stage)
 
 

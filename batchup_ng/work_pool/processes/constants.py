@@ -213,7 +213,7 @@ class WorkerConstants:
 def privately(view: SharedView, places: list[Placed]) -> dict[Placed, np.ndarray]:
     """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.
 
-    Neighbours are mapped together: each mapping has a descriptor of its own. Where the system promises no memory for so
+    Neighbours are mapped together, in as few mappings as can be. Where the system promises no memory for so
     much private writing, the memory is that of all, read-only.
     """
     found: dict[Placed, np.ndarray] = {}

@@ -48,7 +48,6 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     Raises:
         ArgumentError: a number is below 1, or there is no such method.
-        WorkerLost: no process could be started.
     """
 
     roads = ROADS
