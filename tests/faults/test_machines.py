@@ -54,3 +54,13 @@ def test_m5_memory_that_is_free_is_nobodys(kind: str) -> None:
     found = play(leases.poisoned_all_the_time, kind=kind, batches=1500)
     assert found["lenders"] > 0
     assert found["poisoned"] > 20
+
+
+@pytest.mark.parametrize("how", leases.VIEWS)
+@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(kind: str, how: str) -> None:
+    library = how.partition(".")[0]
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    found = play(leases.held_by, kind=kind, how=how, batches=300)
+    assert found["freed"] == found["lent"], found
+    assert found["lent"] == (0 if how == "jax.numpy" else 300 - leases.HELD), found  # that one makes a copy
