@@ -116,7 +116,7 @@ def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
         first, second = pool._dispatcher.pids()
-        starter = pool._dispatcher._starter
+        starter = pool._dispatcher._staff._starter
         assert isinstance(starter, ServerLauncher)
         os.kill(starter._server._process.pid, signal.SIGSTOP)
         os.kill(first, signal.SIGKILL)
@@ -182,7 +182,7 @@ def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: p
 def test_a_pool_that_goes_on_with_fewer_workers_says_so() -> None:
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
-        starter = pool._dispatcher._starter
+        starter = pool._dispatcher._staff._starter
         refused = iter([OSError(24, "no descriptors are left"), OSError(24, "no descriptors are left")])
         start = starter.start
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from ...buffers import Block, Returned, on_lease, size_class
 from .mapping import HUGE, PAGE, Mapping
+from .memory import available
 
 
 class ArenaFull(MemoryError):
@@ -231,12 +232,14 @@ class SlotPool:
     Attributes:
         most_bytes: As above; may be changed.
         bytes: Bytes that they have.
-        refused: What the system said when it had no memory for a slot within that; empty if it always had.
+        asked_for: Whether the user said how many that are; then nobody is told when they do not suffice.
+        refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
     """
 
     def __init__(self, arena: Arena, most_bytes: int) -> None:
         self._arena = arena
         self.most_bytes = most_bytes
+        self.asked_for = False
         self.bytes = 0
         self.refused = ""
         self._free: dict[int, collections.deque[Returned]] = {}
@@ -265,6 +268,8 @@ class SlotPool:
             if self.bytes + size > self.most_bytes:
                 self._release(self.bytes + size - self.most_bytes)
             if self.bytes + size > self.most_bytes:
+                if not self.asked_for:
+                    self._note(size, self.most_bytes - self.bytes, f"of the {self.most_bytes} that slots may have")
                 return None
             self.bytes += size
         try:
@@ -272,8 +277,11 @@ class SlotPool:
         except ArenaFull as error:
             with self._lock:
                 self.bytes -= size
-                self.refused = str(error)
+                self._note(size, available(), str(error.__cause__ or error))
             return None
+
+    def _note(self, needed: int, free: float, why: str) -> None:
+        self.refused = self.refused or f"{needed} bytes are needed for a batch, {free:.0f} bytes are free ({why})"
 
     def _release(self, nbytes: int) -> None:
         """Give free slots back to the arena until `nbytes` are gone, if there are so many."""

@@ -46,12 +46,10 @@ from .poll import Poll
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
+from .staff import Staff, Start, no_thread
 from .starting import WorkerProcess, refused
 from .task_memory import SLOT
 from .travel import travels
-
-CLOSE_SECONDS = 5.0
-"""Seconds that all workers together have to end by themselves, before they are killed."""
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
@@ -72,52 +70,62 @@ class Dispatcher:
     def __init__(
         self, processes: int, threads: int, starter: Launcher, arena: Arena | None, slots: SlotPool | None
     ) -> None:
-        self._starter = starter
         self._schedule = Schedule(processes, threads)
         self._lock = threading.Lock()
+        self._staff = Staff(starter, self._lock, self)
         self._closed = False
         self._broken: WorkerLost | None = None
         self._last_exit = ""
         self.complaint = ""
         self._start_again = 0.0
-        self._replacing: threading.Thread | None = None
         self._wakes_at = math.inf
         self._looks_at = 0.0
         self._look_now = True
         self._forgotten: deque[int] = deque()
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
+        self._start: Start | None = None
+        self._started = self._opened = False
         self._thread: threading.Thread | None = None
         self._memory = BufferPool(most_free=8)
         self._arena = arena
         self.slots = slots
-        self.copies = None if arena is None else SharedCopies(arena, self._wake)
+        self.copies = None if arena is None else SharedCopies(arena, self.wake)
         self._server = Server(arena)
 
     # -- any thread --------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the workers, if they were not started yet."""
+    def begin(self) -> Start:
+        """Begin to start the workers, if that was not done yet, on the dispatcher's thread.
+
+        Not on this one: an interrupt would leave a process that nobody knows of. One that comes now changes nothing.
+        """
         check_process(self._owner_pid)
-        if self._thread is not None:
-            return
-        with self._lock:
+        with InterruptsHeld(), self._lock:
             self.check_open()
-            if self._thread is not None:
-                return
-            self._open_descriptors()
-            thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
-            try:
-                self._start_missing()
-                thread.start()
-            except BaseException as error:
-                self._end_workers()
-                self._starter.rest()
-                self._close_descriptors()
-                if isinstance(error, RuntimeError) and not isinstance(error, WorkerLost):
-                    raise WorkerLost(f"{error}: the limit on threads (ulimit -u, pids.max) is reached") from error
-                raise
-            self._thread = thread
+            if self._start is None:
+                start = Start()
+                thread = threading.Thread(
+                    target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise no_thread(error) from error
+                self._start, self._thread = start, thread
+            return self._start
+
+    def start(self) -> None:
+        """Start the workers, if they were not started yet, and wait until each has a process.
+
+        Raises:
+            WorkerLost: that cannot be; a later call may have better luck.
+        """
+        if not self._started:
+            start = self.begin()
+            start.done.wait()
+            if start.error is not None:
+                raise start.error
 
     def _open_descriptors(self) -> None:
         try:
@@ -128,7 +136,7 @@ class Dispatcher:
                 opened.pop_all()
         except OSError as error:
             raise refused(error) from error
-        self._poll = poll
+        self._poll, self._opened = poll, True
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)
         self._poll.watch(self._wake_read.fileno(), None)
@@ -144,7 +152,7 @@ class Dispatcher:
                 self._do(self._schedule.submit(job, time.monotonic()))
                 due = None if how.timeout is None else self._schedule.next_tick()
                 if due is not None and due < self._wakes_at:
-                    self._wake()  # the dispatcher sleeps, and would miss the time of this one
+                    self.wake()  # the dispatcher sleeps, and would miss the time of this one
         return job.future
 
     def _encoded(self, task: Task, how: Submission) -> Job:
@@ -176,7 +184,7 @@ class Dispatcher:
     def forget(self, number: int) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
         self._forgotten.append(number)
-        self._wake()
+        self.wake()
 
     def pids(self) -> list[int]:
         """Return the process numbers of the workers."""
@@ -187,20 +195,23 @@ class Dispatcher:
         """End the processes and wait until they are gone; may be called again."""
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the workers belong to its parent
-        with self._lock:  # not while the first workers are being started
+        with self._lock:
+            thread = self._thread
             self.abandon()
-        if self._thread is not None and threading.current_thread() is not self._thread:
-            self._thread.join()
+        if thread is not None and threading.current_thread() is not thread:
+            if not self._started:
+                self._staff.interrupt()
+            thread.join()
 
     def abandon(self) -> None:
         """Let the dispatcher end the processes, some time soon. Waits for no lock: it may run inside any code."""
         self._closed = True
         if self._thread is None:
             self._close_memory()  # nothing was ever started that could do it
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
-        if self._thread is not None:
+    def wake(self) -> None:
+        if self._started:
             with contextlib.suppress(OSError):
                 self._wake_write.send(b"w")  # a full socket will wake it as well
 
@@ -212,7 +223,7 @@ class Dispatcher:
     def _start_missing(self) -> None:
         """Start workers until there are as many as there should be."""
         while self._schedule.missing() > 0:
-            self._add(self._starter.start())
+            self._add(self._staff.start())
 
     def _add(self, process: WorkerProcess) -> None:
         """Take on a worker that was started."""
@@ -238,7 +249,7 @@ class Dispatcher:
         for worker in given:
             worker.writer.write()
             if worker.writer.waiting:
-                self._wake()
+                self.wake()
 
     def _error_of(self, job: Job, why: str) -> BaseException:
         if why is LATE:
@@ -266,7 +277,15 @@ class Dispatcher:
 
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
-    def _dispatch(self) -> None:
+    def _dispatch(self, start: Start) -> None:
+        try:
+            self._open_descriptors()
+            self._start_missing()
+        except BaseException as error:
+            self._not_started(start, error)
+            return
+        self._started = True
+        start.done.set()
         try:
             while not self._closed:
                 for found in self._poll.wait(self._seconds_to_wait()):
@@ -280,11 +299,24 @@ class Dispatcher:
             raise
         finally:
             self._fail_all()
-            self._starter.interrupt()
+            self._staff.interrupt()
             self._end_workers()
-            self._end_starter()
+            self._staff.close()
             self._close_descriptors()
             self._close_memory()
+
+    def _not_started(self, start: Start, error: BaseException) -> None:
+        """Leave nothing of a start that failed; the next one begins anew."""
+        self._end_workers()
+        self._staff.rest()
+        self._close_descriptors()
+        with self._lock:
+            self._start = self._thread = None
+            if self._closed:
+                self._close_memory()
+        typed = isinstance(error, WorkerLost) or not isinstance(error, RuntimeError)
+        start.error = error if typed else no_thread(error)
+        start.done.set()
 
     def _seconds_to_wait(self) -> float | None:
         now = time.monotonic()
@@ -296,9 +328,9 @@ class Dispatcher:
             if due is not None and due <= now:
                 self._do(self._schedule.tick(now))
                 due = self._schedule.next_tick()
-            if self._schedule.missing() and self._replacing is None:
+            if self.is_missing() and not self._staff.hiring:
                 if self._start_again <= now:
-                    self._replace_missing()
+                    self._staff.hire()
                 else:
                     due = min(due or self._start_again, self._start_again)
             self._watch_writers()
@@ -387,7 +419,7 @@ class Dispatcher:
             worker.writer.put(answer)
             waiting = worker.writer.waiting
         if waiting:
-            self._wake()
+            self.wake()
 
     def _lost(self, worker: Remote) -> None:
         """See to a worker that is gone."""
@@ -404,47 +436,21 @@ class Dispatcher:
             self._do(self._schedule.died(worker, time.monotonic()))
             if self._schedule.given_up and not self.complaint:
                 self.complaint = f"{self._last_exit}, as others did before it without having done anything"
-            self._replace_missing()
+            self._closed = self._closed or self._schedule.broken
+            if self.is_missing():
+                self._staff.hire()
 
-    def _replace_missing(self) -> None:
-        """Have workers started in the place of those that are gone, on a thread of its own, for it may take long."""
-        self._closed = self._closed or self._schedule.broken
-        if self._replacing is not None or self._closed or not self._schedule.missing():
-            return
-        thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            self._not_replaced(error)
-        else:
-            self._replacing = thread
+    def is_missing(self) -> bool:
+        """Return whether a worker is to be started. Called with the lock held, as the two below."""
+        return not self._closed and self._schedule.missing() > 0
 
-    def _replace(self) -> None:
-        """Start workers until none is missing, or one cannot be started."""
-        while self._is_missing():
-            try:
-                process = self._starter.start()
-            except Exception as error:
-                with self._lock:
-                    self._not_replaced(error)
-                    self._replacing = None
-                break
-            with self._lock:
-                if not self._closed:
-                    self._add(process)
-                    continue
-            process.end(0.0)
-        self._wake()
+    def took_on(self, process: WorkerProcess) -> bool:
+        """Take on a worker that was started in the place of another, unless the pool was closed meanwhile."""
+        if not self._closed:
+            self._add(process)
+        return not self._closed
 
-    def _is_missing(self) -> bool:
-        """Return whether a worker is to be started; if not, the thread that does so is done."""
-        with self._lock:
-            missing = not self._closed and self._schedule.missing() > 0
-            if not missing:
-                self._replacing = None
-            return missing
-
-    def _not_replaced(self, error: Exception) -> None:
+    def not_replaced(self, error: Exception) -> None:
         """See to a worker that could not be started: it is tried again in a while."""
         self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
         self.complaint = self.complaint or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
@@ -467,20 +473,12 @@ class Dispatcher:
         for worker in workers:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not
-            worker.process.hang_up()
-        deadline = time.monotonic() + CLOSE_SECONDS
-        for worker in workers:
-            worker.process.end(max(0.0, deadline - time.monotonic()))
-
-    def _end_starter(self) -> None:
-        self._starter.close()
-        with self._lock:
-            replacing = self._replacing
-        if replacing is not None:
-            replacing.join()  # it ends what it has just started
-            self._starter.rest()
+        self._staff.end([worker.process for worker in workers])
 
     def _close_descriptors(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
         self._poll.close()
         self._wake_read.close()
         self._wake_write.close()

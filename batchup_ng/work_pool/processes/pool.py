@@ -60,7 +60,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        arena = _new_arena()
+        arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:
             blas_threads = blas.threads_for(self.processes * self.threads)
@@ -87,7 +87,7 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     def _warn(self) -> None:
         self._warned = True
-        why = "this system has none that has no name" if self._slots is None else self._slots.refused
+        why = self._no_arena if self._slots is None else self._slots.refused
         warn_consumer(
             f"there is not enough shared memory for batches: {why}; what has no room there comes over a pipe, which is "
             f"slower. Let fewer batches be ahead (batch_buffer_size, buffer_bytes) or free some memory",
@@ -107,7 +107,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         if self._slots is not None:
             asked = [each.buffer_bytes for each in self._sources]
             known = [nbytes for nbytes in asked if nbytes is not None]
-            self._slots.most_bytes = self._share if len(known) < len(asked) else max(known)
+            self._slots.asked_for = len(known) == len(asked)
+            self._slots.most_bytes = max(known) if self._slots.asked_for else self._share
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
@@ -149,12 +150,14 @@ def _share_of_memory(arena: Arena) -> int:
     return int(min(arena.span, available()) * SHARE)
 
 
-def _new_arena() -> Arena | None:
-    """Return new shared memory; None where the system has none of that kind: then all goes over the sockets."""
+def _new_arena() -> tuple[Arena | None, str]:
+    """Return new shared memory; None with the reason where there is none: then all goes over the sockets."""
     try:
-        return Arena()
-    except (AttributeError, OSError):
-        return None
+        return Arena(), ""
+    except AttributeError:
+        return None, "this system has none that has no name"
+    except OSError as error:
+        return None, f"the system refuses any: {error.strerror or error}"
 
 
 _open: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
