@@ -53,6 +53,7 @@ from .errors import (
     StallWarning,
     TooManyErrors,
     WorkerLost,
+    WorkerWarning,
 )
 from .randomness import SampleRng
 from .sampling import (
@@ -106,6 +107,7 @@ __all__ = [
     "WorkerLost",
     "WorkerProcessPool",
     "WorkerThreadPool",
+    "WorkerWarning",
     "__version__",
     "batch_map_concat",
     "batch_map_mean",

@@ -7,7 +7,9 @@ exception that takes no attributes goes without.
 from __future__ import annotations
 
 import contextlib
+import functools
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from .errors import BatchError, RemoteTraceback, SampleReadError, batch_error
@@ -16,6 +18,14 @@ MOST_TEXT = 1 << 16
 """Characters of an exception's own text, or of a traceback, that are kept."""
 
 _MAP = "__batchup_map__"
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return what people call a function: ``augment``, ``Reader.read``; an object that is called, by its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    return name.rpartition("<locals>.")[2] if isinstance(name, str) else type(function).__name__
 
 
 def note_map(error: BaseException, name: str) -> None:

@@ -19,6 +19,7 @@
     RuntimeWarning
     ├── StallWarning                                a result is waited for unusually long
     ├── SampleWarning                               samples are left out or replaced, as the policy says
+    ├── WorkerWarning                               worker processes ended, and others cannot take their places
     └── SharedMemoryWarning                         batches go over a pipe, for there is no shared memory for them
 
 Each error is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
@@ -59,6 +60,7 @@ __all__ = [
     "StateError",
     "TooManyErrors",
     "WorkerLost",
+    "WorkerWarning",
 ]
 
 
@@ -306,6 +308,10 @@ class LostSamples(BatchupError, RuntimeError):
 
 class StallWarning(RuntimeWarning):
     """A result has been waited for unusually long."""
+
+
+class WorkerWarning(RuntimeWarning):
+    """A pool goes on with fewer worker processes than it should have."""
 
 
 class SharedMemoryWarning(RuntimeWarning):

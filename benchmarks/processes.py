@@ -85,6 +85,24 @@ class CpuMeter:
         return sum(clock - self._before.get(pid, 0.0) for pid, clock in now.items())
 
 
+QUIET_SECONDS = 1.5
+"""How long all processes of a variant must be quiet to be at rest."""
+
+QUIET_SHARE = 0.05
+"""The share of a CPU that they may use meanwhile."""
+
+
+def come_to_rest(most: float = 30.0) -> None:
+    """Wait, so many seconds at most, until what the first epoch began in the background is done, in all processes."""
+    deadline = time.perf_counter() + most
+    quiet_since = time.perf_counter()
+    while (now := time.perf_counter()) < min(deadline, quiet_since + QUIET_SECONDS):
+        meter = CpuMeter()
+        time.sleep(0.1)
+        if meter.seconds() > QUIET_SHARE * (time.perf_counter() - now):
+            quiet_since = time.perf_counter()
+
+
 def _cpu_clocks(ids: Iterable[int]) -> dict[int, float]:
     """The CPU clock of each process that lives."""
     clocks = {}

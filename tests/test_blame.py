@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import sys
 import threading
 import traceback
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from batchup_ng import BatchError, SampleReadError, WorkerLost
-from batchup_ng.blame import described, map_of, note_map, own_source, text_of, without_frames
+from batchup_ng.blame import described, function_name, map_of, note_map, own_source, text_of, without_frames
 from batchup_ng.errors import RemoteTraceback
 
 
@@ -227,6 +229,25 @@ def test_the_map_is_noted_where_it_can_be() -> None:
     for other in (TakesNothing("x"), HidesItsAttributes("x")):
         note_map(other, "augment")
         assert map_of(other) is None
+
+
+def test_a_map_is_called_what_people_call_it() -> None:
+    def augment() -> None: ...
+
+    class Crop:
+        def __call__(self) -> None: ...
+
+        def read(self) -> None: ...
+
+    names = {
+        "augment": augment,
+        "<lambda>": lambda: None,
+        "Crop": Crop(),
+        "Crop.read": Crop().read,
+        "Fraction.limit_denominator": functools.partial(Fraction.limit_denominator, Fraction(1)),
+        "len": len,
+    }
+    assert [function_name(made) for made in names.values()] == list(names)
 
 
 def test_read_errors_name_their_source() -> None:

@@ -8,16 +8,18 @@ from typing import Any
 
 from .. import batch as batches
 from .. import checks, randomness
-from ..blame import note_map
+from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plan import BatchPlan, DrawnPlan, EpochPlan
+from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.row_plan import RowPlan
+from ..sampling.shards import START
 from . import batch_map
-from .iterator import BatchIterator, StreamEngine, walk
+from .iterator import BatchIterator, Engine, StreamEngine, walk
 from .node import SourceNode
 from .options import EpochOptions, epoch_options
+from .resume import open_epoch, open_stream
 
 
 class AbstractDataSource(SourceNode):
@@ -156,7 +158,10 @@ class PlannedDataSource(AbstractDataSource):
         size, drop_last, rng = options.batch_size, options.drop_last, options.rng
         if rng is None:
             rows = self.row_plan(size, options.order_key(), drop_last)
-            return EpochPlan(rows, size, options.seed, options.epoch)
+            which = options.seed, options.epoch
+            if rows.n_samples is not None:
+                return SamplesPlan(rows, size, *which, drop_last, options.shard, options.reached)
+            return part_of(BatchesPlan(rows, size, *which), options)
 
         before = randomness.copy_of(rng)
 
@@ -164,9 +169,12 @@ class PlannedDataSource(AbstractDataSource):
             return sum(1 for _ in self.drawn_rows(size, before, drop_last))
 
         drawn = self.drawn_rows(size, rng, drop_last)
-        return DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
+        whole = DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
+        return part_of(whole, options)
 
-    def batch_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchIterator:
+    def batch_iterator(
+        self, batch_size: int, shuffle: Any = None, *, state: Any = None, **options: Any
+    ) -> BatchIterator:
         """Return an iterator of the batches of one epoch.
 
         Args:
@@ -174,21 +182,28 @@ class PlannedDataSource(AbstractDataSource):
             shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
                 ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
                 exactly as BatchUp drew it. True: drawn from NumPy's global state.
+            state: What ``state_dict`` of an iterator of this epoch returned, here or elsewhere: go on from there.
             **options: ``epoch`` (int, 0): number of the epoch, which with an int seed gives each epoch an order
-                of its own. ``drop_last`` (bool, False): leave out a last batch that is not whole. Sources
+                of its own. ``drop_last`` (bool, False): leave out a last batch that is not whole. ``shard`` (``(rank,
+                world)`` or ``"auto"``): the part of one of several processes, all of which have equally many batches;
+                rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun, JAX, MPI
+                or SLURM set. ``uneven`` (``"pad"``, ``"drop"``, ``"error"``): what to do where the samples at the end
+                cannot be shared out evenly; see :class:`~batchup_ng.sampling.shards.Shard`. ``pad_mask`` (bool, False):
+                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. Sources
                 made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other options on to it.
 
         Raises:
             ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
             ArgumentTypeError: an option is misspelt, or of a wrong kind.
+            StateError: the state is damaged, or is that of another source, order, seed or epoch.
         """
         given = epoch_options(batch_size, _given(shuffle, options), self.calls_user_functions())
         if self.is_random_access:
-            plan = self.plan_of(given)
-            return BatchIterator(StreamEngine(walk(self, plan, self._buffers())), lambda: plan.n_batches)
-        stream = whole_stream(self, given)
-        total = self.stream_count(given)
-        return BatchIterator(StreamEngine(stream), None if total is None else lambda: total, exact=False)
+            return BatchIterator(open_epoch(self, given, state, self.plan_of, self._engine))
+        return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(whole_stream(self, options))))
+
+    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, None]:
+        return StreamEngine(walk(self, plan, self._buffers(), options.shard.pad_mask)), None
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -214,11 +229,18 @@ class PlannedDataSource(AbstractDataSource):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         buffers = self._buffers()
-        for planned in self.plan_of(options):
+        for planned in self.plan_of(options):  # never shared out: only graphs that are all random access are
             yield self.read(planned.rows, planned.key._replace(path=path), buffers)
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
+
+
+def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:
+    """Return the part of a plan of batches that the options ask for."""
+    if options.shard.world == 1 and options.reached == START:
+        return whole
+    return PartPlan(whole, options.shard, options.reached, options.drop_last and options.shard.world > 1)
 
 
 def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:
@@ -286,7 +308,7 @@ class MapDataSource(PlannedDataSource):
         try:
             return self._mapped(batch, key)
         except BaseException as error:
-            note_map(error, getattr(self.fn, "__qualname__", None) or repr(self.fn))
+            note_map(error, function_name(self.fn))
             raise
 
     def _mapped(self, batch: Any, key: BatchKey) -> Any:
@@ -297,11 +319,9 @@ class MapDataSource(PlannedDataSource):
         else:
             result = self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
         if result is None:
-            raise ArgumentTypeError(f"map {self._name()} returned None; let it return a tuple of arrays: (x, y)")
+            name = function_name(self.fn)
+            raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return as_batch(result)
-
-    def _name(self) -> str:
-        return repr(getattr(self.fn, "__qualname__", self.fn))
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
@@ -319,8 +339,8 @@ class MapDataSource(PlannedDataSource):
         return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        start = 0
-        for number, batch in enumerate(self.source.stream(options, (*path, 0))):
+        start, first = options.reached
+        for number, batch in enumerate(self.source.stream(options, (*path, 0)), first):
             # Batches may be of any length here, so the position is counted.
             yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path))
             start += batches.length(batch)
@@ -330,6 +350,9 @@ class MapDataSource(PlannedDataSource):
 
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
+
+    def stateful(self) -> Any:
+        return self.source.stateful()
 
 
 class SampleMapDataSource(MapDataSource):
@@ -348,6 +371,7 @@ class SampleMapDataSource(MapDataSource):
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
             samples = [self.fn(*sample, rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
-            raise ArgumentTypeError(f"map {self._name()} returned None for a sample; let it return a tuple: (x, y)")
+            name = function_name(self.fn)
+            raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
         stacked = batches.stack(samples)
         return stacked if isinstance(stacked, tuple) else (stacked,)

@@ -18,7 +18,7 @@ from ..errors import ArgumentTypeError, IteratorBusy, StateError
 from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan
 from .books import Books
-from .state import read_state, write_state
+from .state import CANNOT, read_state, write_state
 
 
 class Engine(Protocol):
@@ -45,6 +45,10 @@ class Engine(Protocol):
         """End the work; may be called again, from any thread."""
         ...
 
+    def abandon(self) -> None:
+        """The same without waiting for anything: nobody refers to the iterator any more, and the collector runs."""
+        ...
+
 
 class StreamEngine:
     """Makes each batch when it is asked for, from an iterator, on the consumer's own thread."""
@@ -68,6 +72,9 @@ class StreamEngine:
         if close is not None:
             with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
                 close()
+
+    def abandon(self) -> None:
+        self.close()
 
 
 class ReadsBatches(Protocol):
@@ -103,7 +110,8 @@ class Epoch:
         engine: Makes the batches.
         n_batches: Returns how many there are, an int or ``math.inf``; None where nobody can know.
         exact: Whether `n_batches` is a promise, which is checked at the end of the epoch.
-        books: The books that the engine keeps; None where it keeps none, and batches are counted here.
+        books: The books of the epoch.
+        kept: Whether the engine keeps them; else what is handed out is entered here.
         state: Returns the state of the epoch for what was handed out, from the books.
         reopen: Returns the epoch as it goes on from a state.
     """
@@ -111,7 +119,8 @@ class Epoch:
     engine: Engine
     n_batches: Callable[[], float] | None = None
     exact: bool = True
-    books: Books | None = None
+    books: Books = dataclasses.field(default_factory=Books)
+    kept: bool = False
     state: Callable[[Books], dict[str, Any]] | None = None
     reopen: Callable[[Any], Epoch] | None = None
 
@@ -137,9 +146,9 @@ class BatchIterator(Iterator[Any]):
     def _begin(self, epoch: Epoch) -> None:
         self._epoch = epoch
         self._engine = epoch.engine
-        self._books = Books() if epoch.books is None else epoch.books
+        self._books = epoch.books
         self._ended = False
-        self._finalizer = weakref.finalize(self, epoch.engine.close)
+        self._finalizer = weakref.finalize(self, epoch.engine.abandon)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -172,9 +181,10 @@ class BatchIterator(Iterator[Any]):
             self._waited += time.perf_counter() - began
             self._inside.discard(me)
         self._delivered += 1
-        self._samples += _count(batch)
-        if self._epoch.books is None:
-            self._books.settle(self._books.batches, 0, 0, 0, self._engine.road)
+        n = _count(batch)
+        self._samples += n
+        if not self._epoch.kept:
+            self._books.settle(self._books.batches, n, n, 0, self._engine.road)
         return batch
 
     def __len__(self) -> int:
@@ -208,39 +218,37 @@ class BatchIterator(Iterator[Any]):
     def close(self) -> None:
         """End the epoch and what was started for it; may be called again. ``next()`` then raises ``StopIteration``."""
         self._ended = True
-        self._finalizer()
+        if self._finalizer.detach() is not None:
+            self._engine.close()
 
     # -- saving and resuming -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far the epoch is: what was handed out so far, not what was made ahead.
 
-        It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer, and,
-        unless batches are what is in order (a choice of sources, the order of a generator), with another batch size or
-        number of ranks. JSON can hold it, in at most 4 kB.
+        It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer,
+        another number of ranks and, unless batches are what is in order (a choice of sources, the order of a
+        generator), another batch size. JSON can hold it, in at most 4 kB.
 
         Raises:
             StateError: the source only streams, or its order is drawn from a generator that is not NumPy's.
         """
         if self._epoch.state is None:
-            raise StateError(
-                "this source only streams, so that its epoch cannot be entered in the middle; use a source with random "
-                "access, or give IteratorDataSource an iterator that has state_dict() and load_state_dict()"
-            )
+            raise StateError(CANNOT)
         return self._epoch.state(self._books)
 
     def load_state_dict(self, state: Any) -> None:
         """Go on from where `state` was taken, instead of from here; nothing that was handed out then is read again.
 
         Raises:
-            StateError: the state is damaged, or is that of another source, order, seed or epoch; the iterator goes on as
-                if nothing had been asked.
+            StateError: the state is damaged, or is that of another source, order, seed or epoch; the iterator goes on
+                as if nothing had been asked.
         """
         if self._epoch.reopen is None:
             self.state_dict()  # which tells why it cannot be
             raise AssertionError("state_dict did not raise")
         epoch = self._epoch.reopen(state)
-        self._finalizer()
+        self.close()
         self._begin(epoch)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:

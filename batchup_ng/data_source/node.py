@@ -122,6 +122,10 @@ class SourceNode:
         """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""
         return None
 
+    def stateful(self) -> Any:
+        """Return the user's own iterator that a stream comes from, if it has ``state_dict`` and ``load_state_dict``."""
+        return None
+
     def calls_user_functions(self) -> bool:
         """Whether options that the library does not know belong to a function of the user's below this node."""
         return False

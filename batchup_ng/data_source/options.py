@@ -70,7 +70,7 @@ class EpochOptions:
 
 
 def _passes(fn: Callable[..., Any], name: str) -> bool:
-    """Return whether `fn` is to be called with `name`: the newer ones only if it takes it, others as they were given."""
+    """Return whether `fn` is to be called with `name`: with newer options only if it takes them, with others always."""
     if name not in NEWER:
         return True
     try:

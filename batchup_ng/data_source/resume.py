@@ -1,7 +1,8 @@
 """Where an epoch is saved and entered again.
 
-What is in batch k of an epoch is a function of the source, the seed, the epoch, the batch size and the world. So a state
-needs to say no more than that and how far the epoch is: whoever resumes makes the plan anew and begins in its middle.
+What is in batch k of an epoch is a function of the source, the seed, the epoch, the batch size and the world. So a
+state needs to say no more than that and how far the epoch is: whoever resumes makes the plan anew and begins in its
+middle.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import randomness
-from ..errors import ArgumentTypeError, StateError
+from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..sampling.plan import BatchPlan, SamplesPlan
+from ..sampling.shards import Reached
 from .books import Books
 from .iterator import Engine, Epoch
 from .node import SourceNode
 from .options import EpochOptions
-from .state import SavedEpoch, as_state, digest, from_state
+from .state import CANNOT, SavedEpoch, as_state, digest, from_state
 
 MOST_TOLD = 200
 """Characters of a state that tell what the source looked like."""
@@ -49,15 +51,67 @@ def open_epoch(
     plan = plan_of(options)
     if saved is not None and not isinstance(plan, SamplesPlan):
         _check_cut(options, saved)
-    engine, books = engine_of(plan, options)
+    engine, kept = engine_of(plan, options)
+    books = Books() if kept is None else kept
     if saved is not None:
-        books = Books() if books is None else books
         books.carry(plan.first, saved.counts)
 
     def reopen(state: Any) -> Epoch:
         return open_epoch(source, asked, state, plan_of, engine_of)
 
-    return Epoch(engine, lambda: plan.n_batches, True, books, lambda now: resumable.state(plan, now), reopen)
+    def state_now(now: Books) -> dict[str, Any]:
+        return resumable.state(plan.reached(now.batches), now)
+
+    return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
+
+
+def open_stream(
+    source: SourceNode, options: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
+) -> Epoch:
+    """Return an epoch of a source that only streams.
+
+    It is saved and entered again only by way of the user's own iterator, where that can.
+
+    Args:
+        source: Makes the batches.
+        options: What was asked for.
+        state: From where on; None from the beginning.
+        engine_of: Makes the engine.
+
+    Raises:
+        ArgumentError: the epoch was to be shared out.
+        StateError: the state is damaged, or is that of another source; or the source cannot be resumed.
+    """
+    if options.shard.world > 1 or options.shard.pad_mask:
+        raise ArgumentError(
+            "shard= shares out batches by their number, and this source only streams; let its function or iterator "
+            "give each rank its own"
+        )
+    asked, books, owner = options, Books(), source.stateful()
+    before = 0
+    if state is not None:
+        if owner is None or options.drop_last:
+            raise StateError(CANNOT)
+        options, saved = resumed(source, options, state, "stream")
+        owner.load_state_dict(saved.inner)
+        books.carry(saved.batches, saved.counts)
+        before = books.delivered
+    engine = engine_of(options)
+    latest = getattr(engine, "latest_state", None)  # where the iterator is ahead of what was handed out
+    total = source.stream_count(options)
+    n_batches = None if total is None else lambda: total
+    if owner is None or options.drop_last:
+        return Epoch(engine, n_batches, False)
+
+    def state_now(now: Books) -> dict[str, Any]:
+        inner = owner.state_dict() if latest is None else latest()
+        reached = Reached(options.reached.samples + now.delivered - before, now.batches)
+        return Resumable(source, options, "stream").state(reached, now, inner)
+
+    def reopen(state: Any) -> Epoch:
+        return open_stream(source, asked, state, engine_of)
+
+    return Epoch(engine, n_batches, False, books, False, state_now, reopen)
 
 
 class Resumable:
@@ -66,27 +120,34 @@ class Resumable:
     Args:
         source: Makes the batches.
         options: What was asked for.
+        order: What the order is by; ``""`` is as the options say.
     """
 
-    def __init__(self, source: SourceNode, options: EpochOptions) -> None:
+    def __init__(self, source: SourceNode, options: EpochOptions, order: str = "") -> None:
         self._source = source
         self._options = options
+        self._order = order or order_of(options)
         # The generator is drawn from as the epoch goes on; what is saved is how it was before.
         self._before = None if options.rng is None else randomness.copy_of(options.rng)
 
-    def state(self, plan: BatchPlan, books: Books) -> dict[str, Any]:
+    def state(self, reached: Reached, books: Books, inner: Any = None) -> dict[str, Any]:
         """Return the state after the batches that are in the books.
+
+        Args:
+            reached: How far that is.
+            books: The books.
+            inner: The state of the user's own iterator.
 
         Raises:
             StateError: the order is drawn from a generator whose state cannot be had.
         """
-        options, reached = self._options, plan.reached(books.batches)
+        options = self._options
         outline = self._source.outline()
         return as_state(
             SavedEpoch(
                 source=digest(outline),
                 told=_told(outline),
-                order=order_of(options),
+                order=self._order,
                 seed=options.seed,
                 epoch=options.epoch,
                 batch_size=options.batch_size,
@@ -95,6 +156,7 @@ class Resumable:
                 batches=reached.batches,
                 counts=books.counts(),
                 generator=self._generator(),
+                inner=inner,
             )
         )
 
@@ -114,13 +176,16 @@ def order_of(options: EpochOptions) -> str:
     return "seed" if options.shuffled else "in order"
 
 
-def resumed(source: SourceNode, options: EpochOptions, state: Any) -> tuple[EpochOptions, SavedEpoch]:
+def resumed(
+    source: SourceNode, options: EpochOptions, state: Any, order: str = ""
+) -> tuple[EpochOptions, SavedEpoch]:
     """Return the options of what is left of an epoch, with what the state says; puts the generator back, if any.
 
     Args:
         source: Makes the batches.
         options: What was asked for; without ``epoch=`` it is the state's.
         state: What ``state_dict`` returned.
+        order: What the order is by; ``""`` is as the options say.
 
     Raises:
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
@@ -129,10 +194,10 @@ def resumed(source: SourceNode, options: EpochOptions, state: Any) -> tuple[Epoc
     outline = source.outline()
     if saved.source != digest(outline):
         raise StateError(
-            f"this state is of another source: it was saved from {saved.told}, and this is {_told(outline)}; the graph, "
-            f"the lengths and the samplers must be the same"
+            f"this state is of another source: it was saved from {saved.told}, and this is {_told(outline)}; the "
+            f"graph, the lengths and the samplers must be the same"
         )
-    order = order_of(options)
+    order = order or order_of(options)
     if saved.order != order:
         raise StateError(f"this state is of an epoch whose order is by {saved.order!r}, and this one's is by {order!r}")
     if order == "seed" and saved.seed != options.seed:
@@ -156,9 +221,9 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
     """Refuse another batch size, where batches are what is in order."""
     if saved.batch_size != options.batch_size:
         raise StateError(
-            f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; the order "
-            f"of this source (a choice of sources, rounds of one, or a generator's) is one of batches, which only goes on "
-            f"with the same size"
+            f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; the "
+            f"order of this source (a choice of sources, rounds of one, or a generator's) is one of batches, which only "
+            f"goes on with the same size"
         )
 
 

@@ -27,6 +27,13 @@ FORMAT = "batchup_ng epoch"
 VERSION = 1
 """Version of the format; one that is newer than the library is refused."""
 
+CANNOT = (
+    "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
+    "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (and no drop_last=, which reads "
+    "ahead)"
+)
+"""Why an epoch of a stream cannot be saved or resumed."""
+
 MOST_BYTES = 1 << 20
 """Bytes of a file beyond which it is not looked at: no state is as large."""
 
@@ -180,7 +187,8 @@ def _unpacked(value: Any) -> Any:
 def _plain_dtype(name: Any) -> np.dtype[Any]:
     if name not in ("<u4", "<u8", "<i4", "<i8"):
         raise ValueError(f"an array of it is of dtype {name!r:.20}")
-    return np.dtype(name)
+    plain: np.dtype[Any] = np.dtype(name)
+    return plain
 
 
 def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:

@@ -58,7 +58,8 @@ class IteratorDataSource(PlannedDataSource):
     """Batches from an iterator, which has one epoch, with batches of its own size.
 
     Args:
-        batch_iter: Iterator of batches, each a tuple of arrays.
+        batch_iter: Iterator of batches, each a tuple of arrays. If it has ``state_dict()``, which returns what JSON can
+            hold, and ``load_state_dict(state)``, epochs can be saved and resumed; else they cannot.
         n_samples: How many samples it has: an int, ``numpy.inf``, or None if not known.
 
     Raises:
@@ -77,6 +78,9 @@ class IteratorDataSource(PlannedDataSource):
     def num_samples(self, **kwargs: Any) -> Any:
         return self.n_samples
 
+    def stateful(self) -> Any:
+        return self.batch_iter if has_state(self.batch_iter) else None
+
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         if self._used_up:
             raise ArgumentError(
@@ -85,6 +89,11 @@ class IteratorDataSource(PlannedDataSource):
             )
         yield from map(as_batch, self.batch_iter)
         self._used_up = hasattr(self.batch_iter, "__next__")
+
+def has_state(iterator: Any) -> bool:
+    """Return whether an iterator of the user's can be saved and resumed."""
+    return all(callable(getattr(iterator, name, None)) for name in ("state_dict", "load_state_dict"))
+
 
 def _is_count(n: Any) -> bool:
     return n is None or n == np.inf or (isinstance(n, (int, np.integer)) and not isinstance(n, bool))

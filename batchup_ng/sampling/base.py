@@ -44,7 +44,7 @@ class AbstractSampler:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def outline(self) -> list[Any]:
-        """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state to know."""
+        """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state."""
         return [type(self).__name__, str(self.num_indices_generated())]
 
     def map_indices(self, indices: Any) -> Any:
@@ -64,8 +64,8 @@ class RandomAccessSampler(AbstractSampler):
     """A sampler that can tell the row at any position of an epoch, in constant memory.
 
     Attributes:
-        block: How many positions of a shuffled order are asked for at once, once an epoch is under way: so many that the
-            calls of NumPy are a small share of the work, so few that nobody waits for them.
+        block: How many positions of a shuffled order are asked for at once, once an epoch is under way: so many that
+            the calls of NumPy are a small share of the work, so few that nobody waits for them.
     """
 
     block: ClassVar[int] = 32768

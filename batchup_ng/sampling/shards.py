@@ -1,9 +1,9 @@
 """Which part of the batches of an epoch is one process's, from where it goes on: arithmetic of batch numbers.
 
 The stream of an epoch is that of a world of one. In a world of W processes, each of which takes batches of B samples,
-global batch k is the positions k·B·W to (k+1)·B·W of that stream, of which rank r takes the r-th B: batch k·W + r of the
-world of one. Where an epoch can only be cut into the batches that it has (a choice of sources, an order drawn from a
-generator), global batch k is its batches k·W to (k+1)·W.
+global batch k is the positions k·B·W to (k+1)·B·W of that stream, of which rank r takes the r-th B: batch k·W + r of
+the world of one. Where an epoch can only be cut into the batches that it has (a choice of sources, an order drawn from
+a generator), global batch k is its batches k·W to (k+1)·W.
 
 What is left at the end is shared out evenly: see :class:`Shard`.
 """

@@ -9,14 +9,14 @@ the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClos
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from .. import checks
 from ..buffers import FRESH
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError
-from .parallel import ParallelDataSource, Pool, PrefetchDataSource
+from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .policy import ErrorPolicy
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
@@ -28,8 +28,8 @@ PoolOfOne = TypeVar("PoolOfOne", bound="AbstractWorkerPool")
 class AbstractWorkerPool:
     """Workers that run tasks in the background.
 
-    A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``; a pool that
-    is forgotten ends with the program.
+    A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``; one that is
+    forgotten ends when it is collected.
     """
 
     buffers: Any = FRESH
@@ -69,7 +69,7 @@ class AbstractWorkerPool:
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
         """Return a pool of one worker that can iterate over `source`, with what ends it.
 
         Args:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..blame import shortened, without_frames
 from ..data_source.books import Books
+from ..data_source.iterator import read_batch, read_masked
 from ..errors import (
     BatchError,
     IteratorBusy,
@@ -31,7 +32,7 @@ from ..errors import (
 )
 from ..sampling.plan import BatchPlan, PlannedBatch
 from ..sampling.row_plan import whole_samples
-from .making import Making, read_batch
+from .making import Making
 from .others import Others
 from .policy import SampleError
 from .repair import Allowance, Case, Outcome, Read, Verdict, repair
@@ -60,13 +61,17 @@ class BatchEngine:
         plan: Says which.
         path: The place of the source in the graph, for the random numbers.
         n_samples: Samples of the epoch; None where that is not known.
+        pad_mask: Whether each batch ends with an array that marks what only pads.
     """
 
     road = ""  # it is entered in the books here
 
-    def __init__(self, making: Making, plan: BatchPlan, path: tuple[int, ...], n_samples: int | None) -> None:
+    def __init__(
+        self, making: Making, plan: BatchPlan, path: tuple[int, ...], n_samples: int | None, pad_mask: bool = False
+    ) -> None:
         self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
+        self._read = read_masked if pad_mask else read_batch
         self._plan = plan
         self._path = path
         self._n_samples = n_samples
@@ -84,7 +89,7 @@ class BatchEngine:
 
     def _job(self, planned: PlannedBatch) -> Job:
         making = self._making
-        task: Task = (read_batch, (making.shared, planned.rows, planned.key, making.buffers), {})
+        task: Task = (self._read, (making.shared, planned.rows, planned.key, making.buffers), {})
         if self._how.timeout != self._allowance.batch:
             self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
         return Job(task, self._how, planned)
@@ -101,6 +106,9 @@ class BatchEngine:
         return self._window.most_ahead
 
     def close(self) -> None:
+        self._window.cancel()
+
+    def abandon(self) -> None:
         self._window.cancel()
 
     # -- the consumer ------------------------------------------------------------------------------------------
@@ -200,7 +208,7 @@ class BatchEngine:
     def _extra(self, planned: PlannedBatch, read: Read) -> Job:
         """Return the job of a read out of turn."""
         key = planned.key if read.offsets is None else planned.key.part(read.offsets)
-        task: Task = (read_batch, (self._making.shared, read.rows, key, self._making.buffers), {})
+        task: Task = (self._read, (self._making.shared, read.rows, key, self._making.buffers), {})
         how = Submission(again=True, urgent=True, alone=read.alone, timeout=read.timeout)
         return Job(task, how, planned._replace(rows=read.rows))
 
@@ -248,8 +256,8 @@ class BatchEngine:
         """Raise :class:`TooManyErrors` if more samples failed than may."""
         books = self.books
         most, rule = self._making.policy.limit(self._n_samples, books.planned)
-        if len(books.errors) > most:
-            n = len(books.errors)
+        n = books.failed_before + len(books.errors)
+        if n > most:
             samples = "1 sample" if n == 1 else f"{n} samples"
             raise TooManyErrors(
                 f"{samples} of this epoch failed, more than {rule} allows; {_last(books)}", list(books.errors)

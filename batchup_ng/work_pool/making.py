@@ -6,15 +6,9 @@ import dataclasses
 from typing import Any
 
 from .. import batch as batches
-from ..buffers import Buffers
 from ..data_source.base import AbstractDataSource
 from .policy import ErrorPolicy
 from .submission import Submits
-
-
-def read_batch(source: AbstractDataSource, rows: Any, key: Any, buffers: Buffers) -> Any:
-    """Return the batch of `rows`: the task of every batch."""
-    return source.read(rows, key, buffers)
 
 
 @dataclasses.dataclass(slots=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .. import checks
-from ..data_source.base import AbstractDataSource, PlannedDataSource, whole_stream
-from ..data_source.iterator import BatchIterator
+from ..data_source.base import AbstractDataSource, PlannedDataSource, part_of, whole_stream
+from ..data_source.books import Books
+from ..data_source.iterator import BatchIterator, Epoch
 from ..data_source.options import EpochOptions, epoch_options, known_count
+from ..data_source.resume import open_epoch, open_stream
 from ..errors import ArgumentTypeError
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
@@ -38,9 +40,23 @@ class Pool(Protocol):
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
         ...
+
+
+class Producer(NamedTuple):
+    """A pool of one worker, which makes the batches of a stream.
+
+    Attributes:
+        pool: The pool.
+        close: Ends it, and waits until it has ended.
+        abandon: Lets it end some time soon; takes no lock, so that it may run inside any code, as the collector does.
+    """
+
+    pool: Pool
+    close: Callable[[], None]
+    abandon: Callable[[], None]
 
 
 class ParallelDataSource(AbstractDataSource):
@@ -112,19 +128,28 @@ class ParallelDataSource(AbstractDataSource):
         given = options if shuffle is None else {"shuffle": shuffle, **options}
         return plan_for(self._source, epoch_options(batch_size, given))
 
-    def batch_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchIterator:
+    def batch_iterator(
+        self, batch_size: int, shuffle: Any = None, *, state: Any = None, **options: Any
+    ) -> BatchIterator:
         """Return an iterator of the batches of one epoch, which starts to fill its buffer now.
 
         The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
         """
         given = options if shuffle is None else {"shuffle": shuffle, **options}
-        return self._epoch(epoch_options(batch_size, given), ())
+        return self._epoch(epoch_options(batch_size, given), (), state)
 
-    def _epoch(self, options: EpochOptions, path: tuple[int, ...]) -> BatchIterator:
-        plan = plan_for(self._source, options)
+    def _epoch(self, options: EpochOptions, path: tuple[int, ...], state: Any = None) -> BatchIterator:
         n = self._source.num_samples()
-        engine = BatchEngine(self._making, plan, path, int(n) if known_count(n) else None)
-        return BatchIterator(engine, lambda: plan.n_batches, books=engine.books)
+
+        def engine_of(plan: BatchPlan, options: EpochOptions) -> tuple[BatchEngine, Books]:
+            n_samples = int(n) if known_count(n) else None
+            engine = BatchEngine(self._making, plan, path, n_samples, options.shard.pad_mask)
+            return engine, engine.books
+
+        def plan_of(options: EpochOptions) -> BatchPlan:
+            return plan_for(self._source, options)
+
+        return BatchIterator(open_epoch(self._source, options, state, plan_of, engine_of))
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         yield from self._epoch(options, path)
@@ -144,7 +169,7 @@ def plan_for(source: AbstractDataSource, options: EpochOptions) -> BatchPlan:
     def count() -> int:
         raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
 
-    return DrawnPlan(rows, size, options.seed, options.epoch, None, count)
+    return part_of(DrawnPlan(rows, size, options.seed, options.epoch, None, count), options)
 
 
 class PrefetchDataSource(AbstractDataSource):
@@ -178,17 +203,16 @@ class PrefetchDataSource(AbstractDataSource):
     def calls_user_functions(self) -> bool:
         return self._source.calls_user_functions()
 
-    def batch_iterator(self, batch_size: int, **options: Any) -> BatchIterator:
+    def batch_iterator(self, batch_size: int, *, state: Any = None, **options: Any) -> BatchIterator:
         """Return an iterator of the batches of one epoch, which starts to fill its buffer now.
 
         The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
         """
         given = epoch_options(batch_size, options, takes_any=self._source.calls_user_functions())
-        total = self._source.stream_count(given)
-        return BatchIterator(self._engine(given, ()), None if total is None else lambda: total, exact=False)
+        return BatchIterator(open_stream(self._source, given, state, lambda options: self._engine(options, ())))
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        with BatchIterator(self._engine(options, path), None) as iterator:
+        with BatchIterator(Epoch(self._engine(options, path))) as iterator:
             yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
@@ -196,21 +220,22 @@ class PrefetchDataSource(AbstractDataSource):
 
     def _engine(self, options: EpochOptions, path: tuple[int, ...]) -> _ProducerEngine:
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
-        pool, end = self._pool.producer(self._source, stays=options.rng is not None)
+        producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
-            stream = WorkStream(pool, self._tasks(pool, _Producer(self._source, options, path)), self._buffer_size)
+            tasks = self._tasks(producer.pool, _Produced(self._source, options, path))
+            stream = WorkStream(producer.pool, tasks, self._buffer_size)
         except BaseException:
-            end()
+            producer.close()
             raise
-        return _ProducerEngine(stream, end)
+        return _ProducerEngine(stream, producer)
 
-    def _tasks(self, pool: Pool, producer: _Producer) -> Iterator[Any]:
-        shared = pool.shared_constant(producer)
+    def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
+        shared = pool.shared_constant(epoch)
         while True:
             yield next_of, (shared,)
 
 
-class _Producer:
+class _Produced:
     """An epoch of a source in the one worker that iterates over it."""
 
     def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
@@ -221,13 +246,17 @@ class _Producer:
         self._error: BaseException | None = None
 
     def next(self) -> tuple[Any, ...]:
-        """Return ``(batch,)``, or ``()`` at the end; after an error the same error."""
+        """Return ``(batch, state)``, or ``()`` at the end; after an error the same error.
+
+        The state is that of the user's own iterator after the batch; None if it has none.
+        """
         if self._error is not None:
             raise self._error
         try:
             if self._iterator is None:
                 self._iterator = whole_stream(self._source, self._options, self._path)
-            return (next(self._iterator),)
+            batch, owner = next(self._iterator), self._source.stateful()
+            return batch, None if owner is None else owner.state_dict()
         except StopIteration:
             return ()
         except BaseException as error:
@@ -235,17 +264,19 @@ class _Producer:
             raise
 
 
-def next_of(producer: _Producer) -> tuple[Any, ...]:
-    """Return the next batch of `producer`: the task of every batch of a stream."""
-    return producer.next()
+def next_of(epoch: _Produced) -> tuple[Any, ...]:
+    """Return the next batch of `epoch`: the task of every batch of a stream."""
+    return epoch.next()
 
 
 class _ProducerEngine:
     """Hands out what one producer made, until its end."""
 
-    def __init__(self, stream: WorkStream, end: Callable[[], None]) -> None:
+    def __init__(self, stream: WorkStream, producer: Producer) -> None:
         self._stream = stream
-        self._finalizer = weakref.finalize(self, end)
+        self._producer = producer
+        self._latest: Any = None
+        self._finalizer = weakref.finalize(self, producer.abandon)
 
     @property
     def road(self) -> str:
@@ -259,11 +290,21 @@ class _ProducerEngine:
         if not item:
             self.close()
             raise StopIteration
-        return item[0]
+        batch, self._latest = item
+        return batch
+
+    def latest_state(self) -> Any:
+        """Return the state of the user's own iterator after the batch that was handed out last."""
+        return self._latest
 
     def ready(self) -> int:
         return self._stream.ready()
 
     def close(self) -> None:
+        self._stream.close()
+        if self._finalizer.detach() is not None:
+            self._producer.close()
+
+    def abandon(self) -> None:
         self._stream.close()
         self._finalizer()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from ..buffers import BufferPool
@@ -18,7 +17,7 @@ from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, StallWarning
 from .base import AbstractWorkerPool
 from .future import STOPPED
-from .parallel import Pool
+from .parallel import Producer
 from .submission import ONCE, Submission, Task
 from .warn import warn_consumer
 
@@ -41,8 +40,8 @@ class SerialPool(AbstractWorkerPool):
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
         return x
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
-        return self, _nothing
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
+        return Producer(self, _nothing, _nothing)
 
     def close(self) -> None:
         self._closed = True

@@ -48,7 +48,7 @@ class Future(Protocol):
 
     @property
     def road(self) -> str:
-        """How the result came, known once it was asked for: ``"slot"``, ``"pipe"``, ``"memory"``, ``""``."""
+        """How the result came, once it was asked for: ``"slot"``, ``"pipe"``, ``"inline"``, ``"memory"`` or ``""``."""
         ...
 
     def result(self) -> Any:

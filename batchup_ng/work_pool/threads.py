@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from ..buffers import BufferPool
@@ -22,7 +21,7 @@ from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
 from .base import AbstractWorkerPool, worker_count
 from .crew import Crew, CrewFuture
-from .parallel import Pool
+from .parallel import Producer
 from .stream import check_process
 from .submission import ONCE, Submission, Task
 
@@ -65,10 +64,13 @@ class WorkerThreadPool(AbstractWorkerPool):
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
         self.check_open()
-        pool = WorkerThreadPool(1)
-        return self._own(pool), pool.close
+        return self._own(WorkerThreadPool(1)).as_producer()
+
+    def as_producer(self) -> Producer:
+        """Return this pool with what ends it."""
+        return Producer(self, self.close, self._crew.end)
 
     def close(self) -> None:
         if os.getpid() != self._pid:

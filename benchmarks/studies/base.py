@@ -11,6 +11,9 @@ from benchmarks.peers.base import Variant
 from benchmarks.report.readings import Reading, samples_per_second
 from benchmarks.workloads import Workload
 
+REST = 30.0
+"""Seconds that a variant may take at most to come to rest after its first epoch."""
+
 
 def _as_made(workload: Workload) -> Workload:
     return workload
@@ -75,7 +78,7 @@ class Part:
             name=self.name,
             title=self.title,
             trial=self.trial,
-            settings=self.settings(quick),
+            settings={**self.settings(quick), "rest": 0.0 if quick else REST},
             fresh=self.fresh,
             unit=self.unit,
             reading=self.reading,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from benchmarks.outcome import Epoch
 from benchmarks.peers.base import Feed, Variant
+from benchmarks.processes import come_to_rest
 from benchmarks.workloads import Workload, probe
 
 
@@ -18,14 +19,15 @@ class Unfair(RuntimeError):
 class Epochs:
     """Runs one epoch or several each turn; other trials build on it.
 
-    The first turn has one epoch, for it is shown apart. Where an epoch is short, several make a turn a steady state: a
+    The first turn has one epoch, for it is shown apart; what that began in the background ends before others have their
+    turn. Where an epoch is short, several make a turn a steady state: a
     variant that has waited while others ran begins with caches that are theirs.
 
     Args:
         variant: The peer.
         workload: What it must deliver.
         workers: Threads or processes, for a variant that has any.
-        settings: ``epochs`` a turn, 1 where it is not given.
+        settings: ``epochs`` a turn, 1 where it is not given; ``rest``, the seconds that it may take to come to rest.
     """
 
     def __init__(self, variant: Variant, workload: Workload, workers: int, settings: Mapping[str, float]) -> None:
@@ -37,7 +39,9 @@ class Epochs:
 
     def turn(self, number: int) -> Epoch:
         if number == 0:
-            return self.run(self.feed, 0)
+            done = self.run(self.feed, 0)
+            come_to_rest(self.settings.get("rest", 0.0))
+            return done
         count = int(self.settings.get("epochs", 1))
         return together([self.run(self.feed, number * count + k) for k in range(count)])
 

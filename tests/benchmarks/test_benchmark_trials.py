@@ -6,6 +6,8 @@ import mmap
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ import pytest
 
 from benchmarks.answers import NoAnswer, answering, nap
 from benchmarks.peers.base import Batch, Variant
-from benchmarks.processes import CpuMeter, footprint, private_bytes, tree, unique_bytes
+from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_bytes, tree, unique_bytes
 from benchmarks.readers import ArrayReader
 from benchmarks.trials.busy_consumer import BusyConsumer
 from benchmarks.trials.consumption import Consumption
 from benchmarks.trials.cpu import CpuTime
 from benchmarks.trials.epochs import Epochs, together
+from benchmarks.trials.footprint import Resting
 from benchmarks.trials.slow_consumer import SlowConsumer, shares
 from benchmarks.trials.startup import copy_seconds
 from benchmarks.workloads import Workload
@@ -149,6 +152,35 @@ def test_the_cpu_time_of_a_child_counts() -> None:
     with spinning_child() as child:
         until_it_says_so(child)
         assert meter.seconds() >= 0.2
+
+
+@LINUX
+def test_rest_is_when_nothing_works_any_more() -> None:
+    def work() -> None:
+        until = time.perf_counter() + 0.7
+        while time.perf_counter() < until:
+            sum(range(10_000))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    come_to_rest()
+    assert not worker.is_alive()
+    worker.join()
+
+
+@LINUX
+def test_rest_is_not_waited_for_for_ever() -> None:
+    with spinning_child() as child:
+        until_it_says_so(child)
+        come_to_rest(most=0.3)
+        assert child.poll() is None
+
+
+def test_a_resting_consumer_gets_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(time, "sleep", rests.append)
+    assert len(list(Resting(Feed()).epoch(3))) == 3
+    assert rests == [0.5]
 
 
 @LINUX

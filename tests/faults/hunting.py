@@ -96,11 +96,3 @@ def is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except psutil.Error:
         return False
-
-
-def is_in_write(pid: int) -> bool:
-    """Return whether a stopped process was caught in a call that writes to a socket (Linux on x86-64 or ARM64)."""
-    calls = {"x86_64": ("1", "20", "44", "46"), "aarch64": ("64", "66", "206", "211")}
-    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/syscall") as file:
-        return file.read().split()[0] in calls.get(os.uname().machine, ())
-    return False

@@ -11,7 +11,6 @@ import ctypes
 import os
 import re
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -96,41 +95,6 @@ def kill_oneself(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_in_half_a_write(_: int) -> None:
-    """Let the next large write end half-way: the process kills itself."""
-    write_half(lambda: kill_oneself(0))
-
-
-def stop_in_half_a_write(_: int) -> None:
-    """Let the next large write stop half-way; it goes on when the process does."""
-    write_half(lambda: stop_oneself(0))
-
-
-def write_half(then: Callable[[], None]) -> None:
-    """Let the next large write to a socket do half of its work, then something else, then the rest."""
-    whole, gathered, some = socket.socket.sendall, socket.socket.sendmsg, socket.socket.send
-
-    def half(sock: socket.socket, data: Any, *flags: Any) -> Any:
-        data = memoryview(data).cast("B")
-        if data.nbytes < 100_000:
-            return whole(sock, data, *flags)
-        whole(sock, data[: data.nbytes // 2])
-        then()
-        socket.socket.sendall, socket.socket.send = whole, some  # type: ignore[method-assign]
-        socket.socket.sendmsg = gathered  # type: ignore[method-assign]
-        whole(sock, data[data.nbytes // 2 :], *flags)
-        return data.nbytes
-
-    def half_gathered(sock: socket.socket, parts: Any, *rest: Any) -> Any:
-        parts = [memoryview(part).cast("B") for part in parts]
-        if sum(part.nbytes for part in parts) < 100_000:
-            return gathered(sock, parts, *rest)
-        return half(sock, b"".join(parts))
-
-    socket.socket.sendall = socket.socket.send = half  # type: ignore[method-assign, assignment]
-    socket.socket.sendmsg = half_gathered  # type: ignore[method-assign, assignment]
-
-
 # -- ways to hang ------------------------------------------------------------------------------------------------
 
 FOREVER = 3600.0
@@ -180,8 +144,6 @@ ACTS: dict[str, Callable[[int], Any]] = {
     "exit 7": exit_with(7),
     "exit 0": exit_with(0),
     "SIGKILL": kill_oneself,
-    "half a write": die_in_half_a_write,
-    "half a write, stopped": stop_in_half_a_write,
     "sleep": sleep,
     "busy": busy,
     "C call": hold_the_gil,

@@ -12,12 +12,18 @@ import os
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree
 from pathlib import Path
 
 from .stage import ROOT
 
+REPORT = "report.xml"
 LIMIT = 6.0
 """Seconds after which a program of a planted bug counts as hanging."""
+
+
+HANGS = r"hangs: it should have ended within 6\.0 s(?s:.*)"
+"""What is said of a program that does; its stacks follow, and tell where the dispatcher stands and who waits for it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Bug:
         right: The text as it should be, which must stand there once.
         wrong: What to put in its place.
         test: The test, below ``tests/``, that must fail.
+        expect: A pattern of what that test must say; a failure that says something else is another's.
     """
 
     name: str
@@ -37,6 +44,7 @@ class Bug:
     right: str
     wrong: str
     test: str
+    expect: str
 
     def __str__(self) -> str:
         return self.name
@@ -48,30 +56,37 @@ BUGS = [
         "        self._returned.block = block\n",
         "        self._returned.block = block\n        free.append(self._returned)\n",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[threads]",
+        r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
         "random numbers depend on the process", "randomness.py",
         "    x = positions.astype(np.uint64)\n",
         "    import os\n    x = (positions + os.getpid()).astype(np.uint64)\n",
-        "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver]",
+        "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver-2-64 kB]",
+        r"AssertionError: batch \d+ of epoch \d+: part 2 has other contents",
     ),
     Bug(
-        "a worker does not see the end of its program", "work_pool/processes/worker.py",
-        "    time.sleep(GRACE)\n    os._exit(0)\n",
-        "    time.sleep(3600)\n    os._exit(0)\n",
-        "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[forkserver---thread]",
+        "the system does not kill workers whose program has ended", "work_pool/processes/lifeline.py",
+        "fcntl.F_SETSIG, signal.SIGKILL",
+        "fcntl.F_SETSIG, signal.SIGURG",
+        "faults/test_endings.py::test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed"
+        "[forkserver-lock---pause=0.01]",
+        r"ended with -9 and left \{'processes': .*server\.main.* for more than 1\.0 s",
     ),
     Bug(
-        "forked workers keep each other's sockets open", "work_pool/processes/launch.py",
-        "close=sorted(_ours)",
-        "close=[]",
-        "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[fork---thread]",
+        "forked workers keep each other alive", "work_pool/processes/lifeline.py",
+        "    for lifeline in list(_open):\n        lifeline.let_go()\n",
+        "    pass\n",
+        "faults/test_endings.py::test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed"
+        "[fork-lock---pause=0.01]",
+        r"ended with -9 and left \{'processes': .*--pool fork.* for more than 1\.0 s",
     ),
     Bug(
         "workers do not ignore Ctrl-C", "work_pool/processes/worker.py",
         "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n",
         "",
         "faults/test_endings.py::test_f13_workers_that_are_idle_do_not_notice_an_interrupt[forkserver]",
+        r"^AssertionError: idle, group: ended with -2 and said(?s:.*)worker\.py(?s:.*)KeyboardInterrupt",
     ),
     Bug(
         "half a message is waited for", "work_pool/processes/channel.py",
@@ -81,61 +96,71 @@ BUGS = [
         "            self._left = READ_AT_MOST\n"
         "            self._sock.setblocking(True)\n",
         "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
+        HANGS + r'channel\.py", line \d+ in _receive(?s:.*)in stopped_in_write',
     ),
     Bug(
         "a result is loaded by the thread that reads", "work_pool/processes/dispatcher.py",
         "        worker.resolve(frame)\n        job.future.set_result(frame)\n",
         "        worker.resolve(frame)\n        frame.load()\n        job.future.set_result(frame)\n",
         "faults/test_exceptions.py::test_f9_a_result_that_only_the_consumer_cannot_load_costs_one_error[forkserver]",
+        r"in _hand_over(?s:.*)in refuse_here",
     ),
     Bug(
         "exit code 0 is no crash", "work_pool/processes/dispatcher.py",
         "            self._do(self._schedule.died(worker, time.monotonic()))\n",
         "            worker.jobs = worker.jobs if code else []\n"
         "            self._do(self._schedule.died(worker, time.monotonic()))\n",
-        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2]",
+        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2-0 B]",
+        HANGS + r'poll\.py", line \d+ in wait(?s:.*)in exit_zero',
     ),
     Bug(
         "a dead worker is not replaced", "work_pool/processes/schedule.py",
         "        return 0 if self.given_up else ",
         "        return 0 if self.given_up or self.restarts == 0 else ",
         "faults/test_crashes.py::test_f1_workers_killed_while_idle_are_replaced[fork]",
+        HANGS + r'poll\.py", line \d+ in wait(?s:.*)in dead_before_it_was_asked',
     ),
     Bug(
         "a slot is lent to two at once", "work_pool/processes/arena.py",
         "            block = free.pop().block\n        except IndexError:\n            made =",
         "            block = free[0].block\n        except IndexError:\n            made =",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[forkserver]",
+        r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
         "the shared memory has a name", "work_pool/processes/arena.py",
         'os.memfd_create("batchup_ng", os.MFD_CLOEXEC)',
         "os.open(os.environ['TMPDIR'] + '/batchup_ng', os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)",
         "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[spawn---thread]",
+        r"ended with -9 and left \{'temporary files': \['[^']*/batchup_ng'\]\}",
     ),
     Bug(
         "results are not loaded where they are made", "work_pool/processes/worker.py",
         "            pickle.loads(pickled, buffers=outside.buffers)\n",
         "            pass\n",
         "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
+        r"^SystemExit: 5",
     ),
     Bug(
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
         "            answer = encode_error(number, error)\n",
         "            answer = [] if isinstance(error, CannotTravel) else encode_error(number, error)\n",
         "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
+        r"^Failed: Timeout \(>12\.0s\) from pytest-timeout",
     ),
     Bug(
         "a task that raises StopIteration ends the stream", "work_pool/processes/jobs.py",
         "        if isinstance(error, StopIteration):\n            error = RuntimeError(STOPPED)\n",
         "",
         "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
+        r"^StopIteration",
     ),
     Bug(
         "a broken loop leaves its tasks queued", "work_pool/window.py",
         "                self._entries.pop().future.cancel()\n",
         "                self._entries.pop()\n",
         "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[forkserver]",
+        r"^AssertionError: assert \d+ <= 6\n.*made_after_a_break",
     ),
 ]  # fmt: skip
 
@@ -165,12 +190,25 @@ def plant(bug: Bug, folder: Path) -> None:
 
 
 def run_tests(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
-    """Run tests of the copy in a pytest of their own."""
+    """Run tests of the copy in a pytest of their own, which leaves a report for :func:`failures`."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "BATCHUP_NG_STAGE_LIMIT": str(LIMIT)}
     environment.pop("PYTEST_ADDOPTS", None)
     environment.pop("PYTEST_CURRENT_TEST", None)
-    options = ["-q", "-rA", "-p", "no:cacheprovider", f"--timeout={2 * LIMIT:.0f}", "--timeout-method=signal"]
+    options = ["-q", "-rA", "-p", "no:cacheprovider", f"--junitxml={REPORT}"]
+    options += [f"--timeout={2 * LIMIT:.0f}", "--timeout-method=signal"]
     command = [sys.executable, "-m", "pytest", *options, *[f"tests/{test}" for test in tests]]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
     )
+
+
+def failures(folder: Path) -> list[str]:
+    """Return what the tests that failed in the last run said, without the text of their code."""
+    report = xml.etree.ElementTree.parse(folder / REPORT)
+    return [_said(found.text or "") for kind in ("failure", "error") for found in report.iter(kind)]
+
+
+def _said(text: str) -> str:
+    lines = text.splitlines()
+    said = [line[1:].strip() for line in lines if line.startswith("E ")]  # where pytest shows the code as well
+    return "\n".join(said or lines)

@@ -1,11 +1,13 @@
-"""Which settings of the matrix run: all of them by option, a covering part of them otherwise.
+"""Which settings of the matrix run: all of them by option, a part of them otherwise.
 
-The covering part is a Latin square: with three start methods, three numbers of workers and three sizes, nine settings
-hold each pair of values once, where all would be twenty-seven.
+The matrix is that of pool, start method, workers and size of a result. The part is either a covering one, a Latin
+square: with three start methods, three numbers of workers and three sizes, nine settings hold each pair of values once,
+where all would be twenty-seven. Or it is what a test chooses, few settings that differ in all three.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -36,12 +38,34 @@ def only_full(*values: Any, id: str | None = None) -> Any:
     return pytest.param(*values, marks=pytest.mark.full, id=id)
 
 
-def matrix() -> list[Any]:
-    """Return (start method, workers, size of a result) for each setting of the process pool."""
-    settings = []
-    for i, kind in enumerate(PROCESSES):
-        for j, workers in enumerate(WORKERS):
-            for k, size in enumerate(SIZES):
-                choose = pytest.param if (i + j + k) % 3 == 0 else only_full
-                settings.append(choose(kind, workers, size, id=f"{kind}-{workers}-{size}"))
-    return settings
+Setting = tuple[str, int, str]
+"""A pool or start method, how many workers, the size of a result."""
+
+
+def covering() -> list[Setting]:
+    """Return the covering part of the settings of the process pool."""
+    return [
+        (kind, workers, size)
+        for i, kind in enumerate(PROCESSES)
+        for j, workers in enumerate(WORKERS)
+        for k, size in enumerate(SIZES)
+        if (i + j + k) % 3 == 0
+    ]
+
+
+def matrix(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
+    """Return (pool, workers, size of a result) for each setting.
+
+    Args:
+        chosen: Those that run in any case; the others run with ``--faults-full``.
+        pools: Pools and start methods; that without workers counts as one.
+    """
+    all_of_them = [
+        (kind, workers, size) for kind in pools for workers in WORKERS for size in SIZES
+        if kind != "serial" or workers == 1
+    ]  # fmt: skip
+    assert set(chosen) <= set(all_of_them), chosen
+    return [
+        (pytest.param if setting in chosen else only_full)(*setting, id="-".join(map(str, setting)))
+        for setting in all_of_them
+    ]

@@ -4,10 +4,15 @@
     python -m tests.faults.soak --seconds 1200 --pools threads forkserver spawn fork --stops
 
 Epochs of 1000 rows in batches of 64 kB. A worker is killed each 0.5 to 2 seconds, two rows of each epoch raise and are
-skipped, four of five loops are broken off after twenty batches, the fifth goes to its end. Asserted: each batch is
-that of the serial iterator, the books of each epoch balance, no wait for a batch is longer than a second, resident
-memory grows by at most 1 MB for 1000 batches after the warm-up, descriptors, threads and processes do not grow at
-all, the last tenth is about as fast as the first.
+skipped, four of five loops are broken off after twenty batches, the fifth goes to its end. With ``--stops`` workers are
+stopped as well, for up to 50 ms, and now and then the system has no shared memory for up to 200 ms. Asserted: each
+batch is that of the serial iterator, the books of each epoch balance, no wait for a batch is longer than a second
+(three under ``spawn``, as in F1), the memory of the whole tree of processes grows by at most 1 MB for 1000 batches
+after the warm-up, its shared memory, the main process's descriptors and threads, the number of processes do not grow
+at all, the end is about as fast as the beginning, and costs the CPU no more.
+
+What FAULTS.md asks for and is not here: a full disk, which is for caches, of which there are none yet; checkpoints,
+for the same reason; a jump of the clock, for nothing here asks for the time of day.
 """
 
 from __future__ import annotations
@@ -20,34 +25,57 @@ import random
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 
+import batchup_ng as bu
+
 from .books import BATCH, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
 from .hunting import send, worker_pids
 from .mischief import AtRows
+from .scenes.shared_memory import no_pages
+from .tree import held
 
 WORKERS = 2
 BAD = (250, 750)
 BREAK_AFTER = 20
 SLOPE = 1.0
-"""Megabytes that resident memory may grow by, for 1000 batches."""
+"""Megabytes that memory may grow by, for 1000 batches."""
 
-LONGEST_WAIT = 1.0
+LONGEST_WAIT = {"threads": 1.0, "forkserver": 1.0, "fork": 1.0, "spawn": 3.0}
+"""Seconds that a batch may be waited for, by pool; that of ``spawn`` is F1's: a new interpreter takes so long."""
+
+SLOWEST = 0.5
+"""How fast the last third must be, as a part of the first; FAULTS.md says 0.95.
+
+Measured, on two cores that four others used as well: over 240 s 1855 batches a second at first, 2250 at last, over 60 s
+1827 and 1323: what others do shows far more than 5 %. So this bounds the worst alone, and the cost is bounded as well.
+"""
+
+DEAREST = 1.1
+"""What a batch may cost the CPU in the last third, as a multiple of the first; 0.95 of the speed would be 1.05.
+
+Measured in the same hour, over 60 s each: 1.04, 0.99 (spawn), 0.99 (threads).
+"""
+
+ONE_SLOT = 0.065
+"""Megabytes that shared memory must not grow by: a slot; the system counts in kilobytes, for each process."""
+
 WARM_UP = 0.2
 """Part of the time that is not measured."""
 
 
 class Hunter:
-    """Kills a worker each 0.5 to 2 seconds, and stops one now and then.
+    """Kills a worker each 0.5 to 2 seconds.
 
     Args:
         kind: The pool.
         rng: Decides when and which.
-        stops: Whether to stop workers too, for up to 50 ms.
+        stops: Whether to stop workers too, for up to 50 ms, and to take all shared memory, for up to 200 ms.
     """
 
     def __init__(self, kind: str, rng: random.Random, stops: bool) -> None:
@@ -74,8 +102,23 @@ class Hunter:
             if self._stops and pids and send(pid := self._rng.choice(pids), signal.SIGSTOP):
                 self._over.wait(self._rng.random() * 0.05)
                 send(pid, signal.SIGCONT)
+            if self._stops:
+                with no_pages():
+                    self._over.wait(self._rng.random() * 0.2)
             if pids:
                 self.kills += send(self._rng.choice(pids))
+
+
+class Sample(NamedTuple):
+    """What was there at one moment: seconds, batches so far, bytes of memory, numbers of things."""
+
+    at: float
+    batches: int
+    memory: float
+    shared: float
+    descriptors: int
+    threads: int
+    processes: int
 
 
 class Log:
@@ -84,38 +127,42 @@ class Log:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.batches = self.epochs = self.broken = self.errors = 0
-        self.longest = 0.0
-        self._samples: list[tuple[float, int, float, int, int]] = []
+        self.longest = self.checking = 0.0
+        self.speeds: list[tuple[float, float]] = []
+        self._samples: list[Sample] = []
 
     def sample(self) -> None:
-        """Note what the program holds now."""
-        me = psutil.Process()
-        now = time.monotonic() - self.began
-        self._samples.append(
-            (now, self.batches, me.memory_info().rss / 1e6, me.num_fds(), threading.active_count())
-        )
+        """Note what the program holds now: memory and processes of the whole tree, the rest of this process."""
+        now, tree = time.monotonic() - self.began, held()
+        numbers = psutil.Process().num_fds(), threading.active_count(), tree.processes
+        self._samples.append(Sample(now, self.batches, tree.memory, tree.shared, *numbers))
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures that are to be judged."""
-        whole = np.array(self._samples)
-        end = whole[-1, 0]
-        steady = whole[whole[:, 0] > WARM_UP * end]
-        slope = np.polyfit(steady[:, 1] / 1000, steady[:, 2], 1)[0] if len(steady) > 2 else 0.0
+        """Return the figures that are to be judged.
+
+        Numbers are the medians of the first and the last third after the warm-up: while a worker is replaced there are
+        others for a moment. Of each loop there is the speed, in batches a second, and the cost: the time of the CPU
+        that the pool takes in this process, as a multiple of what checking those batches takes, which is the same work
+        all the time and so tells how fast the machine is just then.
+        """
+        end = self._samples[-1].at
+        steady = np.array([sample for sample in self._samples if sample.at > WARM_UP * end])
         third = max(1, len(steady) // 3)
+        of = {name: i for i, name in enumerate(Sample._fields)}
+
+        def medians(values: Any) -> list[float]:
+            return [float(np.median(part)) for part in (values[:third], values[-third:])]
+
+        memory, speeds = steady[:, of["memory"]] / 1e6, np.array(self.speeds[-len(steady) :])
         return {
             "seconds": end, "batches": self.batches, "epochs": self.epochs, "broken": self.broken,
-            "errors": self.errors, "longest wait": self.longest, "MB for 1000 batches": float(slope),
-            "MB at last": float(steady[-1, 2]),
-            # The median of the first and the last third: while a worker is replaced there are others for a moment.
-            "descriptors": [float(np.median(part[:, 3])) for part in (steady[:third], steady[-third:])],
-            "threads": [float(np.median(part[:, 4])) for part in (steady[:third], steady[-third:])],
-            "speed": [self._speed(whole, 0.0, 0.1 * end), self._speed(whole, 0.9 * end, end)],
+            "errors": self.errors, "longest wait": self.longest,
+            "MB for 1000 batches": float(np.polyfit(steady[:, of["batches"]] / 1000, memory, 1)[0]),
+            "MB": medians(memory), "MB shared": medians(steady[:, of["shared"]] / 1e6),
+            "descriptors": medians(steady[:, of["descriptors"]]), "threads": medians(steady[:, of["threads"]]),
+            "processes": medians(steady[:, of["processes"]]), "speed": medians(speeds[:, 0]),
+            "cost": medians(speeds[:, 1]),
         }  # fmt: skip
-
-    @staticmethod
-    def _speed(whole: np.ndarray, start: float, end: float) -> float:
-        part = whole[(whole[:, 0] >= start) & (whole[:, 0] <= end)]
-        return float((part[-1, 1] - part[0, 1]) / (part[-1, 0] - part[0, 0])) if len(part) > 1 else 0.0
 
 
 def soak(kind: str, seconds: float, seed: int, stops: bool = False) -> dict[str, Any]:
@@ -126,19 +173,23 @@ def soak(kind: str, seconds: float, seed: int, stops: bool = False) -> dict[str,
     """
     rng, log = random.Random(seed), Log()
     width = SIZES["64 kB"]
-    with make_pool(kind, WORKERS) as pool, Hunter(kind, rng, stops) as hunter:
+    with make_pool(kind, WORKERS) as pool, Hunter(kind, rng, stops) as hunter, warnings.catch_warnings():
+        warnings.simplefilter("ignore", bu.SampleWarning)
         failing = source(width, fault=AtRows(BAD, "raise"))
         parallel = pool.parallel_data_source(failing, 8, on_error="skip")
         number = 0
         while time.monotonic() - log.began < seconds:
             most = None if number % 5 == 4 else BREAK_AFTER
+            before, began, cpu, check = log.batches, time.monotonic(), time.process_time(), log.checking
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=number) as iterator:
                 walk(iterator, number, width, most, log)
+            took, cpu, check = time.monotonic() - began, time.process_time() - cpu, log.checking - check
+            log.speeds.append(((log.batches - before) / took, (cpu - check) / check))
             gc.collect()
             log.sample()
             number += 1
         kills = hunter.kills
-    return log.figures() | {"kills": kills}
+    return log.figures() | {"pool": kind, "kills": kills}
 
 
 def walk(iterator: Any, number: int, width: int, most: int | None, log: Log) -> None:
@@ -147,7 +198,9 @@ def walk(iterator: Any, number: int, width: int, most: int | None, log: Log) -> 
     asked = time.perf_counter()
     for taken, batch in enumerate(iterator, 1):
         log.longest = max(log.longest, time.perf_counter() - asked)
+        cpu = time.thread_time()
         wrong = differences(batch, next(expected))
+        log.checking += time.thread_time() - cpu
         assert not wrong, f"epoch {number}, batch {taken - 1}: {wrong}"
         log.batches += 1
         if taken == most:
@@ -170,14 +223,18 @@ def _skipping(batches: Iterator[Any]) -> Iterator[Any]:
 def judge(figures: dict[str, Any]) -> list[str]:
     """Return what is wrong with the figures of a soak."""
     first, last = figures["speed"]
+    shared = figures["MB shared"]
     rules = {
-        f"a wait of {figures['longest wait']:.2f} s": figures["longest wait"] <= LONGEST_WAIT,
+        f"a wait of {figures['longest wait']:.2f} s": figures["longest wait"] <= LONGEST_WAIT[figures["pool"]],
         f"{figures['MB for 1000 batches']:.2f} MB for 1000 batches": figures["MB for 1000 batches"] <= SLOPE,
-        f"descriptors {figures['descriptors']}": figures["descriptors"][0] == figures["descriptors"][1],
-        f"threads {figures['threads']}": figures["threads"][0] == figures["threads"][1],
-        # FAULTS says 95 %; on a shared machine of two cores tenths of the same run differ by more (see the figures).
-        f"{first:.0f} batches a second at first, {last:.0f} at last": last >= 0.5 * first,
+        f"{shared} MB of shared memory": shared[1] - shared[0] < ONE_SLOT,
+        f"a cost of {figures['cost']}": figures["cost"][1] <= DEAREST * figures["cost"][0],
+        f"{first:.0f} batches a second at first, {last:.0f} at last": last >= SLOWEST * first,
         "no epoch was whole": figures["epochs"] > 0,
+        **{
+            f"{what} {figures[what]}": figures[what][0] == figures[what][1]
+            for what in ("descriptors", "threads", "processes")
+        },
     }
     return [rule for rule, holds in rules.items() if not holds]
 
@@ -192,7 +249,7 @@ def main() -> int:
     wrong = []
     for kind in options.pools:
         figures = soak(kind, options.seconds, options.seed, options.stops)
-        print(json.dumps({"pool": kind, **figures}, indent=2))
+        print(json.dumps(figures, indent=2))
         wrong += [f"{kind}: {what}" for what in judge(figures)]
     with contextlib.suppress(BrokenPipeError):
         print("\n".join(wrong) or "all is well")

@@ -123,10 +123,10 @@ class Stage:
             self.dump_stacks()
             return self.fail(f"hangs: it should have ended within {left:.1f} s. It ran:\n{running}")
 
-    def wait_for(self, line: str, seconds: float = LIMIT) -> None:
-        """Wait until it has written `line`."""
+    def wait_for(self, line: str, seconds: float = LIMIT, times: int = 1) -> None:
+        """Wait until it has written `line`, so many times."""
         deadline = time.monotonic() + seconds
-        while line not in self.out.splitlines():
+        while self.out.splitlines().count(line) < times:
             if self.process.poll() is not None:
                 self.fail(f"ended with {self.process.returncode} and never said {line!r}")
             if time.monotonic() > deadline:

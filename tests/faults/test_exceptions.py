@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from .books import BATCH, BATCHES, N
+from .books import POOLS as EVERY_POOL
 from .scenes import exceptions
-from .settings import only_full
+from .settings import matrix, only_full
 from .stage import play
 
 POOLS = ["serial", "threads", "forkserver", only_full("spawn"), only_full("fork")]
 
 
-@pytest.mark.parametrize("kind", POOLS)
-@pytest.mark.parametrize("workers", [2, only_full(1), only_full(4)])
-def test_f7_an_error_tells_row_map_epoch_batch_and_traceback(kind: str, workers: int) -> None:
-    found = play(exceptions.named, kind=kind, workers=workers)
+@pytest.mark.parametrize(
+    ("kind", "workers", "size"),
+    matrix(("serial", 1, "0 B"), ("threads", 2, "64 kB"), ("forkserver", 2, "0 B"), pools=EVERY_POOL),
+)
+def test_f7_an_error_tells_row_map_epoch_batch_and_traceback(kind: str, workers: int, size: str) -> None:
+    found = play(exceptions.named, kind=kind, workers=workers, size=size)
     assert_named(found)
     assert "LookupError" in found["types"]
     assert found["delivered"] == exceptions.POSITION // BATCH
@@ -38,10 +41,12 @@ def assert_named(found: dict[str, Any], seconds: float = 1.0) -> None:
     assert found["usable"]
 
 
-@pytest.mark.parametrize("kind", POOLS)
-@pytest.mark.parametrize("workers", [2, only_full(1), only_full(4)])
-def test_f7_the_rest_of_the_epoch_can_be_had(kind: str, workers: int) -> None:
-    figures = play(exceptions.skipped, kind=kind, workers=workers)
+@pytest.mark.parametrize(
+    ("kind", "workers", "size"),
+    matrix(("serial", 1, "64 kB"), ("threads", 2, "0 B"), ("forkserver", 2, "64 kB"), pools=EVERY_POOL),
+)
+def test_f7_the_rest_of_the_epoch_can_be_had(kind: str, workers: int, size: str) -> None:
+    figures = play(exceptions.skipped, kind=kind, workers=workers, size=size)
     assert figures["batches"] == BATCHES
     assert "the row is bad" in figures["message"]
 

@@ -1,4 +1,4 @@
-"""The tests notice what they are for: each known bug, planted in a copy of the package, fails a test that is named."""
+"""The tests notice what they are for: each known bug, planted in a copy, fails a test that is named, as it should."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .planting import BUGS, Bug, copy_of_the_package, plant, run_tests
-from .settings import Extent
+from .planting import BUGS, Bug, copy_of_the_package, failures, plant, run_tests
 
 
 def outcomes(text: str) -> dict[str, str]:
@@ -20,10 +19,10 @@ def test_there_are_a_dozen_bugs_or_more() -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= 12
 
 
-def test_the_named_tests_pass_without_a_bug(tmp_path: Path, extent: Extent) -> None:
-    # Each of them runs in this same suite, on the package itself. Here a copy is made, in which one of them is enough.
+def test_the_named_tests_pass_without_a_bug(tmp_path: Path) -> None:
+    # In a copy, as with a bug: else a test that fails there for that reason would seem to notice one. Measured: 14 s.
     copy_of_the_package(tmp_path)
-    tests = sorted({bug.test for bug in (BUGS if extent.full else BUGS[:1])})
+    tests = sorted({bug.test for bug in BUGS})
     done = run_tests(tmp_path, *tests)
     assert outcomes(done.stdout) == dict.fromkeys(tests, "PASSED"), done.stdout[-3000:]
 
@@ -36,3 +35,5 @@ def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
     assert outcomes(done.stdout).get(bug.test) in ("FAILED", "ERROR"), (
         f"nobody noticed that {bug.name}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
     )
+    said = failures(tmp_path)
+    assert any(re.search(bug.expect, text) for text in said), f"{bug.name}: the test fails for another reason: {said}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .books import BATCH, BATCHES, PROCESSES
-from .scenes import stalls
+from .scenes import hangs, stalls
 from .settings import only_full
 from .stage import Stage, play
 
@@ -88,36 +89,48 @@ def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close
 # -- F20 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["forkserver", "spawn"])
+NOT_READY = r"^WorkerLost: .*a worker process \(pid \d+\) was not ready within 1 s of its start"
+NO_ANSWER = r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 1 s; it was still start"
+NOT_STARTED = {"forkserver": NO_ANSWER, "spawn": NOT_READY, "fork": NOT_READY}
+"""What is said of a start that hangs: who was waited for, and for what."""
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
 def test_f20_workers_that_hang_in_their_start_are_told_of(kind: str) -> None:
-    found = play(stalls.hangs_in_import, kind=kind)
-    assert "start" in found["message"] or "ready" in found["message"]
+    found = play(hangs.hangs_in_start, kind=kind)
+    assert re.search(NOT_STARTED[kind], found["message"]), found
     assert found["seconds"] <= 8.0
 
 
 @pytest.mark.parametrize("kind", PROCESSES)
 def test_f20_a_worker_that_cannot_be_replaced_is_not_waited_for(kind: str) -> None:
-    found = play(stalls.hangs_in_init, kind=kind)
+    found = play(hangs.hangs_in_replacement, kind=kind)
+    if kind == "forkserver":
+        assert found["message"] == "", found  # a new server takes the place of the one that hangs
+    else:
+        assert re.search(NOT_STARTED[kind], found["message"]), found
     assert found["seconds"] <= 8.0
-    assert found["message"] or found["usable"]
 
 
 def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
-    found = play(stalls.server_killed, kind="forkserver")
+    found = play(hangs.server_killed, kind="forkserver")
     assert found["how"] == f"completed {BATCHES}" or found["how"].startswith("WorkerLost")
     assert found["seconds"] <= 5.0
 
 
 @pytest.mark.parametrize(
-    ("kind", "act"),
+    ("kind", "act", "server_too"),
     [
-        *[("forkserver", act) for act in ("sleep", "C call", "SIGSTOP")],
-        ("spawn", "SIGSTOP"),
-        ("fork", "sleep"),
-        *[only_full(kind, "C call") for kind in PROCESSES[1:]],
+        *[("forkserver", act, False) for act in ("sleep", "C call", "SIGSTOP")],
+        ("forkserver", "SIGSTOP", True),
+        ("spawn", "SIGSTOP", False),
+        ("fork", "SIGSTOP", False),
+        only_full("forkserver", "sleep", True),
+        *[only_full(kind, "C call", False) for kind in PROCESSES[1:]],
     ],
 )
-def test_f20_a_worker_that_is_stuck_does_not_keep_close(kind: str, act: str) -> None:
-    found = play(stalls.hangs_in_close, kind=kind, act=act)
-    assert found["seconds"] <= 5.5  # 5 s of patience, then a kill
-    assert not found["left"]
+def test_f20_two_workers_that_are_stuck_do_not_keep_close(kind: str, act: str, server_too: bool) -> None:
+    found = play(hangs.hangs_in_close, kind=kind, act=act, server_too=server_too)
+    # 5 s of patience, then a kill. A server that is stopped as well has a second after that: measured, 6.41 s in all.
+    assert found["seconds"] <= (7.0 if server_too else 5.5), found
+    assert not found["left"], found

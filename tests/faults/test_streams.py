@@ -6,26 +6,31 @@ import pytest
 
 from .books import BATCHES, POOLS, PROCESSES, N
 from .scenes import streams
-from .settings import only_full
+from .settings import matrix, only_full
 from .stage import play
 
 PARALLEL = ["threads", "forkserver", only_full("spawn"), only_full("fork")]
 ALL = ["serial", *PARALLEL]
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_f22_two_epochs_are_whole(kind: str) -> None:
-    assert play(streams.two_epochs, kind=kind) == [BATCHES, BATCHES]
+SERIAL = matrix(("serial", 1, "64 kB"), pools=["serial"])
+IN_PARALLEL = matrix(("threads", 2, "64 kB"), ("forkserver", 2, "64 kB"), pools=POOLS[1:])
+SETTING = ("kind", "workers", "size")
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_f22_three_iterators_at_once_are_whole(kind: str) -> None:
-    assert play(streams.three_at_once, kind=kind) == [BATCHES] * 3
+@pytest.mark.parametrize(SETTING, [*SERIAL, *IN_PARALLEL])
+def test_f22_two_epochs_are_whole(kind: str, workers: int, size: str) -> None:
+    assert play(streams.two_epochs, kind=kind, workers=workers, size=size) == [BATCHES, BATCHES]
 
 
-@pytest.mark.parametrize("kind", PARALLEL)
-def test_f22_three_consumers_on_threads_get_whole_epochs(kind: str) -> None:
-    assert play(streams.three_threads, kind=kind)
+@pytest.mark.parametrize(SETTING, [*SERIAL, *IN_PARALLEL])
+def test_f22_three_iterators_at_once_are_whole(kind: str, workers: int, size: str) -> None:
+    assert play(streams.three_at_once, kind=kind, workers=workers, size=size) == [BATCHES] * 3
+
+
+@pytest.mark.parametrize(SETTING, IN_PARALLEL)
+def test_f22_three_consumers_on_threads_get_whole_epochs(kind: str, workers: int, size: str) -> None:
+    assert play(streams.three_threads, kind=kind, workers=workers, size=size)
 
 
 @pytest.mark.parametrize("kind", PARALLEL)
@@ -33,9 +38,9 @@ def test_f22_two_threads_may_draw_from_one_iterator(kind: str) -> None:
     assert play(streams.one_iterator_two_threads, kind=kind) == N
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_f22_an_abandoned_iterator_harms_no_other(kind: str) -> None:
-    assert play(streams.abandoned, kind=kind)
+@pytest.mark.parametrize(SETTING, [*SERIAL, *IN_PARALLEL])
+def test_f22_an_abandoned_iterator_harms_no_other(kind: str, workers: int, size: str) -> None:
+    assert play(streams.abandoned, kind=kind, workers=workers, size=size)
 
 
 @pytest.mark.parametrize("kind", ["serial"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .books import PROCESSES
@@ -14,6 +16,13 @@ from .stage import play
 @pytest.mark.parametrize("kind", ["forkserver", "spawn", only_full("fork")])
 def test_f18_functions_of_every_sort_work_in_workers(kind: str, what: str) -> None:
     assert play(travel.travels, kind=kind, what=what)
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "spawn", only_full("fork")])
+def test_f18_functions_of_the_cells_of_ipython_work_in_workers(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed")
+    environment = {"IPYTHONDIR": str(tmp_path)}
+    assert play(travel.in_ipython, kind=kind, environment=environment) == len(travel.CELLS) + 1
 
 
 @pytest.mark.parametrize("what", travel.REFUSED)

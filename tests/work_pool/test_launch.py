@@ -20,8 +20,10 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import WorkerLost
-from batchup_ng.work_pool.processes import channel, launch
-from batchup_ng.work_pool.processes.launch import EXIT_UNKNOWN, START_METHODS, Given, launcher
+from batchup_ng.work_pool.processes import channel, fork_server
+from batchup_ng.work_pool.processes import starting as begin
+from batchup_ng.work_pool.processes.launch import START_METHODS, launcher
+from batchup_ng.work_pool.processes.starting import EXIT_UNKNOWN, Given, WorkerProcess
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def starting(method: str, **given: Any) -> Iterator[Any]:
         made.close()
 
 
-def ready(worker: launch.WorkerProcess) -> int:
+def ready(worker: WorkerProcess) -> int:
     """Wait until a worker says that it is ready; return its process number as it says."""
     worker.sock.setblocking(True)
     frame = channel.FrameReader(worker.sock).next()
@@ -85,7 +87,7 @@ def test_a_worker_of_a_dead_server_is_killed_if_it_does_not_end() -> None:
         server_of(starter).kill()
         os.kill(worker.pid, signal.SIGSTOP)
         assert worker.end(0.2) == EXIT_UNKNOWN
-        assert not launch._is_running(worker.pid)
+        assert not fork_server._is_running(worker.pid)
 
 
 def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
@@ -106,7 +108,7 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
 
 
 def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}")
+    monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
     with starting("forkserver") as starter:
         for _ in range(2):
             with pytest.raises(WorkerLost, match="server of worker processes has ended; see its messages above"):
@@ -166,6 +168,7 @@ def test_a_system_that_gives_no_process_is_told_of(method: str, code: int, monke
             expected = "RLIMIT_NPROC sets .* raise it by ulimit -u" if code == errno.EAGAIN else "not enough memory"
             with pytest.raises(WorkerLost, match=f"a worker process cannot be started: .*{expected}"):
                 starter.start()
+        starter.rest()
         assert len(os.listdir("/proc/self/fd")) == before
         worker = starter.start()
         assert ready(worker) == worker.pid

@@ -17,6 +17,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import CannotTravel, PoolClosed, RemoteTraceback, WorkerLost
 from batchup_ng.work_pool.processes import launch
+from batchup_ng.work_pool.processes import starting as begin
 
 from .travel_helpers import one
 
@@ -143,15 +144,15 @@ def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(pool: Any) -> N
 
 
 def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    boot, starts = launch._BOOT, []
-    real = launch._run
+    boot, starts = begin._BOOT, []
+    real = begin.run
 
     def first_one_fails(module: str, *arguments: Any) -> Any:
         starts.append(module)
-        monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}" if len(starts) == 1 else boot)
+        monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}" if len(starts) == 1 else boot)
         return real(module, *arguments)
 
-    monkeypatch.setattr(launch, "_run", first_one_fails)
+    monkeypatch.setattr(launch, "run", first_one_fails)
     with bu.WorkerProcessPool(1, start_method="spawn") as pool:
         assert one(pool, len, "abc") == 3
     assert len(starts) == 2
@@ -165,7 +166,7 @@ def test_a_worker_that_exits_is_lost(pool: Any, code: int) -> None:
 
 
 def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_BOOT", "import sys; sys.exit(3)  # {module}")
+    monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
     with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises((WorkerLost, PoolClosed)):
         one(pool, len, "abc")
     with bu.WorkerProcessPool(1) as pool, pytest.raises(WorkerLost, match="server of worker processes"):
@@ -269,7 +270,7 @@ def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
     log = Log()
     array = bu.ArrayDataSource([np.arange(3)])
     sources = {
-        r"map fn 'note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
+        r"map fn 'Log.note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
         r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
     }
     with bu.WorkerProcessPool(1) as pool:

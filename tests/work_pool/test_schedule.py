@@ -27,8 +27,9 @@ class FakeJob:
         self.deaths = 0
         self.finished = False
         self.wanted = True
+        self.lane = -1 if how.urgent else how.lane  # urgent ones are in the order in which they came, too
         self.outcome: str | None = None
-        self.times_begun = 0
+        self.sent = 0
 
     def begin(self) -> bool:
         return self.wanted
@@ -47,7 +48,8 @@ class World:
         self.jobs: list[FakeJob] = []
         self.inboxes: dict[Worker, list[FakeJob]] = {}
         self.dying: list[Worker] = []
-        self.starts = 0
+        self.starts = self.deaths = 0
+        self.barren = self.most_barren = 0  # in a row: now, at most
         self.start_workers()
 
     def start_workers(self) -> None:
@@ -67,17 +69,31 @@ class World:
         assert self.schedule._starting == sum(not worker.ready for worker in self.schedule.workers)
         for action in actions:
             if isinstance(action, Send):
-                assert action.worker in self.schedule.workers
-                assert action.worker.ready
-                assert not action.job.finished
-                assert action.job not in self.inboxes[action.worker]
-                self.inboxes[action.worker].append(action.job)
+                self.look_at_sent(action.worker, action.job)  # type: ignore[arg-type]
+                self.inboxes[action.worker].append(action.job)  # type: ignore[arg-type]
             elif isinstance(action, Kill):
                 self.dying.append(action.worker)
             else:
                 assert isinstance(action, Fail)
                 assert action.job.outcome is None, "a job has one outcome"
                 action.job.outcome = action.why
+
+    def look_at_sent(self, worker: Worker, job: FakeJob) -> None:
+        """Assert what the rules promise of a job that is sent to a worker just now."""
+        assert worker in self.schedule.workers
+        assert worker.ready
+        assert not worker.killed
+        assert not job.finished
+        inbox = self.inboxes[worker]
+        assert job not in inbox
+        alone = job.how.alone or job.deaths >= rules.MOST_DEATHS - 1
+        starting = not all(each.ready for each in self.schedule.workers)
+        assert len(inbox) < (1 if alone else self.threads + (0 if starting else rules.AHEAD))
+        assert not any(each.how.alone or each.deaths >= rules.MOST_DEATHS - 1 for each in inbox), "a worker is shared"
+        if not job.sent:
+            earlier = [each for each in self.jobs[: job.number] if each.lane == job.lane and not each.sent]
+            assert not any(each.wanted and not each.finished for each in earlier), f"{job} overtook others of its lane"
+        job.sent += 1
 
     def ready(self, worker: Worker) -> None:
         self.do(self.schedule.ready(worker, self.now))
@@ -87,28 +103,52 @@ class World:
             if not worker.ready:
                 self.ready(worker)
 
-    def finish(self, worker: Worker, which: int = 0) -> FakeJob:
+    def finish(self, worker: Worker, which: int = 0, outcome: str = "done") -> FakeJob:
         job = self.inboxes[worker].pop(which)
+        if not worker.finished:
+            self.barren = 0
         first, actions = self.schedule.result(worker, job, self.now)
+        assert first == (job.outcome is None), "a job has one outcome, the first"
         if first:
-            assert job.outcome is None, "a job has one outcome"
-            job.outcome = "done"
+            job.outcome = outcome
         self.do(actions)
         return job
 
     def kill(self, worker: Worker) -> None:
         if worker in self.dying:
             self.dying.remove(worker)
-        del self.inboxes[worker]
+        inbox = self.inboxes.pop(worker)
+        self.deaths += 1
+        if not worker.finished and not (worker.ready and inbox):
+            self.barren += 1
+            self.most_barren = max(self.most_barren, self.barren)
         self.do(self.schedule.died(worker, self.now))
         self.start_workers()
+
+    def close(self) -> None:
+        """End the pool: whatever it has fails, then the workers are taken away."""
+        self.do(list(self.schedule.fail_all()))
+        assert not self.schedule.has_waiting()
+        assert not any(worker.jobs or worker.began for worker in self.schedule.workers)
+        assert all(job.finished and job.outcome is not None for job in self.jobs if job.wanted)
+        assert set(self.schedule.take_all()) == set(self.inboxes)
+        self.inboxes.clear()
+        self.dying.clear()
+        assert self.schedule.workers == []
+        assert self.schedule.next_tick() is None
+        assert self.schedule.tick(self.now + 1e6) == []
 
     def holder(self, job: FakeJob) -> Worker:
         return next(worker for worker, inbox in self.inboxes.items() if job in inbox)
 
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, seconds: float, bury: bool = True) -> None:
         self.now += seconds
         self.do(self.schedule.tick(self.now))
+        if bury:
+            self.bury()
+
+    def bury(self) -> None:
+        """Let those that are being killed be dead."""
         for worker in list(self.dying):
             self.kill(worker)
 
@@ -268,13 +308,16 @@ def test_streams_take_turns() -> None:
 
 
 class SimulatedWorld(RuleBasedStateMachine):
-    """Everything that can happen, in any order."""
+    """Everything that can happen, in any order.
+
+    A hang is time that passes while a worker finishes nothing; half a message is a death, for it counts for nothing.
+    """
 
     @initialize(processes=st.integers(1, 3), threads=st.integers(1, 2))
     def make(self, processes: int, threads: int) -> None:
         self.world = World(processes, threads)
         self.processes = processes
-        self.kills = 0
+        self.lanes = [1]
 
     def some_worker(self, data: st.DataObject, with_jobs: bool = False) -> Worker:
         able = [w for w in self.world.schedule.workers if not with_jobs or self.world.inboxes[w]]
@@ -285,7 +328,26 @@ class SimulatedWorld(RuleBasedStateMachine):
     def submit(self, again: bool, urgent: bool, timeout: float | None, lane: int, alone: bool) -> None:
         if self.world.schedule.broken:
             return
+        lane = self.lanes[-1 - lane % len(self.lanes)]
         self.world.submit(again=again, urgent=urgent, timeout=timeout, lane=lane, alone=alone and urgent)
+
+    @rule(jobs=st.integers(0, 6))
+    def new_stream(self, jobs: int) -> None:
+        self.lanes.append(self.lanes[-1] + 1)
+        for _ in range(0 if self.world.schedule.broken else jobs):
+            self.world.submit(again=True, lane=self.lanes[-1])
+
+    @rule(data=st.data())
+    def break_stream(self, data: st.DataObject) -> None:
+        lane = data.draw(st.sampled_from(self.lanes))
+        for job in self.world.jobs:
+            job.wanted = job.wanted and (job.how.lane != lane or job.outcome is not None)
+
+    @rule(processes=st.integers(1, 3), threads=st.integers(1, 2), rarely=st.integers(0, 9))
+    def close(self, processes: int, threads: int, rarely: int) -> None:
+        if rarely == 0:
+            self.world.close()
+            self.make(processes, threads)
 
     @precondition(lambda self: any(not w.ready for w in self.world.schedule.workers))
     @rule(data=st.data())
@@ -294,22 +356,24 @@ class SimulatedWorld(RuleBasedStateMachine):
         self.world.ready(worker)
 
     @precondition(lambda self: any(self.world.inboxes[w] for w in self.world.schedule.workers))
-    @rule(data=st.data())
-    def finish(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), outcome=st.sampled_from(["done", "done", "error"]), probe=st.booleans())
+    def finish(self, data: st.DataObject, outcome: str, probe: bool) -> None:
         worker = self.some_worker(data, with_jobs=True)
         # With several threads any of those that run may be done first.
         last = min(self.world.threads, len(self.world.inboxes[worker])) - 1
-        self.world.finish(worker, data.draw(st.integers(0, last)))
+        job = self.world.finish(worker, data.draw(st.integers(0, last)), outcome)
+        if job.outcome == "error" and probe:  # the samples of a batch that raised are read one by one
+            for _ in range(3):
+                self.world.submit(again=True, urgent=True, lane=job.how.lane)
 
     @precondition(lambda self: self.world.schedule.workers)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        self.kills += 1
         self.world.kill(self.some_worker(data))
 
-    @rule(seconds=st.sampled_from([0.1, 0.7, 2.0, 61.0]))
-    def pass_time(self, seconds: float) -> None:
-        self.world.pass_time(seconds)
+    @rule(seconds=st.sampled_from([0.1, 0.7, 2.0, 61.0]), bury=st.booleans())
+    def pass_time(self, seconds: float, bury: bool) -> None:
+        self.world.pass_time(seconds, bury)
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
@@ -330,6 +394,7 @@ class SimulatedWorld(RuleBasedStateMachine):
 
     @invariant()
     def no_worker_has_more_than_its_share(self) -> None:
+        assert set(self.world.inboxes) == set(self.world.schedule.workers)
         for worker, inbox in self.world.inboxes.items():
             assert len(inbox) <= self.world.threads + rules.AHEAD
             assert worker.jobs == inbox
@@ -347,18 +412,24 @@ class SimulatedWorld(RuleBasedStateMachine):
         schedule = self.world.schedule
         if any(job.outcome is None and job.wanted for job in self.world.jobs):
             assert schedule.workers
-        if any(not w.ready for w in schedule.workers):
+        if any(not w.ready and not w.killed for w in schedule.workers):
             assert (schedule.next_tick() or math.inf) < math.inf
 
     @invariant()
     def restarts_are_limited_by_deaths(self) -> None:
-        assert len(self.world.schedule.workers) <= self.processes
+        world, schedule = self.world, self.world.schedule
+        assert len(schedule.workers) <= self.processes
+        assert schedule.restarts == world.starts - self.processes <= world.deaths
+        # Each that died is replaced, until so many in a row had nothing to do and never finished anything.
+        assert schedule.given_up == (world.most_barren >= rules.MOST_BARREN * self.processes)
+        assert schedule.given_up or schedule.restarts == world.deaths
 
     def teardown(self) -> None:
         """Whatever happened, the pool ends with an outcome for each job that is wanted."""
         if not hasattr(self, "world"):
             return
         world = self.world
+        world.bury()
         for _ in range(20 * (len(world.jobs) + 5)):
             world.pass_time(0.2)
             world.all_ready()
@@ -368,6 +439,7 @@ class SimulatedWorld(RuleBasedStateMachine):
             world.finish(busy[0])
         for job in world.jobs:
             assert job.outcome is not None or not job.wanted
+        world.close()
 
 
 SimulatedWorld.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None)

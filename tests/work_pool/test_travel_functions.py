@@ -152,7 +152,7 @@ def blamed() -> dict[str, Any]:
         "map fn '<lambda>' closes over state['inner'][1], a _thread.lock,": base.map(lambda x: (x, state)),
         "map fn 'in_main' refers to a _thread.lock (GUARD), which": base.map(namespace["in_main"]),
         "map fn 'default' has as default a _thread.lock (0), which": base.map(default),
-        "map fn 'read'.__self__.held, a _thread.lock,": base.map(Reader(lock).read).map(lambda x: (x,)),
+        "map fn 'Reader.read'.__self__.held, a _thread.lock,": base.map(Reader(lock).read).map(lambda x: (x,)),
         "map fn 'plain', argument 0, a _thread.lock,": base.map(functools.partial(plain, lock)),
         "data[1].held, a _thread.lock,": bu.ArrayDataSource([np.arange(3), Reader(lock)]),
         "data[0].held.held, a _thread.lock,": bu.ArrayDataSource([Reader(Slotted(lock))]),

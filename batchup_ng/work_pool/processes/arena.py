@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import errno
 import os
 import resource
@@ -29,6 +30,7 @@ import numpy as np
 
 from ...buffers import Block, Returned, on_lease, size_class
 from .mapping import HUGE, PAGE, Mapping
+from .memory import available
 
 
 class ArenaFull(MemoryError):
@@ -88,9 +90,9 @@ class Arena:
     def store(self, pieces: Iterable[Any], nbytes: int) -> Extent:
         """Return an extent that holds `pieces`, one after the other, which together have `nbytes`.
 
-        They go through the file, not the mapping: where there are no huge pages the system then need not clear small
-        ones first, which halves the time (measured), and the interpreter's lock is free meanwhile. In the end this
-        process maps them all: a page that one worker alone maps would be counted as that worker's own.
+        They go through the file, not the mapping: the system then need not clear the pages first, which halves the time
+        (measured), and the interpreter's lock is free meanwhile. In the end this process maps them all: a page that one
+        worker alone maps would be counted as that worker's own.
 
         Raises:
             ArenaFull: there is no room, or the system has no memory for it.
@@ -99,7 +101,6 @@ class Arena:
         extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
         at = extent.offset
         try:
-            self._open().collapse(*extent)
             for piece in pieces:
                 at += self._write(piece, at)
             self._open().populate(*extent, write=False)
@@ -110,6 +111,12 @@ class Arena:
             self.give_back(extent)
             raise
         return extent
+
+    def collapse(self, extent: Extent) -> None:
+        """Make huge pages of a part that holds something; where the system cannot, nothing is lost."""
+        with contextlib.suppress(OSError):
+            self._open().collapse(*extent)
+            self._open().populate(*extent, write=False)
 
     def _write(self, piece: Any, at: int) -> int:
         left = memoryview(piece).cast("B")
@@ -225,12 +232,14 @@ class SlotPool:
     Attributes:
         most_bytes: As above; may be changed.
         bytes: Bytes that they have.
-        refused: What the system said when it had no memory for a slot within that; empty if it always had.
+        asked_for: Whether the user said how many that are; then nobody is told when they do not suffice.
+        refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
     """
 
     def __init__(self, arena: Arena, most_bytes: int) -> None:
         self._arena = arena
         self.most_bytes = most_bytes
+        self.asked_for = False
         self.bytes = 0
         self.refused = ""
         self._free: dict[int, collections.deque[Returned]] = {}
@@ -259,6 +268,8 @@ class SlotPool:
             if self.bytes + size > self.most_bytes:
                 self._release(self.bytes + size - self.most_bytes)
             if self.bytes + size > self.most_bytes:
+                if not self.asked_for:
+                    self._note(size, self.most_bytes - self.bytes, f"of the {self.most_bytes} that slots may have")
                 return None
             self.bytes += size
         try:
@@ -266,8 +277,11 @@ class SlotPool:
         except ArenaFull as error:
             with self._lock:
                 self.bytes -= size
-                self.refused = str(error)
+                self._note(size, available(), str(error.__cause__ or error))
             return None
+
+    def _note(self, needed: int, free: float, why: str) -> None:
+        self.refused = self.refused or f"{needed} bytes are needed for a batch, {free:.0f} bytes are free ({why})"
 
     def _release(self, nbytes: int) -> None:
         """Give free slots back to the arena until `nbytes` are gone, if there are so many."""

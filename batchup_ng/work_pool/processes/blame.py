@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...blame import function_name
 from ...data_source.base import AbstractDataSource
 
 AT_MOST = 0.05
@@ -119,14 +120,8 @@ def _name_of_attribute(name: str, value: Any, key: str, part: Any) -> str:
     if isinstance(part, AbstractDataSource):
         return f"the {type(part).__name__}"
     if callable(part) and "fn" in key:
-        return f"map fn {_name_of(part)}"
+        return f"map fn {function_name(part)!r}"
     return key.lstrip("_") if key == "data" else f"the {type(value).__name__}.{key}"
-
-
-def _name_of(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return repr(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def name_of_array(value: Any, besides: set[int], smallest: int = 1 << 16) -> str:

@@ -34,6 +34,35 @@ from .travel import pack
 _numbers = itertools.count(1)
 
 
+LATELY = 64
+"""Results after which a slot is as large as the largest of them, however large others were before."""
+
+
+class Room:
+    """The bytes of the slots that results of one kind are given: as many as the largest of late had.
+
+    Attributes:
+        bytes: That number; 0 where nothing is known.
+    """
+
+    __slots__ = ("_largest", "_seen", "bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._largest = 0
+        self._seen = 0
+
+    def saw(self, nbytes: int) -> None:
+        """Take note of the bytes that a result had in its slot."""
+        if nbytes > self.bytes:
+            self.bytes = nbytes
+        if nbytes > self._largest:
+            self._largest = nbytes
+        self._seen += 1
+        if self._seen == LATELY:
+            self.bytes, self._largest, self._seen = self._largest, 0, 0
+
+
 class SharedConstant:
     """A value that reaches each worker once. Made by ``pool.shared_constant``.
 
@@ -45,7 +74,7 @@ class SharedConstant:
     Attributes:
         arrays: How its large arrays reach workers: ``"shared"`` (one copy), ``"served"`` (row by row), ``"mapped"``
             (from files), ``"sent"`` (a copy for each worker); ``""`` where there are none or it was not shared yet.
-        room: Bytes of a slot that results made with it take, as far as is known.
+        room: How large the slots are to be that results made with it are written to.
 
     Raises:
         CannotTravel: it cannot be pickled.
@@ -55,7 +84,7 @@ class SharedConstant:
         self.value = value
         self.number = next(_numbers)
         self.arrays = ""
-        self.room = 0
+        self.room = Room()
         self._packed = pack(value)
         self._home: SharedCopies | None = None
         self._frame: list[Piece] | None = None
@@ -184,7 +213,7 @@ class WorkerConstants:
 def privately(view: SharedView, places: list[Placed]) -> dict[Placed, np.ndarray]:
     """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.
 
-    Neighbours are mapped together: each mapping has a descriptor of its own. Where the system promises no memory for so
+    Neighbours are mapped together, in as few mappings as can be. Where the system promises no memory for so
     much private writing, the memory is that of all, read-only.
     """
     found: dict[Placed, np.ndarray] = {}

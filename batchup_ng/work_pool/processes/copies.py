@@ -27,6 +27,7 @@ import numpy as np
 from ...errors import PoolClosed
 from .arena import Arena, Extent
 from .channel import Placed
+from .huge import HugePages
 
 PIECE = 1 << 26
 """Bytes that are copied or compared at once; between two pieces an interrupt has its turn."""
@@ -118,6 +119,7 @@ class SharedCopies:
         self.arena = arena
         self._wake = wake
         self._closed = False
+        self._huge = HugePages(arena)
         self._lock = threading.RLock()
         self._copies: dict[Any, weakref.ref[Copy]] = {}
         self._dropped: collections.deque[Extent] = collections.deque()
@@ -137,6 +139,7 @@ class SharedCopies:
                 return copy
             copy = Copy(self.arena.store(self._while_open(bulk), bulk.nbytes), bulk.nbytes, self._drop)
             self._copies[bulk.key] = weakref.ref(copy)
+            self._huge.want(copy)
             return copy
 
     def _while_open(self, bulk: Bulk) -> Iterator[np.ndarray]:
@@ -176,6 +179,7 @@ class SharedCopies:
         self._closed = True
         with self._lock:
             self._copies = {}
+        self._huge.close()
 
 
 def span_of(array: np.ndarray) -> tuple[int, int]:

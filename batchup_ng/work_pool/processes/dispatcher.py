@@ -1,10 +1,11 @@
 """The dispatcher of the process pool: does what the schedule says.
 
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
-wait or are under way. Its one thread reads what workers send. Any thread may submit: it pickles the task and
+wait or are under way. Its one thread reads what workers send; another, which lives no longer than that takes, starts
+workers in the place of those that ended. Any thread may submit: it pickles the task and
 hands it, with a slot for its result, to a worker that has room, writing as much as the socket takes at once; the
-dispatcher's thread writes the rest. All of that state is guarded by one lock, which is held only for steps that cannot
-wait.
+dispatcher's thread writes the rest. All of that state is guarded by one lock, which is held for no step that
+waits for another process; the longest is finding memory for a slot that is new.
 
 What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
 be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
@@ -28,6 +29,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+from ...blame import function_name
 from ...buffers import BufferPool
 from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
 from ..stream import check_process
@@ -37,17 +39,17 @@ from .arena import Arena, SlotPool
 from .blame import culprit
 from .channel import RESULTS, Frame, Kind
 from .copies import SharedCopies
+from .interrupts import InterruptsHeld
 from .jobs import Job, ResultFuture, encoded, referred, road_of, room_for
 from .launch import Launcher
 from .poll import Poll
 from .remote import Remote
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
+from .staff import Staff, Start, no_thread
+from .starting import WorkerProcess, refused
 from .task_memory import SLOT
 from .travel import travels
-
-CLOSE_SECONDS = 5.0
-"""Seconds that all workers together have to end by themselves, before they are killed."""
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
@@ -57,17 +59,24 @@ START_PAUSE = 1.0
 
 
 class Dispatcher:
-    """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten."""
+    """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten.
+
+    Attributes:
+        slots: Where slots come from; None where there is no shared memory.
+        copies: The copies of arrays that workers share; None likewise.
+        complaint: Why there are fewer workers than there should be, in words; empty as long as that was not so.
+    """
 
     def __init__(
         self, processes: int, threads: int, starter: Launcher, arena: Arena | None, slots: SlotPool | None
     ) -> None:
-        self._starter = starter
         self._schedule = Schedule(processes, threads)
         self._lock = threading.Lock()
+        self._staff = Staff(starter, self._lock, self)
         self._closed = False
         self._broken: WorkerLost | None = None
         self._last_exit = ""
+        self.complaint = ""
         self._start_again = 0.0
         self._wakes_at = math.inf
         self._looks_at = 0.0
@@ -75,45 +84,67 @@ class Dispatcher:
         self._forgotten: deque[int] = deque()
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
+        self._start: Start | None = None
+        self._started = self._opened = False
         self._thread: threading.Thread | None = None
         self._memory = BufferPool(most_free=8)
         self._arena = arena
         self.slots = slots
-        self.copies = None if arena is None else SharedCopies(arena, self._wake)
+        self.copies = None if arena is None else SharedCopies(arena, self.wake)
         self._server = Server(arena)
 
     # -- any thread --------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the workers, if they were not started yet."""
+    def begin(self) -> Start:
+        """Begin to start the workers, if that was not done yet, on the dispatcher's thread.
+
+        Not on this one: an interrupt would leave a process that nobody knows of. One that comes now changes nothing.
+        """
         check_process(self._owner_pid)
-        if self._thread is not None:
-            return
-        with self._lock:
+        with InterruptsHeld(), self._lock:
             self.check_open()
-            if self._thread is not None:
-                return
-            self._poll = Poll()
-            self._wake_read, self._wake_write = socket.socketpair()
-            for end in (self._wake_read, self._wake_write):
-                end.setblocking(False)
-            self._poll.watch(self._wake_read.fileno(), None)
-            thread = threading.Thread(target=self._dispatch, name="batchup_ng-dispatch", daemon=True)
-            try:
-                self._start_missing()
-                thread.start()
-            except BaseException as error:
-                self._end_workers()
-                self._close_descriptors()
-                if isinstance(error, RuntimeError) and not isinstance(error, WorkerLost):
-                    raise WorkerLost(f"{error}: the limit on threads (ulimit -u, pids.max) is reached") from error
-                raise
-            self._thread = thread
+            if self._start is None:
+                start = Start()
+                thread = threading.Thread(
+                    target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise no_thread(error) from error
+                self._start, self._thread = start, thread
+            return self._start
+
+    def start(self) -> None:
+        """Start the workers, if they were not started yet, and wait until each has a process.
+
+        Raises:
+            WorkerLost: that cannot be; a later call may have better luck.
+        """
+        if not self._started:
+            start = self.begin()
+            start.done.wait()
+            if start.error is not None:
+                raise start.error
+
+    def _open_descriptors(self) -> None:
+        try:
+            with contextlib.ExitStack() as opened:
+                poll = Poll()
+                opened.callback(poll.close)
+                self._wake_read, self._wake_write = socket.socketpair()
+                opened.pop_all()
+        except OSError as error:
+            raise refused(error) from error
+        self._poll, self._opened = poll, True
+        for end in (self._wake_read, self._wake_write):
+            end.setblocking(False)
+        self._poll.watch(self._wake_read.fileno(), None)
 
     def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
         job = self._encoded(task, how)
-        with self._lock:
+        with InterruptsHeld(), self._lock:
             self.check_open()
             if self._forgotten:
                 self._forget()
@@ -121,7 +152,7 @@ class Dispatcher:
                 self._do(self._schedule.submit(job, time.monotonic()))
                 due = None if how.timeout is None else self._schedule.next_tick()
                 if due is not None and due < self._wakes_at:
-                    self._wake()  # the dispatcher sleeps, and would miss the time of this one
+                    self.wake()  # the dispatcher sleeps, and would miss the time of this one
         return job.future
 
     def _encoded(self, task: Task, how: Submission) -> Job:
@@ -130,7 +161,7 @@ class Dispatcher:
         try:
             return Job(number, how, encoded(task), self._running_for)
         except Exception as error:
-            name = getattr(task[0], "__qualname__", repr(task[0]))
+            name = function_name(task[0])
             blamed = culprit(f"task {name}", referred(task), travels)
             failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
             failure.__cause__ = error
@@ -153,7 +184,7 @@ class Dispatcher:
     def forget(self, number: int) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
         self._forgotten.append(number)
-        self._wake()
+        self.wake()
 
     def pids(self) -> list[int]:
         """Return the process numbers of the workers."""
@@ -164,20 +195,23 @@ class Dispatcher:
         """End the processes and wait until they are gone; may be called again."""
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the workers belong to its parent
-        with self._lock:  # not while the first workers are being started
+        with self._lock:
+            thread = self._thread
             self.abandon()
-        if self._thread is not None and threading.current_thread() is not self._thread:
-            self._thread.join()
+        if thread is not None and threading.current_thread() is not thread:
+            if not self._started:
+                self._staff.interrupt()
+            thread.join()
 
     def abandon(self) -> None:
         """Let the dispatcher end the processes, some time soon. Waits for no lock: it may run inside any code."""
         self._closed = True
         if self._thread is None:
             self._close_memory()  # nothing was ever started that could do it
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
-        if self._thread is not None:
+    def wake(self) -> None:
+        if self._started:
             with contextlib.suppress(OSError):
                 self._wake_write.send(b"w")  # a full socket will wake it as well
 
@@ -189,11 +223,15 @@ class Dispatcher:
     def _start_missing(self) -> None:
         """Start workers until there are as many as there should be."""
         while self._schedule.missing() > 0:
-            worker = Remote(self._starter.start(), time.monotonic(), self._memory, self.slots)
-            self._schedule.add(worker)
-            self._poll.watch(worker.process.sock.fileno(), (worker, False))
-            if worker.process.death is not None:
-                self._poll.watch(worker.process.death, (worker, True))
+            self._add(self._staff.start())
+
+    def _add(self, process: WorkerProcess) -> None:
+        """Take on a worker that was started."""
+        worker = Remote(process, time.monotonic(), self._memory, self.slots)
+        self._schedule.add(worker)
+        self._poll.watch(process.sock.fileno(), (worker, False))
+        if process.death is not None:
+            self._poll.watch(process.death, (worker, True))
 
     def _do(self, actions: Iterable[Action]) -> None:
         """Do what the schedule says."""
@@ -211,7 +249,7 @@ class Dispatcher:
         for worker in given:
             worker.writer.write()
             if worker.writer.waiting:
-                self._wake()
+                self.wake()
 
     def _error_of(self, job: Job, why: str) -> BaseException:
         if why is LATE:
@@ -239,7 +277,15 @@ class Dispatcher:
 
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
-    def _dispatch(self) -> None:
+    def _dispatch(self, start: Start) -> None:
+        try:
+            self._open_descriptors()
+            self._start_missing()
+        except BaseException as error:
+            self._not_started(start, error)
+            return
+        self._started = True
+        start.done.set()
         try:
             while not self._closed:
                 for found in self._poll.wait(self._seconds_to_wait()):
@@ -253,9 +299,24 @@ class Dispatcher:
             raise
         finally:
             self._fail_all()
+            self._staff.interrupt()
             self._end_workers()
+            self._staff.close()
             self._close_descriptors()
             self._close_memory()
+
+    def _not_started(self, start: Start, error: BaseException) -> None:
+        """Leave nothing of a start that failed; the next one begins anew."""
+        self._end_workers()
+        self._staff.rest()
+        self._close_descriptors()
+        with self._lock:
+            self._start = self._thread = None
+            if self._closed:
+                self._close_memory()
+        typed = isinstance(error, WorkerLost) or not isinstance(error, RuntimeError)
+        start.error = error if typed else no_thread(error)
+        start.done.set()
 
     def _seconds_to_wait(self) -> float | None:
         now = time.monotonic()
@@ -267,10 +328,11 @@ class Dispatcher:
             if due is not None and due <= now:
                 self._do(self._schedule.tick(now))
                 due = self._schedule.next_tick()
-            if self._schedule.missing():
+            if self.is_missing() and not self._staff.hiring:
                 if self._start_again <= now:
-                    self._replace_missing()
-                due = min(due or self._start_again, self._start_again)
+                    self._staff.hire()
+                else:
+                    due = min(due or self._start_again, self._start_again)
             self._watch_writers()
             self._wakes_at = math.inf if due is None else due
             self._looks_at = min(now + LOOK_EVERY, self._wakes_at)
@@ -337,8 +399,7 @@ class Dispatcher:
         if frame.kind is not Kind.ERROR:
             room = room_for(frame)
             for constant in job.constants:
-                if constant.room < room:
-                    constant.room = room
+                constant.room.saw(room)
         worker.resolve(frame)
         job.future.set_result(frame)
 
@@ -358,7 +419,7 @@ class Dispatcher:
             worker.writer.put(answer)
             waiting = worker.writer.waiting
         if waiting:
-            self._wake()
+            self.wake()
 
     def _lost(self, worker: Remote) -> None:
         """See to a worker that is gone."""
@@ -373,16 +434,28 @@ class Dispatcher:
         with self._lock:
             self._last_exit = worker.obituary(code)
             self._do(self._schedule.died(worker, time.monotonic()))
-            self._replace_missing()
+            if self._schedule.given_up and not self.complaint:
+                self.complaint = f"{self._last_exit}, as others did before it without having done anything"
+            self._closed = self._closed or self._schedule.broken
+            if self.is_missing():
+                self._staff.hire()
 
-    def _replace_missing(self) -> None:
-        """Start workers in the place of those that are gone; if that fails try again in a while."""
-        try:
-            self._start_missing()
-        except (OSError, WorkerLost) as error:
-            self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
-            self._do(self._schedule.not_started())
-            self._start_again = time.monotonic() + START_PAUSE
+    def is_missing(self) -> bool:
+        """Return whether a worker is to be started. Called with the lock held, as the two below."""
+        return not self._closed and self._schedule.missing() > 0
+
+    def took_on(self, process: WorkerProcess) -> bool:
+        """Take on a worker that was started in the place of another, unless the pool was closed meanwhile."""
+        if not self._closed:
+            self._add(process)
+        return not self._closed
+
+    def not_replaced(self, error: Exception) -> None:
+        """See to a worker that could not be started: it is tried again in a while."""
+        self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
+        self.complaint = self.complaint or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
+        self._do(self._schedule.not_started())
+        self._start_again = time.monotonic() + START_PAUSE
         self._closed = self._closed or self._schedule.broken
 
     def _fail_all(self) -> None:
@@ -400,13 +473,12 @@ class Dispatcher:
         for worker in workers:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not
-            worker.process.hang_up()
-        deadline = time.monotonic() + CLOSE_SECONDS
-        for worker in workers:
-            worker.process.end(max(0.0, deadline - time.monotonic()))
-        self._starter.close()
+        self._staff.end([worker.process for worker in workers])
 
     def _close_descriptors(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
         self._poll.close()
         self._wake_read.close()
         self._wake_write.close()

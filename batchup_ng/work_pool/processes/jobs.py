@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...buffers import ALIGNMENT, SMALLEST_LEASE
+from ...data_source.iterator import read_batch
 from ...randomness import BatchKey
 from ..future import STOPPED, TaskFuture
-from ..making import read_batch
 from ..submission import Submission, Task
 from . import channel
 from .channel import Frame, Kind, Placed
@@ -105,7 +105,7 @@ class Job:
     @property
     def room(self) -> int:
         """Bytes of a slot that the result may take, as far as is known."""
-        return max([constant.room for constant in self.task[3]], default=0)
+        return max([constant.room.bytes for constant in self.task[3]], default=0)
 
     def begin(self) -> bool:
         """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""

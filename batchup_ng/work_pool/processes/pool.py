@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from ... import checks
 from ...data_source.base import AbstractDataSource
-from ...errors import SharedMemoryWarning
+from ...errors import SharedMemoryWarning, WorkerWarning
 from ..base import AbstractWorkerPool, worker_count
-from ..parallel import ParallelDataSource, Pool
+from ..parallel import ParallelDataSource, Producer
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from ..warn import warn_consumer
@@ -24,9 +23,10 @@ from .arena import Arena, SlotPool
 from .constants import SharedConstant
 from .dispatcher import Dispatcher
 from .jobs import ResultFuture
-from .launch import Given, launcher
+from .launch import launcher
 from .memory import available
 from .roads import ROADS
+from .starting import Given
 from .travel import travels
 from .worker import WorkerBuffers
 
@@ -48,7 +48,6 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     Raises:
         ArgumentError: a number is below 1, or there is no such method.
-        WorkerLost: no process could be started.
     """
 
     roads = ROADS
@@ -61,12 +60,11 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        arena = _new_arena()
+        arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:
-            starter = launcher(
-                start_method, Given(self.threads, blas.threads_for(self.processes), fd, schedule.START_SECONDS)
-            )
+            blas_threads = blas.threads_for(self.processes * self.threads)
+            starter = launcher(start_method, Given(self.threads, blas_threads, fd, schedule.START_SECONDS))
         except BaseException:
             if arena is not None:
                 arena.close()
@@ -74,7 +72,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._share = 0 if arena is None else _share_of_memory(arena)
         self._slots = None if arena is None else SlotPool(arena, self._share)
         self._sources: weakref.WeakSet[ParallelDataSource] = weakref.WeakSet()
-        self._warned = False
+        self._warned = self._complained = False
         self._dispatcher = Dispatcher(self.processes, self.threads, starter, arena, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
@@ -83,15 +81,25 @@ class WorkerProcessPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
+        if not self._complained and self._dispatcher.complaint:
+            self._complain()
         return self._dispatcher.submit(task, how)
 
     def _warn(self) -> None:
         self._warned = True
-        why = "this system has none that has no name" if self._slots is None else self._slots.refused
+        why = self._no_arena if self._slots is None else self._slots.refused
         warn_consumer(
             f"there is not enough shared memory for batches: {why}; what has no room there comes over a pipe, which is "
             f"slower. Let fewer batches be ahead (batch_buffer_size, buffer_bytes) or free some memory",
             SharedMemoryWarning,
+        )
+
+    def _complain(self) -> None:
+        self._complained = True
+        warn_consumer(
+            f"this pool goes on with {len(self._dispatcher.pids())} of {self.processes} worker processes: "
+            f"{self._dispatcher.complaint}",
+            WorkerWarning,
         )
 
     def _note(self, source: ParallelDataSource) -> None:
@@ -99,7 +107,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         if self._slots is not None:
             asked = [each.buffer_bytes for each in self._sources]
             known = [nbytes for nbytes in asked if nbytes is not None]
-            self._slots.most_bytes = self._share if len(known) < len(asked) else max(known)
+            self._slots.asked_for = len(known) == len(asked)
+            self._slots.most_bytes = max(known) if self._slots.asked_for else self._share
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
@@ -120,15 +129,13 @@ class WorkerProcessPool(AbstractWorkerPool):
         weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> tuple[Pool, Callable[[], None]]:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
         """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
         self.check_open()
-        pool: AbstractWorkerPool = (
-            WorkerThreadPool(1)
-            if stays or not travels(source)
-            else WorkerProcessPool(1, start_method=self._start_method)
-        )
-        return self._own(pool), pool.close
+        if stays or not travels(source):
+            return self._own(WorkerThreadPool(1)).as_producer()
+        pool = self._own(WorkerProcessPool(1, start_method=self._start_method))
+        return Producer(pool, pool.close, pool._dispatcher.abandon)
 
     def check_open(self) -> None:
         self._dispatcher.check_open()
@@ -143,12 +150,14 @@ def _share_of_memory(arena: Arena) -> int:
     return int(min(arena.span, available()) * SHARE)
 
 
-def _new_arena() -> Arena | None:
-    """Return new shared memory; None where the system has none of that kind: then all goes over the sockets."""
+def _new_arena() -> tuple[Arena | None, str]:
+    """Return new shared memory; None with the reason where there is none: then all goes over the sockets."""
     try:
-        return Arena()
-    except (AttributeError, OSError):
-        return None
+        return Arena(), ""
+    except AttributeError:
+        return None, "this system has none that has no name"
+    except OSError as error:
+        return None, f"the system refuses any: {error.strerror or error}"
 
 
 _open: weakref.WeakSet[Dispatcher] = weakref.WeakSet()

@@ -13,8 +13,8 @@ from .arena import Slot, SlotPool
 from .channel import Frame, FrameReader, FrameWriter, Kind, Placed
 from .copies import SharedCopies
 from .jobs import Job
-from .launch import EXIT_UNKNOWN, WorkerProcess
 from .schedule import START_SECONDS, Worker
+from .starting import EXIT_UNKNOWN, WorkerProcess
 
 
 class Remote(Worker):
@@ -133,7 +133,7 @@ def describe_exit(code: int | None) -> str:
     if code is None:
         return "hung up and could not be ended"
     if code == EXIT_UNKNOWN:
-        return "ended, nobody knows how, for something else in this program has waited for it"
+        return "ended, nobody knows how, for who started it does not tell, or another has waited for it"
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name

@@ -16,7 +16,8 @@ The rules:
 * Jobs that a worker holds behind one that takes longer than :data:`PATIENCE` are given to another as well, if one is
   free; the first result counts, the second is dropped.
 * A worker that dies is replaced, until :data:`MOST_BARREN` times the number of workers died in a row that had nothing
-  to do and never finished anything: then no more are started, and the pool is broken when the last is gone.
+  to do and never finished anything, or could not be started while there was no other: then no more are started, and the
+  pool is broken when the last is gone.
 """
 
 from __future__ import annotations
@@ -153,8 +154,9 @@ class Schedule:
         self.restarts += 1
 
     def not_started(self) -> Sequence[Action]:
-        """A worker could not be started."""
-        self._count_barren()
+        """A worker could not be started; it is tried for ever as long as there are others."""
+        if not self.workers:
+            self._count_barren()
         return self.fail_all() if self.broken else []
 
     def _count_barren(self) -> None:

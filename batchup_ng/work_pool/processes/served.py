@@ -195,8 +195,15 @@ class Server:
                 request.set()
             else:
                 frame, reply = request
-                reply(self._answer(frame))
+                reply(self._answered(frame))
             del request
+
+    def _answered(self, frame: Frame) -> list[Piece]:
+        """Return the ANSWER frame, whatever happens: the worker waits for it."""
+        try:
+            return self._answer(frame)
+        except BaseException as error:  # as want of memory for the error's own message
+            return channel.encode(Kind.ANSWER, frame.number, (RuntimeError(f"a {type(error).__name__}"), None))
 
     def _answer(self, frame: Frame) -> list[Piece]:
         """Return the ANSWER frame: ``(None, rows or None)`` or ``(error, None)``."""

@@ -1,10 +1,10 @@
 """The process that forks workers: imports the package once, stays single-threaded, does nothing else.
 
 It reads requests from its socket, two numbers (how many tasks the worker runs at once, how many threads its libraries
-may use) with descriptors attached: the worker's end of a socket, the shared memory if there is some. It answers with
-the worker's number, or with the number of the error for which none could be forked; when a worker ends it sends the
-number with the exit code. It ends when its socket is closed, on purpose or because the pool's process died; its workers
-see the end of their own sockets. If it dies, the workers live on, and nobody learns their exit codes.
+may use) with descriptors attached: the worker's end of a socket, its lifeline, the shared memory if there is some. It
+answers with the worker's number, or with the number of the error for which none could be forked; when a worker ends it
+sends the number with the exit code. It ends when its socket is closed; if the pool's process is gone the system kills
+it, as it does the workers. If it dies by itself the workers live on, and nobody learns their exit codes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from numpy import random as numpy_random  # here, for the import lock may be held for ever in a forked child
 
-from . import worker
+from . import lifeline, worker
 
 STARTED = b"S"
 ENDED = b"E"
@@ -34,9 +34,15 @@ REQUEST = struct.Struct("<III")
 """What it reads: how many descriptors come along, then the two numbers of the worker."""
 
 
-def main(fd: int) -> None:
-    """Serve on the socket `fd` until its other end is closed: the whole life of the server."""
+def main(fd: int, life_fd: int) -> None:
+    """Serve on the socket `fd` until its other end is closed: the whole life of the server.
+
+    Args:
+        fd: The server's end of its socket.
+        life_fd: The pipe at whose end the system kills this process.
+    """
     worker.ignore_interrupts()
+    lifeline.hang_on(life_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)
@@ -49,7 +55,7 @@ def main(fd: int) -> None:
                 _drain(wake_read)
                 _report_ended(sock)
             if fd in ready:
-                request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 2)
+                request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 3)
                 if not request:
                     return
                 sent, threads, blas_threads = REQUEST.unpack(request)
@@ -89,7 +95,7 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, blas_th
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        run_forked(fds[0], fds[1] if sent > 1 else -1, threads, blas_threads, close=own)
+        run_forked(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, blas_threads, close=own)
     _close_all(fds)
     sock.sendall(MESSAGE.pack(STARTED, pid, 0))
 
@@ -99,11 +105,14 @@ def _close_all(fds: list[int]) -> None:
         os.close(fd)
 
 
-def run_forked(fd: int, arena_fd: int, threads: int, blas_threads: int, close: list[int]) -> NoReturn:
+def run_forked(
+    fd: int, life_fd: int, arena_fd: int, threads: int, blas_threads: int, close: list[int]
+) -> NoReturn:
     """Be a worker in a process that was just forked; never returns.
 
     Args:
         fd: The worker's end of its socket.
+        life_fd: The pipe at whose end the system kills the worker.
         arena_fd: The shared memory; -1 if there is none.
         threads: How many tasks to run at once.
         blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
@@ -115,7 +124,7 @@ def run_forked(fd: int, arena_fd: int, threads: int, blas_threads: int, close: l
             os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
         numpy_random.seed()
-        worker.main(fd, arena_fd, threads, blas_threads)
+        worker.main(fd, life_fd, arena_fd, threads, blas_threads)
         code = 0
     except BaseException:
         traceback.print_exc()

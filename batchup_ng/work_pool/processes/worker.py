@@ -1,9 +1,9 @@
 """What runs in a worker process: reads tasks from its socket, writes results to it.
 
 The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
-by task. It ends when the pool's end of the socket is closed, be it on purpose or because the pool's process died:
-between tasks it reads the end of the stream; in a task a watching thread sees the hang-up, gives the task
-:data:`GRACE` seconds, then ends the process.
+by task. It ends when the pool's end of the socket is closed: between tasks it reads the end of the stream; in a task a
+watching thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process. If the pool's process is
+gone the system kills it at once (:mod:`~.lifeline`).
 
 Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
 with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process. A task
@@ -32,9 +32,9 @@ import cloudpickle
 import numpy as np
 
 from ...buffers import BufferPool
+from ...data_source.iterator import read_batch
 from ...errors import CannotTravel, RemoteTraceback
-from ..making import read_batch
-from . import asking, blas, channel
+from . import asking, blas, channel, lifeline
 from .arena import SharedView
 from .blame import culprit
 from .channel import Frame, FrameReader, Kind, Placed
@@ -50,16 +50,18 @@ MOST_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
 
 
-def main(fd: int, arena_fd: int, threads: int, blas_threads: int) -> None:
+def main(fd: int, life_fd: int, arena_fd: int, threads: int, blas_threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed: the whole life of a worker process.
 
     Args:
         fd: The worker's end of its socket.
+        life_fd: The pipe at whose end the system kills this process.
         arena_fd: The shared memory; -1 where there is none.
         threads: How many tasks to run at once.
         blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
     """
     ignore_interrupts()
+    lifeline.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
             blas.limit(blas_threads)

@@ -17,9 +17,11 @@ import psutil
 
 import batchup_ng as bu
 
-from ..books import BATCH, SHUFFLE, balance, make_pool, source
+from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
 
 WIDTH = 3000
+AHEAD = 8
+"""Batches that a loop has under way."""
 
 
 def by_break(parallel: Any) -> None:
@@ -89,11 +91,11 @@ def held() -> dict[str, int]:
     return {"processes": len(me.children(recursive=True)), "threads": threading.active_count(), "fds": me.num_fds()}
 
 
-def broken_off(kind: str, times: int) -> dict[str, Any]:
+def broken_off(kind: str, workers: int, size: str, times: int) -> dict[str, Any]:
     """F12: loops over one pool are broken off; afterwards all is as before, the next epoch is whole."""
     taken = []
-    with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(WIDTH), 8)
+    with make_pool(kind, workers) as pool:
+        parallel = pool.parallel_data_source(source(SIZES[size]), AHEAD)
         for i in range(50):
             WAYS[i % len(WAYS)](parallel)
         before, memory = settled(), resident()
@@ -105,7 +107,7 @@ def broken_off(kind: str, times: int) -> dict[str, Any]:
         grown = resident() - memory
         assert after == before, f"{before} before, {after} after"
         with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            balance(iterator, width=WIDTH)
+            balance(iterator, width=SIZES[size])
     return {"grown": grown, "p50": statistics.median(taken), "max": max(taken)}
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 import batchup_ng as bu
 
-from ..books import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source
+from ..books import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source
 from ..mischief import InRows
 
 POSITION = 500
@@ -58,20 +58,20 @@ def fails_at_the_bad_row(rows: np.ndarray) -> Any:
     return (rows,)
 
 
-def named(kind: str, workers: int) -> dict[str, Any]:
+def named(kind: str, workers: int, size: str) -> dict[str, Any]:
     """F7: a map raises at one row; the error tells all there is to know."""
     with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(fault=fails_at_the_bad_row), 8)
+        parallel = pool.parallel_data_source(source(SIZES[size], fault=fails_at_the_bad_row), 8)
         found = told(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=0))
         return found | {"bad": bad_row(), "usable": _usable(pool)}
 
 
-def skipped(kind: str, workers: int) -> dict[str, Any]:
+def skipped(kind: str, workers: int, size: str) -> dict[str, Any]:
     """F7: with ``on_error="skip"`` exactly the bad row is lost."""
     with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(64, fault=fails_at_the_bad_row), 8, on_error="skip")
-        with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            figures = balance(iterator, width=64, bad=[bad_row()])
+        faulty = source(SIZES[size], fault=fails_at_the_bad_row)
+        with pool.parallel_data_source(faulty, 8, on_error="skip").batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+            figures = balance(iterator, width=SIZES[size], bad=[bad_row()])
             (error,) = iterator.errors
             return figures | {"message": str(error.error)}
 

@@ -185,3 +185,76 @@ def poisoned_all_the_time(kind: str, batches: int) -> dict[str, int]:
             over.set()
             thread.join()
     return {"poisoned": poisoned, "lenders": len(found)}
+
+
+# -- arrays of other libraries over a batch ------------------------------------------------------------------------
+
+
+def by_torch(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def by_jax(array: np.ndarray) -> Any:
+    import jax
+
+    return jax.dlpack.from_dlpack(array)
+
+
+def by_jax_numpy(array: np.ndarray) -> Any:
+    import jax.numpy
+
+    return jax.numpy.asarray(array)
+
+
+VIEWS = {"torch": by_torch, "jax": by_jax, "jax.numpy": by_jax_numpy}
+"""How other libraries are given a batch: without a copy, as a rule."""
+
+HELD = 20
+"""Tensors that are held at once, more than batches are ahead."""
+
+
+def held_by(kind: str, how: str, batches: int) -> dict[str, Any]:
+    """M5: a consumer makes tensors of batches, drops the batches, keeps the last tensors for a while.
+
+    All free memory is overwritten at each step. A tensor's memory must not be lent again while it lives, and must be
+    free once it is dead.
+
+    Returns:
+        How many tensors lay in ``lent`` memory (those that do not are copies) and how many of the blocks of these were
+        ``freed`` when they were dropped.
+    """
+    lent, freed, held = 0, 0, []
+    with make_pool(kind) as pool:
+        found = lenders()
+        parallel = pool.parallel_data_source(bu.repeat(stored(WIDTH, n=700), batches // 100), 6)
+        with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+            for rows, payload, _ in iterator:
+                address = int(payload.__array_interface__["data"][0])
+                held.append((VIEWS[how](payload), rows.copy(), address))
+                del rows, payload
+                poison(found)
+                for tensor, rows, _ in held:
+                    assert np.array_equal(np.asarray(tensor), payload_of(rows, WIDTH)), "a tensor was overwritten"
+                del tensor, rows
+                if len(held) > HELD:
+                    (dropped, _, address) = held.pop(0)
+                    in_it = int(np.asarray(dropped).__array_interface__["data"][0]) == address
+                    assert not (in_it and is_free(found, address)), "memory that a tensor has is free"
+                    del dropped
+                    lent, freed = lent + in_it, freed + (in_it and is_free(found, address))
+        kept = list(held)
+    for tensor, rows, _ in kept:
+        assert np.array_equal(np.asarray(tensor), payload_of(rows, WIDTH)), "a tensor did not outlive the pool"
+    return {"lent": lent, "freed": freed}
+
+
+def is_free(found: list[Any], address: int) -> bool:
+    """Return whether the memory at an address waits for use."""
+    return any(
+        returned.block.address <= address < returned.block.address + size
+        for lender in found
+        for size, free in list(lender._free.items())
+        for returned in list(free)
+    )

@@ -1,12 +1,8 @@
-"""Samples, workers, starts and ends that take for ever (F19, F20)."""
+"""Samples that take for ever (F19)."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
-import os
-import pkgutil
 import signal
 import tempfile
 import time
@@ -15,13 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import batchup_ng as bu
-from batchup_ng.work_pool import processes, window
+from batchup_ng.work_pool import window
 
 from ..books import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source
-from ..hunting import all_workers, send, stop
+from ..hunting import send
 from ..mischief import AtRows
 
 POSITION = 400
@@ -47,11 +41,12 @@ def timed_out(kind: str, workers: int, act: str, timeout: float) -> dict[str, An
         else:
             raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
         iterator.close()
-        usable = _usable(pool)
-        return found | {"stuck": stuck_row(), "delivered": delivered, "usable": usable}
+        worked = usable(pool)
+        return found | {"stuck": stuck_row(), "delivered": delivered, "usable": worked}
 
 
-def _usable(pool: Any) -> bool:
+def usable(pool: Any) -> bool:
+    """Take an epoch of a pool and assert that it is the serial iterator's."""
     with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
         return balance(iterator)["batches"] == BATCHES
 
@@ -112,113 +107,3 @@ def slow_but_alive(kind: str) -> dict[str, Any]:
 def pause_a_little(row: Any) -> Any:
     time.sleep(0.15)
     return (row,)
-
-
-# -- F20 ---------------------------------------------------------------------------------------------------------
-
-HANGS = "import os, time\nif os.environ.get('BATCHUP_NG_TEST_HANGS'):\n    time.sleep(3600)\n"
-
-
-def lower_start_timeout(seconds: float) -> None:
-    """Let the pool wait only so long for a worker to be ready."""
-    names = [module.name for module in pkgutil.iter_modules(processes.__path__, f"{processes.__name__}.")]
-    modules = [importlib.import_module(name) for name in names]
-    found = [module for module in modules if hasattr(module, "START_SECONDS")]
-    assert found, "no module of the process pool has START_SECONDS, after which a worker should be ready"
-    for module in found:
-        module.START_SECONDS = seconds  # type: ignore[attr-defined]
-
-
-def told_of_a_start(kind: str) -> dict[str, Any]:
-    """Use a pool whose workers cannot start; return what it says and how long that takes."""
-    began = time.perf_counter()
-    try:
-        with make_pool(kind) as pool:
-            next(pool.work_stream(iter([(len, ("abc",))])))
-    except bu.BatchupError as error:
-        return {"message": str(error), "seconds": time.perf_counter() - began}
-    raise AssertionError("a pool whose workers cannot start did work")
-
-
-def hangs_in_import(kind: str) -> dict[str, Any]:
-    """F20: each interpreter that is started hangs before it gets to the worker's code."""
-    lower_start_timeout(1.0)
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "sitecustomize.py").write_text(HANGS)
-        path = os.environ["PYTHONPATH"]
-        os.environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{path}", "BATCHUP_NG_TEST_HANGS": "yes"}
-        found = told_of_a_start(kind)
-        gc.collect()
-        os.environ["BATCHUP_NG_TEST_HANGS"] = ""
-        with make_pool(kind) as pool:
-            assert _usable(pool)
-        return found
-
-
-def hangs_in_init(kind: str) -> dict[str, Any]:
-    """F20: what starts the workers is stopped, then a worker dies; the pool does not wait for ever for another."""
-    lower_start_timeout(3.0)  # enough for a start on a busy machine
-    with make_pool(kind) as pool:
-        assert _usable(pool)
-        pids = all_workers(kind, 2)
-        if kind == "forkserver":
-            (server,) = psutil.Process().children()
-            stop(server.pid)
-        for pid in pids:
-            stop(pid)
-            send(pid)
-        began = time.perf_counter()
-        try:
-            done = _usable(pool)
-        except bu.BatchupError as error:
-            return {"message": str(error), "seconds": time.perf_counter() - began}
-        return {"message": "", "usable": done, "seconds": time.perf_counter() - began}
-
-
-def server_killed(kind: str) -> dict[str, Any]:
-    """F4, F20: the server that forks the workers is killed with a worker; the epoch completes or one error tells."""
-    began = time.perf_counter()
-    with make_pool(kind) as pool:
-        assert _usable(pool)
-        (server,) = psutil.Process().children()
-        parallel = pool.parallel_data_source(source(pause=0.002), 4)
-
-        def act(batch: int) -> None:
-            if batch == 20:
-                pids = all_workers(kind, 2)
-                send(server.pid)
-                send(pids[0])
-
-        try:
-            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                how = f"completed {balance(iterator, at=act)['batches']}"
-        except bu.WorkerLost as error:
-            how = f"WorkerLost: {error}"
-    return {"how": how, "seconds": time.perf_counter() - began}
-
-
-def hangs_in_close(kind: str, act: str) -> dict[str, Any]:
-    """F20: a pool is closed while a worker is stuck in a sample."""
-    pool = make_pool(kind)
-    row = stuck_row()
-    with tempfile.TemporaryDirectory() as folder:
-        parallel = pool.parallel_data_source(source(fault=AtRows([row], act, folder)), 4)
-        iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
-        for _ in range(POSITION // BATCH):
-            next(iterator)
-        deadline = time.monotonic() + 10
-        while not Path(folder, str(row)).exists() and time.monotonic() < deadline:
-            time.sleep(0.005)
-        pids = all_workers(kind, 2)
-        began = time.perf_counter()
-        pool.close()
-        took = time.perf_counter() - began
-        # Those that had to be killed are gone with close itself, not some time later.
-        return {"seconds": took, "left": [pid for pid in pids if psutil.pid_exists(pid) and not _zombie(pid)]}
-
-
-def _zombie(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return True

@@ -17,26 +17,26 @@ import numpy as np
 
 import batchup_ng as bu
 
-from ..books import BATCH, BATCHES, SHUFFLE, N, balance, differences, make_pool, reference, source
+from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
 from .crashes import in_threads
 
-WIDTH = 9000
+WIDTH = SIZES["64 kB"]
 
 
-def two_epochs(kind: str) -> list[int]:
+def two_epochs(kind: str, workers: int, size: str) -> list[int]:
     """F22: two epochs, one after the other."""
-    with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(WIDTH), 8)
+    with make_pool(kind, workers) as pool:
+        parallel = pool.parallel_data_source(source(SIZES[size]), 8)
         epochs = (parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(2))
-        return [balance(epoch, width=WIDTH, epoch=number)["batches"] for number, epoch in enumerate(epochs)]
+        return [balance(epoch, width=SIZES[size], epoch=number)["batches"] for number, epoch in enumerate(epochs)]
 
 
-def three_at_once(kind: str) -> list[int]:
+def three_at_once(kind: str, workers: int, size: str) -> list[int]:
     """F22: three iterators of one source in turn; each is whole and right."""
-    with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(WIDTH), 5)
+    with make_pool(kind, workers) as pool:
+        parallel = pool.parallel_data_source(source(SIZES[size]), 5)
         iterators = [parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(3)]
-        expected = [reference(WIDTH, epoch=epoch) for epoch in range(3)]
+        expected = [reference(SIZES[size], epoch=epoch) for epoch in range(3)]
         counts = [0, 0, 0]
         for _ in range(BATCHES):
             for k in range(3):
@@ -46,13 +46,14 @@ def three_at_once(kind: str) -> list[int]:
         return counts
 
 
-def three_threads(kind: str) -> bool:
+def three_threads(kind: str, workers: int, size: str) -> bool:
     """F22: three consumers on threads of their own share the pool."""
-    with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(WIDTH), 5)
+    with make_pool(kind, workers) as pool:
+        parallel = pool.parallel_data_source(source(SIZES[size]), 5)
 
         def consume(epoch: int) -> None:
-            balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch), width=WIDTH, epoch=epoch)
+            iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch)
+            balance(iterator, width=SIZES[size], epoch=epoch)
 
         in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
     return True
@@ -73,15 +74,15 @@ def one_iterator_two_threads(kind: str) -> int:
     return len(seen)
 
 
-def abandoned(kind: str) -> bool:
+def abandoned(kind: str, workers: int, size: str) -> bool:
     """F22: an iterator is left half-way and kept; others go on, also with the pool's buffers."""
-    with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(WIDTH), 8)
+    with make_pool(kind, workers) as pool:
+        parallel = pool.parallel_data_source(source(SIZES[size]), 8)
         left = [parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(4)]
         firsts = [next(iterator) for iterator in left]
-        balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=9), width=WIDTH, epoch=9)
+        balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=9), width=SIZES[size], epoch=9)
         for epoch, (iterator, first) in enumerate(zip(left, firsts, strict=True)):
-            expected = reference(WIDTH, epoch=epoch)
+            expected = reference(SIZES[size], epoch=epoch)
             assert not (wrong := differences(first, next(expected))), f"abandoned iterator {epoch}: {wrong}"
             assert not (wrong := differences(next(iterator), next(expected))), f"abandoned iterator {epoch}: {wrong}"
     return True

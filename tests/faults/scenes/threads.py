@@ -15,7 +15,7 @@ import numpy as np
 
 import batchup_ng as bu
 from batchup_ng.buffers import BufferPool
-from batchup_ng.work_pool import future
+from batchup_ng.work_pool.future import TaskFuture
 
 from .crashes import in_threads
 
@@ -31,32 +31,59 @@ def switching() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-MARKED = ("begin", "set_result", "set_error", "result", "wait", "done", "cancel")
-"""Steps of a future at which a thread may be kept up."""
+MARKED: list[tuple[type, tuple[str, ...]]] = [
+    (TaskFuture, ("begin", "set_result", "set_error", "result", "wait", "done", "cancel")),
+    (BufferPool, ("empty", "lease")),
+]
+"""Steps before which a thread may be kept up: of a future, of a pool of buffers."""
+
+SHARE, LONGEST = 0.01, 0.001
+"""At how many of these steps a thread sleeps, up to how many seconds."""
 
 
-@contextlib.contextmanager
-def kept_up(seed: int) -> Iterator[None]:
-    """Let threads be kept up at random before the steps of a future within."""
-    kind: Any = future.TaskFuture
-    found = {name: getattr(kind, name) for name in MARKED if name in vars(kind)}
-    chances = itertools.cycle([random.Random(seed).random() < 0.02 for _ in range(9973)])
-    for name, step in found.items():
-        setattr(kind, name, _kept_up(step, chances))
-    try:
-        yield
-    finally:
-        for name, step in found.items():
+class KeptUp:
+    """Lets threads sleep at random before the marked steps; to be used by ``with``.
+
+    Args:
+        seed: Of the random choices.
+    """
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        pauses = [rng.random() * LONGEST if rng.random() < SHARE else 0.0 for _ in range(99_991)]
+        self._pauses = itertools.cycle(pauses)
+        self._steps = itertools.count()
+        self._sleeps = itertools.count()
+        self._found: list[tuple[type, str, Any]] = []
+
+    def counts(self) -> dict[str, int]:
+        """Return how many steps there were, and before how many of them a thread slept; to be called once."""
+        return {"steps": next(self._steps), "sleeps": next(self._sleeps)}
+
+    def _before(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        pauses, steps, sleeps = self._pauses, self._steps, self._sleeps
+
+        def kept_up(*args: Any) -> Any:
+            next(steps)
+            pause = next(pauses)
+            if pause:
+                next(sleeps)
+                time.sleep(pause)
+            return step(*args)
+
+        return kept_up
+
+    def __enter__(self) -> KeptUp:
+        for kind, names in MARKED:
+            for name in names:
+                step = vars(kind)[name]
+                self._found.append((kind, name, step))
+                setattr(kind, name, self._before(step))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for kind, name, step in self._found:
             setattr(kind, name, step)
-
-
-def _kept_up(step: Callable[..., Any], chances: Iterator[bool]) -> Callable[..., Any]:
-    def kept_up(*args: Any) -> Any:
-        if next(chances):
-            time.sleep(0)
-        return step(*args)
-
-    return kept_up
 
 
 def stamp(i: int) -> tuple[int, float]:
@@ -76,19 +103,19 @@ def handed_through(consumers: int, each: int, seed: int) -> dict[str, Any]:
             assert got == i, f"{got} came in the place of {i}"
         assert stream.retrieve() is None
 
-    with switching(), kept_up(seed), bu.WorkerThreadPool(3) as pool:
+    with switching(), KeptUp(seed) as kept_up, bu.WorkerThreadPool(3) as pool:
         in_threads([lambda f=k * each: consume(f, pool) for k in range(consumers)], 100.0)  # type: ignore[misc]
     late.sort()
     return {
         "handed": len(late), "longest": late[-1], "p99.9": late[int(len(late) * 0.999)],
-        "above 100 ms": sum(x > 0.1 for x in late),
+        "above 100 ms": sum(x > 0.1 for x in late), **kept_up.counts(),
     }  # fmt: skip
 
 
-def broken_off_all_the_time(times: int, seed: int) -> int:
+def broken_off_all_the_time(times: int, seed: int) -> dict[str, int]:
     """M4: loops are broken off at random while threads are switched; each loop that goes on is right."""
     rng = random.Random(seed)
-    with switching(), kept_up(seed), bu.WorkerThreadPool(3) as pool:
+    with switching(), KeptUp(seed) as kept_up, bu.WorkerThreadPool(3) as pool:
         rows = bu.ArrayDataSource([np.arange(400), np.zeros((400, 20_000))])
         parallel = pool.parallel_data_source(rows, 6)
         for _ in range(times):
@@ -98,10 +125,10 @@ def broken_off_all_the_time(times: int, seed: int) -> int:
                 position += 7
                 if n == stop:
                     break
-    return times
+    return {"times": times, **kept_up.counts()}
 
 
-def leased_by_many(times: int, threads: int, seed: int) -> int:
+def leased_by_many(times: int, threads: int, seed: int) -> dict[str, int]:
     """M4: threads take memory from one pool of buffers and let go of it; none ever has what another still holds."""
     pool = BufferPool()
     passed: list[Any] = []
@@ -126,6 +153,6 @@ def leased_by_many(times: int, threads: int, seed: int) -> int:
                 assert (array[::4096] == mark).all(), "memory was lent to two at once"
                 del array
 
-    with switching():
+    with switching(), KeptUp(seed) as kept_up:
         in_threads([lambda n=n: use(n) for n in range(threads)])  # type: ignore[misc]
-    return times * threads
+    return {"times": times * threads, **kept_up.counts()}

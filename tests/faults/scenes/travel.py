@@ -91,6 +91,34 @@ def travels(kind: str, what: str) -> bool:
     return bool(np.array_equal(np.concatenate(got), np.arange(100) * 2))
 
 
+CELLS = [
+    "import numpy as np\nimport batchup_ng as bu\nFACTOR = 2\n",
+    "class Scale:\n"
+    "    def __init__(self, factor): self.factor = factor\n"
+    "    def double(self, x): return (x * self.factor,)\n"
+    "def from_a_cell(x):\n    return Scale(FACTOR).double(x)\n",
+    "with bu.WorkerProcessPool(2, start_method=METHOD) as pool:\n"
+    "    doubled = bu.ArrayDataSource([np.arange(100)]).map(from_a_cell).map(lambda x: (x * (FACTOR // 2),))\n"
+    "    got = np.concatenate([x for (x,) in pool.parallel_data_source(doubled, 4).batch_iterator(7)])\n",
+    "assert got.tolist() == list(range(0, 200, 2)), got\n",
+]
+"""What somebody may write in a notebook: a function of one cell that uses another's."""
+
+
+def in_ipython(kind: str) -> int:
+    """F18: functions and classes of cells work in workers; return how many cells ran."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell.instance(config=config)
+    for cell in [f"METHOD = {kind!r}", *CELLS]:
+        shell.run_cell(cell, store_history=True).raise_error()
+    assert shell.user_ns["from_a_cell"].__module__ == "__main__"
+    return int(shell.execution_count) - 1
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,55 @@
+"""Control groups of this machine with a limit, for programs that are to run out of something.
+
+Both versions are tried. In the second a controller must be handed down to the groups below, which the system may
+refuse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchup_ng.work_pool.processes import cgroup
+
+
+@contextlib.contextmanager
+def group_with(controller: str, *files: str) -> Iterator[Path]:
+    """Yield a new control group that has one of `files`; skips the test where none can be made.
+
+    Args:
+        controller: ``memory`` or ``pids``.
+        files: Names of a limit, in the one version or the other.
+    """
+    made = _made(controller, files)
+    if made is None:
+        pytest.skip(f"no control group that limits {controller} can be made here")
+    try:
+        yield made
+    finally:
+        deadline = time.monotonic() + 10
+        while (made / "cgroup.procs").read_text():
+            assert time.monotonic() < deadline, "processes are left in the group"
+            time.sleep(0.02)
+        made.rmdir()
+
+
+def _made(controller: str, files: tuple[str, ...]) -> Path | None:
+    for folder in cgroup.folders(controller):
+        made = folder / f"batchup_ng-faults-{os.getpid()}"
+        if not (folder / "cgroup.procs").exists():
+            continue
+        with contextlib.suppress(OSError):
+            (folder / "cgroup.subtree_control").write_text(f"+{controller}")  # the second version
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        if any((made / file).exists() for file in files):
+            return made
+        made.rmdir()
+    return None

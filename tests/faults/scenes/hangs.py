@@ -1,0 +1,164 @@
+"""Workers, starts and ends that take for ever (F20)."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pkgutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import batchup_ng as bu
+from batchup_ng.work_pool import processes
+
+from ..books import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
+from ..hunting import all_workers, send, stop, wait_for
+from ..mischief import FOREVER, AtRows
+from ..tree import state_of
+from .stalls import POSITION, usable
+
+HANGS = "import os, time\nif os.environ.get('BATCHUP_NG_TEST_HANGS'):\n    time.sleep(3600)\n"
+
+
+def lower_start_timeout(seconds: float) -> None:
+    """Let the pool wait only so long for a worker to be ready."""
+    names = [module.name for module in pkgutil.iter_modules(processes.__path__, f"{processes.__name__}.")]
+    modules = [importlib.import_module(name) for name in names]
+    found = [module for module in modules if hasattr(module, "START_SECONDS")]
+    assert found, "no module of the process pool has START_SECONDS, after which a worker should be ready"
+    for module in found:
+        module.START_SECONDS = seconds  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def interpreters_hang() -> Iterator[None]:
+    """Let each interpreter that is started within hang before it gets to the worker's code."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(HANGS)
+        path = os.environ["PYTHONPATH"]
+        os.environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{path}", "BATCHUP_NG_TEST_HANGS": "yes"}
+        try:
+            yield
+        finally:
+            os.environ |= {"PYTHONPATH": path, "BATCHUP_NG_TEST_HANGS": ""}
+
+
+@contextlib.contextmanager
+def forks_hang() -> Iterator[None]:
+    """Let each process that this one forks within hang before it gets to the worker's code."""
+    hanging = [True]
+    os.register_at_fork(after_in_child=lambda: time.sleep(FOREVER) if hanging else None)
+    try:
+        yield
+    finally:
+        hanging.clear()
+
+
+HANGING_START = {"forkserver": interpreters_hang, "spawn": interpreters_hang, "fork": forks_hang}
+"""By start method, what makes the first start of a worker hang."""
+
+
+def told_of(act: Callable[[], object]) -> dict[str, Any]:
+    """Return what an error of ours says, and how long it takes to; no message if there is none."""
+    began = time.perf_counter()
+    try:
+        act()
+    except bu.BatchupError as error:
+        return {"message": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - began}
+    finally:
+        gc.collect()
+    return {"message": "", "seconds": time.perf_counter() - began}
+
+
+def hangs_in_start(kind: str) -> dict[str, Any]:
+    """F20: whatever is started first hangs before it gets to the worker's code; when it no longer does a pool works."""
+    lower_start_timeout(1.0)
+    with HANGING_START[kind](), make_pool(kind) as pool:
+        found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
+    lower_start_timeout(60.0)
+    with make_pool(kind) as pool:
+        usable(pool)
+    return found
+
+
+def hangs_in_replacement(kind: str) -> dict[str, Any]:
+    """F20: all workers die, and what is to take their place hangs: the server of ``forkserver``, each new worker."""
+    with contextlib.ExitStack() as stack:
+        if kind == "forkserver":
+            lower_start_timeout(3.0)  # which its new server must keep to, also on a busy machine
+        pool = stack.enter_context(make_pool(kind))
+        usable(pool)
+        pids = all_workers(kind, 2)
+        if kind == "forkserver":
+            (server,) = psutil.Process().children()
+            stop(server.pid)
+        else:
+            lower_start_timeout(1.0)
+            stack.enter_context(HANGING_START[kind]())
+        for pid in pids:
+            stop(pid)
+            send(pid)
+        found = told_of(lambda: usable(pool))
+    lower_start_timeout(60.0)
+    with make_pool(kind) as pool:
+        usable(pool)
+    return found
+
+
+def server_killed(kind: str) -> dict[str, Any]:
+    """F4, F20: the server that forks the workers is killed with a worker; the epoch completes or one error tells."""
+    began = time.perf_counter()
+    with make_pool(kind) as pool:
+        assert usable(pool)
+        (server,) = psutil.Process().children()
+        parallel = pool.parallel_data_source(source(pause=0.002), 4)
+
+        def act(batch: int) -> None:
+            if batch == 20:
+                pids = all_workers(kind, 2)
+                send(server.pid)
+                send(pids[0])
+
+        try:
+            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+                how = f"completed {balance(iterator, at=act)['batches']}"
+        except bu.WorkerLost as error:
+            how = f"WorkerLost: {error}"
+    return {"how": how, "seconds": time.perf_counter() - began}
+
+
+def hangs_in_close(kind: str, act: str, server_too: bool) -> dict[str, Any]:
+    """F20: a pool is closed while both of its workers are stuck in samples, and the fork server, if asked, is stopped.
+
+    Returns:
+        How many ``seconds`` that took, and what is ``left`` of the processes: their states, ``Z`` for a zombie.
+    """
+    pool = make_pool(kind)
+    rows = planned_rows()[[POSITION, POSITION + BATCH]].tolist()  # in two batches, one after the other
+    with tempfile.TemporaryDirectory() as folder:
+        parallel = pool.parallel_data_source(source(fault=AtRows(rows, act, folder)), 4)
+        iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
+        for _ in range(POSITION // BATCH):
+            next(iterator)
+        wait_for(lambda: all(Path(folder, str(row)).exists() for row in rows), "both workers to be stuck")
+        pids = all_workers(kind, 2)
+        assert sorted(int(Path(folder, str(row)).read_text()) for row in rows) == pids
+        if server_too:
+            (server,) = psutil.Process().children()
+            stop(server.pid)
+            pids.append(server.pid)
+        began = time.perf_counter()
+        pool.close()
+        took = time.perf_counter() - began
+        # What has to be killed is gone with close itself, not some time later; the children of a server that had to be
+        # killed are for the system to reap.
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: not any(map(state_of, pids)), "their end", 1.0 if server_too else 0.0)
+        return {"seconds": took, "left": {pid: state for pid in pids if (state := state_of(pid))}}

@@ -1,0 +1,104 @@
+"""Ctrl-C at any moment of an epoch, caught as a notebook does: the pool is as good as before (F13)."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
+
+ROWS = 350
+"""Rows of an epoch: fifty batches."""
+
+
+def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:
+    """Do something, with an interrupt so many seconds later; return whether it was raised.
+
+    Args:
+        act: What is interrupted; if it is done earlier the interrupt is waited for.
+        after: Seconds.
+        to_all: Whether the signal is sent to the process, of which any thread may take it, as Ctrl-C is; or to the
+            main thread.
+    """
+    main, sent = threading.get_ident(), []
+
+    def send() -> None:
+        time.sleep(after)
+        sent.append(True)
+        if to_all:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            signal.pthread_kill(main, signal.SIGINT)
+
+    sender = threading.Thread(target=send)
+    came = False
+    try:
+        sender.start()
+        act()
+        while not sent:
+            time.sleep(0.0005)
+        time.sleep(0.02)
+    except KeyboardInterrupt:
+        came = True
+    sender.join()
+    return came
+
+
+def walk(pool: Any, size: str, epoch: int, kept: list[Any]) -> None:
+    """Go through an epoch; what a notebook would still hold after an interrupt is kept."""
+    parallel = pool.parallel_data_source(source(SIZES[size], n=ROWS), 8)
+    iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch)
+    kept.append(iterator)
+    for batch in iterator:
+        kept.append(batch)
+        del kept[1:-2]
+
+
+def whole(pool: Any, size: str, epoch: int) -> float:
+    """Go through an epoch and assert that each byte of it is right; return the longest wait for a batch."""
+    parallel = pool.parallel_data_source(source(SIZES[size], n=ROWS), 8)
+    with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
+        return float(balance(iterator, width=SIZES[size], epoch=epoch, n=ROWS)["longest"])
+
+
+def in_mid_epoch(kind: str, size: str, times: int, seed: int) -> dict[str, Any]:
+    """F13: epochs are interrupted at random moments; after each the same pool gives a whole one."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rng = random.Random(seed)
+    caught, longest = 0, 0.0
+    with make_pool(kind) as pool:
+        whole(pool, size, 0)
+        began = time.perf_counter()
+        whole(pool, size, 0)
+        lasts = time.perf_counter() - began
+        kept: list[Any] = []
+        for epoch in range(1, times + 1):
+            if epoch % 2:
+                kept = []
+            caught += interrupted(lambda: walk(pool, size, epoch, kept), lasts * rng.random(), epoch % 3 > 0)  # noqa: B023
+            if epoch % 2:
+                kept = []
+            longest = max(longest, whole(pool, size, epoch))
+    return {"caught": caught, "longest": longest}
+
+
+def at_the_start(kind: str, size: str, times: int, seed: int) -> dict[str, Any]:
+    """F13: the start of a pool is interrupted at a random moment; the same pool then gives a whole epoch."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rng = random.Random(seed)
+    began = time.perf_counter()
+    with make_pool(kind) as pool:
+        whole(pool, size, 0)
+        lasts = time.perf_counter() - began
+    caught = 0
+    for epoch in range(1, times + 1):
+        with make_pool(kind) as pool:
+            kept: list[Any] = []
+            caught += interrupted(lambda: walk(pool, size, epoch, kept), lasts * rng.random(), epoch % 3 > 0)  # noqa: B023
+            whole(pool, size, epoch)
+    return {"caught": caught}

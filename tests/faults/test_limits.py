@@ -1,0 +1,83 @@
+"""What the system limits is told of by the name of the limit, and does no lasting harm: F17."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .books import BATCH, PROCESSES
+from .groups import group_with
+from .scenes import limits
+from .settings import only_full
+from .stage import play
+
+OF_DESCRIPTORS = r"^WorkerLost: .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
+OF_PROCESSES = r"^WorkerLost: .*(ulimit -u.*pids\.max|pids\.max.*ulimit -u)"
+
+
+def assert_each_told(found: dict[str, Any], pattern: str) -> None:
+    """Assert that whoever could not work said so by an error of ours that names the limit."""
+    for free, said in found.items():
+        assert said is None or (said["typed"] and re.search(pattern, said["says"], re.S)), f"{free} free: {said}"
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f17_too_few_descriptors_are_told_of_and_the_pool_works_when_there_are_more(kind: str) -> None:
+    found = play(limits.few_descriptors, kind=kind)
+    assert found["40"] is None
+    assert found["0"] is not None
+    assert_each_told(found, OF_DESCRIPTORS)
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f17_a_pool_that_is_made_without_a_descriptor_works_when_there_are_some(kind: str) -> None:
+    assert play(limits.made_without_descriptors, kind=kind)
+
+
+@pytest.mark.parametrize(("killed", "lifted_after"), [(1, None), (2, 1.5)])
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f17_workers_are_replaced_when_there_are_descriptors(
+    kind: str, killed: int, lifted_after: float | None
+) -> None:
+    # One of two goes on alone; without any, the pool tries again each second, for five seconds.
+    found = play(limits.no_descriptor_for_a_new_worker, kind=kind, killed=killed, lifted_after=lifted_after)
+    assert found == {"completed": True}
+
+
+@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+def test_f17_workers_that_cannot_be_replaced_are_told_of(kind: str) -> None:
+    found = play(limits.no_descriptor_for_a_new_worker, kind=kind, killed=2, lifted_after=None)
+    assert_each_told({"0": found}, OF_DESCRIPTORS)
+
+
+@pytest.fixture(params=["pids.max", "RLIMIT_NPROC"])
+def group(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """What limits processes: a control group, or, None, the limit of a user; skips the test where neither can be."""
+    if request.param == "pids.max":
+        with group_with("pids", "pids.max") as made:
+            yield str(made)
+        return
+    if os.geteuid() != 0:
+        pytest.skip("only root can have its processes counted as those of another user, who has no others")
+    yield None
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+def test_f17_too_few_processes_are_told_of_and_the_pool_works_when_there_may_be_more(
+    kind: str, group: str | None
+) -> None:
+    found = play(limits.few_processes, kind=kind, group=group, environment={"OPENBLAS_NUM_THREADS": "1"})
+    assert found["0"] is not None
+    assert_each_told(found, OF_PROCESSES)
+
+
+@pytest.mark.parametrize("how", ["absurd", "none left to pack it"])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+def test_f17_a_worker_without_memory_is_told_of(kind: str, how: str) -> None:
+    found = play(limits.no_memory_in_a_worker, kind=kind, how=how)
+    assert (found["row"], found["memory"]) == (500, True), found
+    assert found["delivered"] == 500 // BATCH

@@ -1,0 +1,142 @@
+"""Where shared memory is short batches come another way, which is told of once: F16."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .books import BATCH, PROCESSES
+from .groups import group_with
+from .scenes import shared_memory
+from .scenes.shared_memory import BIG, FILLED_AT, SAYS
+from .settings import Extent
+from .stage import play
+
+BATCHES = 40
+NEEDED = BIG * BATCH
+"""Bytes of the payload of a batch."""
+
+
+def kinds(first: str, times: int) -> list[str]:
+    """Return so many start methods, each in turn."""
+    start = PROCESSES.index(first)
+    return [PROCESSES[(start + i) % len(PROCESSES)] for i in range(times)]
+
+
+def assert_told(figures: dict[str, Any], slots: bool, none: str = "") -> None:
+    """Assert that all batches came, some of them through a pipe, and that one warning says what was short.
+
+    Args:
+        figures: Of :func:`shared_memory.epochs`.
+        slots: Whether some came in shared memory.
+        none: Why there is no shared memory at all, a pattern; empty where there is some, but too little.
+    """
+    assert figures["batches"] == BATCHES
+    roads = figures["roads"]
+    assert roads.get("pipe", 0) > 0, roads
+    assert sum(roads.values()) == BATCHES, roads
+    assert (roads.get("slots", 0) > 0) is slots, roads
+    assert [category for category, _ in figures["told"]] == [SAYS], figures["told"]
+    ((_, message),) = figures["told"]
+    if none:
+        assert re.search(none, message), f"why there is none is not told: {message}"
+        return
+    numbers = [int(number) for number in re.findall(r"(\d+) bytes", message)]
+    assert any(NEEDED <= number < 1.3 * NEEDED for number in numbers), f"what is needed is not told: {message}"
+    assert re.search(r"\d+ (bytes )?(that )?(are|is) free", message), f"what is free is not told: {message}"
+    assert re.search(r"batch_buffer_size|buffer_bytes", message), f"what to do is not told: {message}"
+
+
+def own_shm(options: str) -> list[str]:
+    """Return a command that runs another with a /dev/shm of its own; skips the test where that is not allowed."""
+    mount = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {options} none /dev/shm && exec "$@"', "sh"]
+    try:
+        subprocess.run([*mount, "true"], check=True, capture_output=True, timeout=10)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    return mount
+
+
+@pytest.mark.parametrize(
+    ("first", "options", "filled", "slots"),
+    [
+        pytest.param("forkserver", "size=16m", "", True, id="small"),
+        pytest.param("spawn", "size=16m", "full", False, id="full"),
+        pytest.param("fork", "size=256m", "filled", True, id="filled in mid-epoch"),
+        pytest.param("forkserver", "size=16m,ro", "", False, id="read-only"),
+    ],
+)
+def test_f16_a_small_file_system_costs_speed_and_no_batch(
+    first: str, options: str, filled: str, slots: bool, extent: Extent
+) -> None:
+    prefix = own_shm(options)
+    for kind in kinds(first, extent.times(1, 10)):
+        figures = play(shared_memory.epochs, prefix=prefix, kind=kind, how="file system", filled=filled)
+        assert_told(figures, slots, none="Read-only file system" if "ro" in options else "")
+        assert filled != "filled" or figures["roads"]["slots"] > FILLED_AT
+
+
+@pytest.mark.parametrize(("first", "code", "old"), [("forkserver", "ENOMEM", False), ("fork", "ENOSPC", True)])
+def test_f16_pages_that_are_refused_from_some_time_on_cost_no_batch(
+    first: str, code: str, old: bool, seed: int, extent: Extent
+) -> None:
+    rng = random.Random(seed)
+    for kind in kinds(first, extent.times(2, 15)):
+        nth = rng.randint(1, 9)
+        figures = play(shared_memory.epochs, kind=kind, how="pages", nth=nth, code=code, old=old)
+        assert_told(figures, slots=nth > 1)
+
+
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="the number of the call is not known here")
+@pytest.mark.parametrize(("first", "code"), [("fork", "ENOSYS"), ("forkserver", "EPERM")])
+def test_f16_a_system_without_files_of_memory_costs_no_batch(first: str, code: str, extent: Extent) -> None:
+    for kind in kinds(first, extent.times(1, 8)):
+        figures = play(shared_memory.epochs, kind=kind, how="no memfd", code=code)
+        assert_told(figures, slots=False, none=os.strerror(getattr(errno, code)))
+
+
+@pytest.mark.parametrize(
+    ("first", "nbytes", "slots"), [("spawn", 1 << 20, False), ("fork", 8 << 20, False), ("forkserver", 64 << 20, True)]
+)
+def test_f16_a_limit_on_the_size_of_files_costs_no_batch(first: str, nbytes: int, slots: bool, extent: Extent) -> None:
+    for kind in kinds(first, extent.times(1, 5)):
+        figures = play(shared_memory.epochs, kind=kind, how="file size", nbytes=nbytes)
+        assert_told(figures, slots, none="File too large|RLIMIT_FSIZE" if nbytes <= 1 << 20 else "")
+
+
+def test_f16_a_container_without_room_for_all_slots_costs_no_batch(extent: Extent) -> None:
+    for kind in kinds("forkserver", extent.times(1, 8)):
+        with group_with("memory", "memory.max", "memory.limit_in_bytes") as group:
+            limit = next(file for file in ("memory.max", "memory.limit_in_bytes") if (group / file).exists())
+            (group / limit).write_text(str(320 << 20))
+            assert_told(play(shared_memory.epochs, kind=kind, how="container", group=str(group)), slots=True)
+            assert kills_for_memory(group) == 0
+
+
+def kills_for_memory(group: Path) -> int:
+    """Return how many processes of a group the system has ended because memory ran out."""
+    for file in ("memory.events", "memory.oom_control"):
+        if (group / file).exists():
+            return int(re.findall(r"^oom_kill (\d+)$", (group / file).read_text(), re.M)[0])
+    raise LookupError(f"{group} does not tell")
+
+
+def test_f16_the_harness_itself_sees_a_bus_error(tmp_path: Path) -> None:
+    # The tests above would be worth nothing if a SIGBUS could go unseen: a map of a file that was cut short gives one.
+    with pytest.raises(pytest.fail.Exception, match=r"ended with -7"):
+        play(bus_error, path=str(tmp_path / "file"))
+
+
+def bus_error(path: str) -> None:
+    import numpy as np
+
+    memory_map = np.memmap(path, np.uint8, "w+", shape=(1 << 20,))
+    os.truncate(path, 0)
+    memory_map[0] = 1

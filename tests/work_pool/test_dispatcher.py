@@ -1,0 +1,200 @@
+"""The dispatcher of the process pool: in which order it sees to what happens at once."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import RemoteTraceback, WorkerLost
+from batchup_ng.work_pool.processes import served
+from batchup_ng.work_pool.processes.constants import LATELY, Room
+from batchup_ng.work_pool.processes.launch import ServerLauncher
+
+from .travel_helpers import one
+
+
+def noted(file: Path) -> int:
+    """Leave a line in `file`; return the number of this process."""
+    with file.open("a") as lines:
+        lines.write("done\n")
+    return os.getpid()
+
+
+def ended(pid: int) -> bool:
+    """Return whether a process runs no more, though its parent may not have waited for it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until(true: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@contextmanager
+def sees_deaths_first(pool: Any, pid: int) -> Iterator[None]:
+    """The dispatcher looks up when the worker `pid` has ended, and not before; it hears of that first."""
+    poll = pool._dispatcher._poll
+    wait = poll.wait
+
+    def late(seconds: float | None) -> list[Any]:
+        wait(seconds)
+        wait_until(lambda: ended(pid))
+        found: list[Any] = wait(0)
+        return sorted(found, key=lambda what: what is None or not what[1])
+
+    poll.wait = late
+    try:
+        yield
+    finally:
+        poll.wait = wait
+
+
+def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
+    with bu.WorkerProcessPool(1) as pool:
+        pid = one(pool, os.getpid)
+        with sees_deaths_first(pool, pid):
+            stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (os._exit, (3,))]))
+            assert stream.retrieve() == pid
+            with pytest.raises(WorkerLost, match="exit code 3"):
+                stream.retrieve()
+        stream.close()
+    assert (tmp_path / "lines").read_text() == "done\n"
+
+
+def test_time_limits_are_kept_while_messages_keep_coming() -> None:
+    def stuck(x: np.ndarray) -> Any:
+        if 7 in x:
+            time.sleep(600)
+        return (x,)
+
+    source = bu.ArrayDataSource([np.arange(40)]).map(stuck)
+    over = threading.Event()
+    with bu.WorkerProcessPool(2) as pool:
+        one(pool, os.getpid)
+
+        def keep_it_busy() -> None:
+            stream = pool.work_stream((abs, (i,)) for i in itertools.count())
+            while not over.is_set():
+                stream.retrieve()
+            stream.close()
+
+        busy = threading.Thread(target=keep_it_busy)
+        # After t + 1 s, of which a loaded machine may make more; without a look it would be when the stream ends.
+        most = threading.Timer(15, over.set)
+        busy.start()
+        most.start()
+        try:
+            with pytest.raises(bu.SampleTimeout, match="row 7"):
+                list(pool.parallel_data_source(source, timeout=0.5).batch_iterator(5))
+            assert not over.is_set()
+        finally:
+            over.set()
+            most.cancel()
+            most.join()
+            busy.join()
+
+
+def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
+    with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
+        one(pool, os.getpid)
+        first, second = pool._dispatcher.pids()
+        starter = pool._dispatcher._staff._starter
+        assert isinstance(starter, ServerLauncher)
+        os.kill(starter._server._process.pid, signal.SIGSTOP)
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: ended(first))
+        # The server answers nothing: a minute passes until it is given up. The other worker goes on.
+        iterator = pool.parallel_data_source(bu.ArrayDataSource([np.arange(100)])).batch_iterator(1)
+        assert [int(x[0]) for (x,) in iterator] == list(range(100))
+        began = time.monotonic()
+    # The worker ends at once, the server is killed after a second; the rest is for a loaded machine.
+    assert time.monotonic() - began < 10
+    assert ended(second)
+
+
+def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None:
+    def batches(batch_size: int) -> Iterator[Any]:
+        for i in itertools.count():
+            yield (np.full(batch_size, i),)
+
+    with bu.WorkerProcessPool(1) as pool:
+        iterator = pool.prefetch(bu.CallableDataSource(batches)).batch_iterator(5)
+        assert next(iterator)[0].tolist() == [0] * 5
+        (dispatcher,) = [producer._dispatcher for producer in pool._producers]
+        iterator.itself = iterator  # type: ignore[attr-defined]  # a cycle, which only the collector ends
+        collected = threading.Event()
+
+        def collect_in_mid_work() -> None:
+            with dispatcher._lock:
+                gc.collect()
+            collected.set()
+
+        del iterator
+        thread = threading.Thread(target=collect_in_mid_work, daemon=True)
+        thread.start()
+        assert collected.wait(20)
+        thread.join()
+        wait_until(lambda: dispatcher._closed)
+
+
+def test_slots_become_smaller_when_results_do() -> None:
+    room = Room()
+    room.saw(1000)
+    assert room.bytes == 1000
+    for _ in range(2 * LATELY):
+        room.saw(10)
+    assert room.bytes == 10
+    room.saw(11)
+    assert room.bytes == 11
+
+
+def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(self: Any, frame: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(served.Server, "_answer", out_of_memory)
+    with bu.WorkerProcessPool(1) as pool:
+        array = np.arange(200_000.0)
+        parallel = pool.parallel_data_source(bu.ArrayDataSource([array]), arrays="served")
+        with pytest.raises(RuntimeError, match="a MemoryError") as caught:
+            next(parallel.batch_iterator(1000))
+        assert isinstance(caught.value.__cause__, RemoteTraceback)
+
+
+def test_a_pool_that_goes_on_with_fewer_workers_says_so() -> None:
+    with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
+        one(pool, os.getpid)
+        starter = pool._dispatcher._staff._starter
+        refused = iter([OSError(24, "no descriptors are left"), OSError(24, "no descriptors are left")])
+        start = starter.start
+
+        def sometimes() -> Any:
+            error = next(refused, None)
+            if error is not None:
+                raise error
+            return start()
+
+        starter.start = sometimes  # type: ignore[method-assign]
+        os.kill(pool._dispatcher.pids()[0], signal.SIGKILL)
+        wait_until(lambda: pool._dispatcher.complaint)
+        with pytest.warns(bu.WorkerWarning, match=r"1 of 2 .*no descriptors are left; that is tried again"):
+            assert one(pool, abs, -3) == 3
+        wait_until(lambda: len(pool._dispatcher.pids()) == 2)

@@ -1,0 +1,65 @@
+"""Interrupts that are held back come at the end, once, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from batchup_ng.work_pool.processes.interrupts import InterruptsHeld
+
+
+def test_an_interrupt_waits_for_the_end() -> None:
+    steps = []
+
+    def interrupted_twice() -> None:
+        with InterruptsHeld():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("went on")
+        steps.append("not reached")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_twice()
+    assert steps == ["went on"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_exception_of_the_step_itself_stays() -> None:
+    with pytest.raises(ValueError, match="its own"), InterruptsHeld():
+        raise ValueError("its own")
+
+
+def test_a_handler_of_the_users_is_called_with_what_came() -> None:
+    called = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: called.append(number))
+    try:
+        with InterruptsHeld():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert called == []
+        assert called == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_nothing_is_done_where_interrupts_are_ignored_or_on_another_thread() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with InterruptsHeld():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    found = []
+
+    def elsewhere() -> None:
+        with InterruptsHeld():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [before]
