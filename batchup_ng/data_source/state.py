@@ -105,7 +105,7 @@ def from_state(state: Any) -> SavedEpoch:
     """
     if not isinstance(state, Mapping):
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}")
-    body = {name: value for name, value in state.items() if name != "digest"}
+    body = {name: _packed(value) for name, value in state.items() if name != "digest"}
     if body.get("format") != FORMAT:
         raise StateError(f"this is no state of a batch iterator: its 'format' is {body.get('format')!r:.100}")
     version = body.get("version")

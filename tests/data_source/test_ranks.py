@@ -1,0 +1,68 @@
+"""Which rank this is: as the user says, or the launcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source.ranks import LAUNCHERS, rank_from, shard_of
+
+SOURCE = bu.ArrayDataSource([np.arange(10)])
+
+
+@pytest.mark.parametrize(("launcher", "rank", "world"), LAUNCHERS)
+def test_each_launcher_is_understood(launcher: str, rank: str, world: str) -> None:
+    assert rank_from({rank: "2", world: "5"}) == (2, 5)
+
+
+def test_without_a_launcher_there_is_one_process() -> None:
+    assert rank_from({}) == (0, 1)
+    assert rank_from({"RANK": "3"}) == (0, 1)
+
+
+def test_who_started_the_training_counts_more_than_slurm() -> None:
+    assert rank_from({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "RANK": "5", "WORLD_SIZE": "16"}) == (5, 16)
+
+
+@pytest.mark.parametrize(("rank", "world"), [("5", "5"), ("-1", "2"), ("x", "2"), ("0", "0"), ("", "2"), ("²", "3")])
+def test_an_environment_that_makes_no_sense_is_refused(rank: str, world: str) -> None:
+    with pytest.raises(bu.ArgumentError, match=r"shard is 'auto'.*torchrun.*RANK=.*pass shard="):
+        rank_from({"RANK": rank, "WORLD_SIZE": world})
+
+
+def test_auto_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, *names in LAUNCHERS:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    assert [x.tolist() for (x,) in SOURCE.batch_iterator(5, shard="auto")] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert [x.tolist() for (x,) in SOURCE.batch_iterator(5, shard="auto")] == [[5, 6, 7, 8, 9]]
+
+
+@pytest.mark.parametrize(
+    ("shard", "kind", "says"),
+    [
+        ((2, 2), bu.ArgumentError, "at least 0 and below the world, 2, not 2"),
+        ((-1, 2), bu.ArgumentError, "at least 0"),
+        ((0, 0), bu.ArgumentError, "the world, must be at least 1"),
+        (3, bu.ArgumentTypeError, r"must be \(rank, world\) or 'auto', not 3"),
+        ("all", bu.ArgumentTypeError, "or 'auto', not 'all'"),
+        ((0, 1, 2), bu.ArgumentTypeError, "must be"),
+        ((0.5, 2), bu.ArgumentTypeError, "the rank, must be a whole number"),
+    ],
+)
+def test_what_is_no_shard_is_refused(shard: Any, kind: type, says: str) -> None:
+    with pytest.raises(kind, match=says):
+        SOURCE.batch_iterator(2, shard=shard)
+
+
+def test_other_options_of_a_shard_are_checked() -> None:
+    with pytest.raises(bu.ArgumentError, match="uneven must be one of 'pad', 'drop', 'error', not 'dorp'.*'drop'"):
+        SOURCE.batch_iterator(2, uneven="dorp")
+    with pytest.raises(bu.ArgumentTypeError, match="pad_mask must be True or False"):
+        SOURCE.batch_iterator(2, pad_mask=1)
+    assert shard_of((np.int64(1), np.int32(3)), "drop", True) == (1, 3, "drop", True)

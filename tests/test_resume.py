@@ -1,0 +1,375 @@
+"""What is saved in one run goes on in another: same samples, same order, same bytes, wherever and however it is made."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng import batch as batches
+from batchup_ng.errors import InOrderNotSupported, StateError
+from batchup_ng.sampling.plan import SamplesPlan
+from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.graphs import graphs, shuffle_of, shuffles
+
+MOST = 12
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[list[AbstractWorkerPool]]:
+    """A pool of threads and one of processes."""
+    with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
+        processes.shared_constant("the first use starts the workers, which stay for all tests")
+        yield [threads, processes]
+
+
+def noisy(x: np.ndarray, rng: Any) -> Any:
+    return x, rng.normal(size=3)
+
+
+def in_batches(x: np.ndarray, rng: np.random.Generator) -> Any:
+    return x, rng.normal(size=(len(x), 3))
+
+
+def rows_and_noise(n: int = 1000) -> bu.MapDataSource:
+    """Rows with draws of each sample's own, of 1 to `n`."""
+    return bu.ArrayDataSource([np.arange(n)]).map(noisy, rng="sample")
+
+
+def joined(iterator: Any) -> list[np.ndarray]:
+    """Return the leaves of all batches, joined."""
+    found = [list(batches.leaves(batch)) for batch in iterator]
+    return [np.concatenate(column) for column in zip(*found, strict=True)]
+
+
+@settings(unhurried, max_examples=500)
+@given(graphs(), st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans(), st.integers(0, MOST), st.integers(0, 3))
+def test_any_graph_goes_on_where_it_was_left(
+    pools: list[AbstractWorkerPool],
+    source: Any,
+    size: int,
+    kind: tuple[str, int],
+    epoch: int,
+    drop_last: bool,
+    stop: int,
+    road: int,
+) -> None:
+    options = {"epoch": epoch, "drop_last": drop_last}
+    try:
+        whole = list(islice(source.batch_iterator(size, shuffle_of(kind), **options), stop + MOST))
+    except InOrderNotSupported:
+        assume(False)
+        raise
+    makers = [source, *[pool.parallel_data_source(source, 3) for pool in pools]]
+    first = makers[road % 3].batch_iterator(size, shuffle_of(kind), **options)
+    with first:
+        assert_same_batches(list(islice(first, stop)), whole[:stop])
+        state = json.loads(json.dumps(first.state_dict()))
+    with makers[(road + epoch) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as second:
+        assert_same_batches(list(islice(second, MOST)), whole[stop : stop + MOST])
+
+
+@settings(unhurried, max_examples=300)
+@given(
+    graphs(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9),
+    st.integers(0, 5),
+)  # fmt: skip
+def test_ranks_share_the_stream_and_others_go_on_with_it(
+    source: Any, size: int, other_size: int, world: int, other_world: int, seed: int, stop: int
+) -> None:
+    plan = source.plan(size, seed)
+    cut = isinstance(plan, SamplesPlan)
+    if not cut:
+        other_size = size
+    whole = list(islice(plan, 40 * world))
+    n_batches = plan.n_batches
+    ranks = [source.batch_iterator(size, seed, shard=(rank, world), uneven="drop") for rank in range(world)]
+    if n_batches != math.inf:
+        assert len({len(rank) for rank in ranks}) == 1
+        assume(stop <= len(ranks[0]))
+    given = [list(islice(rank, stop)) for rank in ranks]
+    mixed = [batch for together in zip(*given, strict=True) for batch in together]
+    alone = list(islice(source.batch_iterator(size, seed), stop * world))
+    if n_batches == math.inf or stop * world <= n_batches - 1:
+        assert_same_batches(mixed, alone)
+    states = [rank.state_dict() for rank in ranks]
+    assert len({(state["samples"], state["batches"]) for state in states}) == 1
+    assume(n_batches == math.inf or stop < len(ranks[0]) + stop)  # something is left
+    left = [
+        source.batch_iterator(other_size, seed, shard=(rank, other_world), uneven="drop", state=states[0])
+        for rank in range(other_world)
+    ]
+    tails = [list(islice(rank, 5)) for rank in left]
+    rest = [batch for together in zip(*tails, strict=True) for batch in together]
+    if rest and whole:
+        reference = source.batch_iterator(other_size, seed, state=states[0])
+        expected = list(islice(reference, len(rest)))
+        full = [k for k, batch in enumerate(rest) if batches.length(batch) == other_size]
+        if not cut:
+            full = list(range(len(rest)))
+        assert_same_batches([rest[k] for k in full], [expected[k] for k in full])
+
+
+@pytest.mark.parametrize(("size", "other"), [(64, 64), (64, 10), (10, 64), (7, 1000)])
+def test_another_batch_size_gives_the_same_samples_in_the_same_order(size: int, other: int) -> None:
+    source = rows_and_noise()
+    whole = joined(source.batch_iterator(50, shuffle=7, epoch=3))
+    iterator = source.batch_iterator(size, shuffle=7, epoch=3)
+    done = [next(iterator) for _ in range(4)]
+    n = sum(len(x) for x, _ in done)
+    tail = joined(source.batch_iterator(other, shuffle=7, epoch=3, state=iterator.state_dict()))
+    for found, expected in zip(tail, whole, strict=True):
+        np.testing.assert_array_equal(found, expected[n:])
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 63, 64, 65, 250, 256, 257])
+def test_padding_gives_each_rank_as_much_and_marks_it(n: int, world: int) -> None:
+    source = rows_and_noise(n)
+    whole = joined(source.batch_iterator(16, shuffle=5)) if n else []
+    ranks = [list(source.batch_iterator(16, shuffle=5, shard=(rank, world), pad_mask=True)) for rank in range(world)]
+    assert len({tuple(len(x) for x, _, _ in rank) for rank in ranks}) == 1
+    together = [batch for batches_of in zip(*ranks, strict=True) for batch in batches_of]
+    if not n:
+        assert together == []
+        return
+    x, noise, real = joined(together)
+    np.testing.assert_array_equal(x[real], whole[0])
+    np.testing.assert_array_equal(noise[real], whole[1])
+    assert (~real).sum() < world
+    for row, draws in zip(x[~real], noise[~real], strict=True):
+        (place,) = np.flatnonzero(whole[0] == row)  # padding is an earlier sample as it was
+        np.testing.assert_array_equal(draws, whole[1][place])
+
+
+def test_uneven_ends_are_dropped_or_refused() -> None:
+    source = rows_and_noise(100)
+    ranks = [joined(source.batch_iterator(16, shard=(rank, 3), uneven="drop"))[0] for rank in range(3)]
+    assert sorted(np.concatenate(ranks)) == list(range(99))
+    with pytest.raises(bu.ArgumentError, match=r"uneven is 'error', and the 4 samples at the end .* among 3 ranks"):
+        source.batch_iterator(16, shard=(0, 3), uneven="error")
+    assert len(source.batch_iterator(25, shard=(1, 2), uneven="error")) == 2
+
+
+def test_dropping_the_last_leaves_whole_global_batches() -> None:
+    source = rows_and_noise(100)
+    for rank in range(3):
+        assert [len(x) for x, _ in source.batch_iterator(16, shard=(rank, 3), drop_last=True)] == [16, 16]
+
+
+def test_whole_batches_of_a_choice_are_shared_out_and_padded_by_earlier_ones() -> None:
+    parts = [bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([100 + np.arange(14)])]
+    source = bu.ChoiceDataSource(parts, stratified=True).map(noisy, rng="sample")
+    alone = list(source.batch_iterator(4, shuffle=2))
+    assert len(alone) == 7
+    ranks = [list(source.batch_iterator(4, shuffle=2, shard=(rank, 2), pad_mask=True)) for rank in range(2)]
+    assert [len(rank) for rank in ranks] == [4, 4]
+    together = [batch for pair in zip(*ranks, strict=True) for batch in pair]
+    assert_same_batches([batch[:2] for batch in together[:7]], alone)
+    assert all(real.all() for *_, real in together[:7])
+    assert_same_batches([together[7][:2]], [alone[0]])
+    assert not together[7][2].any()
+
+
+def test_a_generator_goes_on_and_is_left_as_without_a_break() -> None:
+    source = bu.ArrayDataSource([np.arange(100)], repeats=2).map(in_batches, rng="batch")
+    rng = np.random.RandomState(4)
+    rng.normal(size=3)  # it was used before, and has half a pair of deviates
+    whole = list(source.batch_iterator(7, shuffle=rng))
+    after = rng.get_state(legacy=False)
+    rng = np.random.RandomState(4)
+    rng.normal(size=3)
+    iterator = source.batch_iterator(7, shuffle=rng)
+    done = [next(iterator) for _ in range(11)]
+    state = json.loads(json.dumps(iterator.state_dict()))
+    assert len(json.dumps(state)) <= 4096
+    other = np.random.RandomState(99)
+    rest = list(source.batch_iterator(7, shuffle=other, state=state))
+    assert_same_batches(done + rest, whole)
+    np.testing.assert_equal(other.get_state(legacy=False), after)
+
+
+@pytest.mark.parametrize("make", [lambda: np.random.default_rng(3), lambda: np.random.Generator(np.random.MT19937(3))])
+def test_new_generators_go_on_too(make: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(100)])
+    whole = list(source.batch_iterator(7, shuffle=make()))
+    iterator = source.batch_iterator(7, shuffle=make())
+    next(iterator)
+    other = make()
+    other.random(100)
+    assert_same_batches(list(source.batch_iterator(7, shuffle=other, state=iterator.state_dict())), whole[1:])
+
+
+def test_nothing_that_was_handed_out_is_read_again() -> None:
+    read: list[int] = []
+
+    class Counted:
+        shape = (1000,)
+
+        def __len__(self) -> int:
+            return 1000
+
+        def __getitem__(self, rows: Any) -> np.ndarray:
+            read.extend(np.atleast_1d(rows))
+            return np.atleast_1d(rows)
+
+    source = bu.ArrayDataSource([Counted()])
+    iterator = source.batch_iterator(10, shuffle=1)
+    done = {int(row) for _ in range(50) for row in next(iterator)[0]}
+    read.clear()
+    assert len(list(source.batch_iterator(10, shuffle=1, state=iterator.state_dict()))) == 50
+    assert not done & set(map(int, read))
+
+
+def test_the_policy_goes_on_counting() -> None:
+    def refuse(x: np.ndarray) -> Any:
+        if (x % 10 == 3).any():
+            raise ValueError("a three")
+        return (x,)
+
+    source = bu.ArrayDataSource([np.arange(100)]).map(refuse)
+    policy = bu.ErrorPolicy("skip", max_errors=6)
+    with bu.WorkerThreadPool(2) as pool, pytest.warns(bu.SampleWarning):
+        parallel = pool.parallel_data_source(source, on_error=policy)
+        iterator = parallel.batch_iterator(10)
+        first = [next(iterator)[0] for _ in range(5)]
+        state = iterator.state_dict()
+        assert state["counts"] == {"planned": 50, "delivered": 45, "failed": 5, "replaced": 0}
+        resumed = parallel.batch_iterator(10, state=state)
+        second = [next(resumed)[0]]
+        assert np.concatenate(first + second).tolist() == [x for x in range(60) if x % 10 != 3]
+        with pytest.raises(bu.TooManyErrors, match="7 samples of this epoch failed"):
+            next(resumed)
+
+
+def test_a_running_iterator_goes_back_and_forth(tmp_path: Path) -> None:
+    source = rows_and_noise()
+    whole = list(source.batch_iterator(64, shuffle=7))
+    with bu.WorkerProcessPool(2) as pool, pool.parallel_data_source(source).batch_iterator(64, shuffle=7) as iterator:
+        for _ in range(3):
+            next(iterator)
+        iterator.save_state(tmp_path / "state.json")
+        for _ in range(5):
+            next(iterator)
+        iterator.load_state(tmp_path / "state.json")
+        assert len(iterator) == len(whole) - 3
+        assert_same_batches(list(iterator), whole[3:])
+        iterator.load_state(tmp_path / "state.json")
+        assert_same_batches(list(iterator), whole[3:])
+
+
+def test_at_the_end_nothing_is_left() -> None:
+    source = rows_and_noise(100)
+    iterator = source.batch_iterator(64, shuffle=7)
+    assert len(list(iterator)) == 2
+    for size in (64, 7):
+        resumed = source.batch_iterator(size, shuffle=7, state=iterator.state_dict())
+        assert len(resumed) == 0
+        assert list(resumed) == []
+
+
+def refusals() -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Sources and options that are not those of the state, by what the error says."""
+    source = rows_and_noise(100)
+    return {
+        "is of another source: it was saved from MapDataSource.*100.*and this is .*99": (rows_and_noise(99), {}),
+        "of another source.*ArrayDataSource": (bu.ArrayDataSource([np.arange(100)]), {}),
+        "of another source": (bu.subset(source, np.arange(50)), {}),
+        "is of shuffle=7, and this epoch of shuffle=8": (source, {"shuffle": 8}),
+        "order is by 'seed', and this one's is by 'in order'": (source, {"shuffle": None}),
+        "by 'generator'": (source, {"shuffle": np.random.RandomState(3)}),
+        "is of epoch 2, and epoch=3 was asked for": (source, {"epoch": 3}),
+    }
+
+
+@pytest.mark.parametrize("says", refusals())
+def test_the_state_of_something_else_is_refused(says: str) -> None:
+    iterator = rows_and_noise(100).batch_iterator(10, shuffle=7, epoch=2)
+    next(iterator)
+    source, options = refusals()[says]
+    with pytest.raises(StateError, match=says):
+        source.batch_iterator(10, state=iterator.state_dict(), **{"shuffle": 7, "epoch": 2, **options})
+
+
+def test_without_an_epoch_it_is_the_states() -> None:
+    source = rows_and_noise(100)
+    iterator = source.batch_iterator(10, shuffle=7, epoch=2)
+    whole = list(source.batch_iterator(10, shuffle=7, epoch=2))
+    next(iterator)
+    assert_same_batches(list(source.batch_iterator(10, shuffle=7, state=iterator.state_dict())), whole[1:])
+
+
+def test_a_choice_goes_on_with_its_own_batch_size_only() -> None:
+    source = bu.ChoiceDataSource([bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])])
+    iterator = source.batch_iterator(4, shuffle=7)
+    next(iterator)
+    with pytest.raises(StateError, match="batches of 4 samples, and batch_size is 5.*only goes on with the same size"):
+        source.batch_iterator(5, shuffle=7, state=iterator.state_dict())
+
+
+class Countdown:
+    """An iterator of the user's that can be saved."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __iter__(self) -> Countdown:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return (np.full(4, self.left),)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"left": self.left}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.left = state["left"]
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_a_stream_goes_on_by_the_users_own_state(kind: str) -> None:
+    def stream() -> Any:
+        return bu.IteratorDataSource(Countdown(20)).map(noisy, rng="sample")
+
+    pools = {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}
+    whole = list(stream().batch_iterator(4))
+    if kind == "serial":
+        iterator = stream().batch_iterator(4)
+        done = [next(iterator) for _ in range(7)]
+        state = json.loads(json.dumps(iterator.state_dict()))
+        rest = list(stream().batch_iterator(4, state=state))
+    else:
+        with pools[kind](1) as pool:
+            iterator = pool.prefetch(stream(), 5).batch_iterator(4)
+            done = [next(iterator) for _ in range(7)]
+            state = json.loads(json.dumps(iterator.state_dict()))
+            iterator.close()
+            rest = list(pool.prefetch(stream(), 5).batch_iterator(4, state=state))
+    assert_same_batches(done + rest, whole)
+
+
+def test_other_streams_say_that_they_cannot() -> None:
+    plain = bu.IteratorDataSource(iter([(np.arange(3),)]))
+    function = bu.CallableDataSource(lambda batch_size: iter([(np.arange(3),)]))
+    for source in (plain, function):
+        iterator = source.batch_iterator(3)
+        with pytest.raises(StateError, match="only streams.*use a source with random access"):
+            iterator.state_dict()
+        with pytest.raises(StateError, match="only streams"):
+            iterator.load_state_dict({})
+        with pytest.raises(bu.ArgumentError, match="only streams; let its function or iterator give each rank its own"):
+            source.batch_iterator(3, shard=(0, 2))
