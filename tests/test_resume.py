@@ -1,4 +1,4 @@
-"""What is saved in one run goes on in another: same samples, same order, same bytes, wherever and however it is made."""
+"""What is saved in one run goes on in another: same samples, order and bytes, wherever and however it is made."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def joined(iterator: Any) -> list[np.ndarray]:
 
 
 @settings(unhurried, max_examples=500)
-@given(graphs(), st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans(), st.integers(0, MOST), st.integers(0, 3))
+@given(
+    graphs(), st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans(), st.integers(0, MOST), st.integers(0, 2)
+)  # fmt: skip
 def test_any_graph_goes_on_where_it_was_left(
     pools: list[AbstractWorkerPool],
     source: Any,
@@ -240,14 +242,16 @@ def test_the_policy_goes_on_counting() -> None:
 
     source = bu.ArrayDataSource([np.arange(100)]).map(refuse)
     policy = bu.ErrorPolicy("skip", max_errors=6)
-    with bu.WorkerThreadPool(2) as pool, pytest.warns(bu.SampleWarning):
+    with bu.WorkerThreadPool(2) as pool:
         parallel = pool.parallel_data_source(source, on_error=policy)
         iterator = parallel.batch_iterator(10)
-        first = [next(iterator)[0] for _ in range(5)]
+        with pytest.warns(bu.SampleWarning):
+            first = [next(iterator)[0] for _ in range(5)]
         state = iterator.state_dict()
         assert state["counts"] == {"planned": 50, "delivered": 45, "failed": 5, "replaced": 0}
         resumed = parallel.batch_iterator(10, state=state)
-        second = [next(resumed)[0]]
+        with pytest.warns(bu.SampleWarning):
+            second = [next(resumed)[0]]
         assert np.concatenate(first + second).tolist() == [x for x in range(60) if x % 10 != 3]
         with pytest.raises(bu.TooManyErrors, match="7 samples of this epoch failed"):
             next(resumed)
@@ -314,7 +318,7 @@ def test_a_choice_goes_on_with_its_own_batch_size_only() -> None:
     source = bu.ChoiceDataSource([bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])])
     iterator = source.batch_iterator(4, shuffle=7)
     next(iterator)
-    with pytest.raises(StateError, match="batches of 4 samples, and batch_size is 5.*only goes on with the same size"):
+    with pytest.raises(StateError, match=r"batches of 4 samples, and batch_size is 5.*only goes on with the same size"):
         source.batch_iterator(5, shuffle=7, state=iterator.state_dict())
 
 
@@ -367,7 +371,7 @@ def test_other_streams_say_that_they_cannot() -> None:
     function = bu.CallableDataSource(lambda batch_size: iter([(np.arange(3),)]))
     for source in (plain, function):
         iterator = source.batch_iterator(3)
-        with pytest.raises(StateError, match="only streams.*use a source with random access"):
+        with pytest.raises(StateError, match=r"only streams.*use a source with random access"):
             iterator.state_dict()
         with pytest.raises(StateError, match="only streams"):
             iterator.load_state_dict({})

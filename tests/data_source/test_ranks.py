@@ -61,7 +61,7 @@ def test_what_is_no_shard_is_refused(shard: Any, kind: type, says: str) -> None:
 
 
 def test_other_options_of_a_shard_are_checked() -> None:
-    with pytest.raises(bu.ArgumentError, match="uneven must be one of 'pad', 'drop', 'error', not 'dorp'.*'drop'"):
+    with pytest.raises(bu.ArgumentError, match=r"uneven must be one of 'pad', 'drop', 'error', not 'dorp'.*'drop'"):
         SOURCE.batch_iterator(2, uneven="dorp")
     with pytest.raises(bu.ArgumentTypeError, match="pad_mask must be True or False"):
         SOURCE.batch_iterator(2, pad_mask=1)

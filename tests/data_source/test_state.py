@@ -113,7 +113,8 @@ def test_files_are_read_as_they_stand(tmp_path: Path) -> None:
     write_state(path, state)
     assert read_state(path) == state
     assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
-    for text, says in (("{", "holds no state"), ("[1]", "but a JSON list"), ("", "holds no state"), ("[" * 100_000, "")):
+    damaged = {"{": "holds no state", "[1]": "but a JSON list", "": "holds no state", "[" * 100_000: "holds no state"}
+    for text, says in damaged.items():
         path.write_text(text)
         with pytest.raises(StateError, match=says):
             read_state(path)
