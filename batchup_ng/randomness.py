@@ -13,12 +13,14 @@ a word of the row and a word of the draw, as counter-based generators do (Salmon
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
 import math
+import random
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -277,6 +279,29 @@ def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np
     cdf: np.ndarray = (weights / total).cumsum()
     cdf /= cdf[-1]
     return cdf
+
+
+@contextlib.contextmanager
+def globals_seeded(key: BatchKey) -> Iterator[None]:
+    """Seed the global generators, those of ``random`` and ``numpy.random``, for one batch; put them back after it.
+
+    For the code of users that draws from them, which then draws the same for a batch whoever makes it. It is not for
+    threads, which share them.
+    """
+    before = random.getstate(), np.random.get_state(legacy=False)
+    seed_globals(key)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+
+
+def seed_globals(key: BatchKey) -> None:
+    """Seed the generators of ``random`` and ``numpy.random`` by the key of a batch."""
+    seed = word("global", key.seed, key.epoch, key.batch, key.start)
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
 
 
 def copy_of(rng: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..accessors.base import file_name, gather, sample_name
+from ..accessors.image_files import ImageFiles
 from ..accessors.map_style import MapStyle
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
@@ -60,6 +61,10 @@ class ArrayDataSource(RandomAccessDataSource):
         """Return what the accessors call the row; else the files that the arrays are mapped from."""
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
         return joined_names(map(file_name, self.data)) if own is None else own
+
+    def draws_globally(self) -> bool:
+        own = type(self) is ArrayDataSource
+        return not own or not all(isinstance(array, (np.ndarray, ImageFiles)) for array in self.data)
 
     def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
         batch = self._columns([gather(array, rows, buffers) for array in self.data])

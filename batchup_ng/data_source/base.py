@@ -203,7 +203,9 @@ class PlannedDataSource(AbstractDataSource):
         return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(whole_stream(self, options))))
 
     def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, None]:
-        return StreamEngine(walk(self, plan, self._buffers(), options.shard.pad_mask)), None
+        # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
+        seeded = options.shuffled and self.draws_globally()
+        return StreamEngine(walk(self, plan, self._buffers(), options.shard.pad_mask, seeded)), None
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -350,6 +352,9 @@ class MapDataSource(PlannedDataSource):
 
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
+
+    def draws_globally(self) -> bool:
+        return self.rng is None or self.source.draws_globally()
 
     def stateful(self) -> Any:
         return self.source.stateful()

@@ -104,6 +104,9 @@ class ChoiceDataSource(PlannedDataSource):
         whole = [int(n) for n in counts]
         return lambda: _spread_turns(whole, rng)
 
+    def draws_globally(self) -> bool:
+        return any(source.draws_globally() for source in self.datasets)
+
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)
 

@@ -110,6 +110,9 @@ class CompositeDataSource(PlannedDataSource):
         known = [n for n in counts if n is not None]
         return min(known) if len(known) == len(counts) else None
 
+    def draws_globally(self) -> bool:
+        return any(source.draws_globally() for source in self.datasets)
+
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from .. import batch as batches
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError, IteratorBusy, StateError
-from ..randomness import BatchKey
+from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
 from .books import Books
 from .state import CANNOT, read_state, write_state
@@ -83,11 +83,24 @@ class ReadsBatches(Protocol):
     def read(self, rows: Any, key: Any, buffers: Buffers) -> Any: ...
 
 
-def walk(source: ReadsBatches, plan: BatchPlan, buffers: Buffers, pad_mask: bool = False) -> Iterator[Any]:
-    """Yield the batches of `plan`, read one after the other: the reference that every pool must equal."""
+def walk(
+    source: ReadsBatches, plan: BatchPlan, buffers: Buffers, pad_mask: bool = False, seeded: bool = False
+) -> Iterator[Any]:
+    """Yield the batches of `plan`, read one after the other: the reference that every pool must equal.
+
+    Args:
+        source: Reads them.
+        plan: Says which.
+        buffers: Where to take memory from.
+        pad_mask: Whether each ends with an array that marks what only pads.
+        seeded: Whether global generators are seeded for each.
+    """
     read = read_masked if pad_mask else read_batch
     for planned in plan:
-        yield read(source, planned.rows, planned.key, buffers)
+        with globals_seeded(planned.key) if seeded else contextlib.nullcontext():
+            batch = read(source, planned.rows, planned.key, buffers)
+        yield batch
+        del batch
 
 
 def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> Any:

@@ -122,6 +122,10 @@ class SourceNode:
         """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""
         return None
 
+    def draws_globally(self) -> bool:
+        """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
+        return True
+
     def stateful(self) -> Any:
         """Return the user's own iterator that a stream comes from, if it has ``state_dict`` and ``load_state_dict``."""
         return None

@@ -55,6 +55,9 @@ class SubsetDataSource(_Rearranged):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
 
+    def draws_globally(self) -> bool:
+        return self.source.draws_globally()
+
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""
         return self.source.rows_at(rows if self.rows is None else self.rows[rows])
@@ -85,6 +88,9 @@ class ConcatDataSource(_Rearranged):
             places.append(where)
         return parts[0] if len(parts) == 1 else batches.scatter(parts, places, buffers)
 
+    def draws_globally(self) -> bool:
+        return any(source.draws_globally() for source in self.sources)
+
     def sample_name(self, rows: Any) -> str | None:
         owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
         source = self.sources[owner]
@@ -110,6 +116,9 @@ class ZipDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
         return join(parts, self.flatten)
+
+    def draws_globally(self) -> bool:
+        return any(source.draws_globally() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

@@ -36,6 +36,9 @@ class _Wrapped(PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
+    def draws_globally(self) -> bool:
+        return self.source.draws_globally()
+
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 

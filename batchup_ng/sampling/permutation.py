@@ -1,9 +1,10 @@
 """A shuffled order of n positions of which any part can be computed on its own, in constant memory.
 
-Below :data:`SMALL` positions the permutation is a table. Above, it is a Feistel network on the smallest power
-of two that holds n, whose values outside [0, n) are walked on until they fall inside (Black and Rogaway,
-"Ciphers with arbitrary finite domains", CT-RSA 2002). The network is a bijection whatever its round function
-is; the round function multiplies, keyed, and keeps the upper bits. It is meant for shuffling, not for secrets.
+Up to :data:`SMALL` positions the permutation is a table, the order of as many random words. Above, it is a Feistel
+network on the smallest power of two that holds n, whose values outside [0, n) are walked on until they fall inside (Black and
+Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The network is a bijection whatever its round function
+is; the round function multiplies, keyed, and keeps the upper bits. It is meant for shuffling, not for secrets: of the n!
+orders there are at most 2^64, as many as there are keys.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class KeyedPermutation:
         self.n = n
         self._table: np.ndarray | None = None
         if n <= SMALL:
-            self._table = randomness.generator("table", key).permutation(n).astype(np.int64)
+            # By random keys, not by a generator's method: of these NumPy promises the distribution, not the stream.
+            self._table = np.argsort(randomness.words_at(key, np.arange(n, dtype=np.int64)), kind="stable")
             return
         bits = (n - 1).bit_length()
         self._right_bits = bits // 2

@@ -32,8 +32,9 @@ import cloudpickle
 import numpy as np
 
 from ...buffers import BufferPool
-from ...data_source.iterator import read_batch
+from ...data_source.iterator import read_batch, read_masked
 from ...errors import CannotTravel, RemoteTraceback
+from ...randomness import BatchKey, seed_globals
 from . import asking, blas, channel, lifeline
 from .arena import SharedView
 from .blame import culprit
@@ -143,9 +144,11 @@ class Worker:
         try:
             if frame.kind is Kind.BATCH:
                 constant, rows, key = batch_task(frame.pickled)
-                result = read_batch(WORKER_CONSTANTS.get(constant), rows, key, memory)
+                source = WORKER_CONSTANTS.get(constant)
+                self._seed(source, key)
+                result = read_batch(source, rows, key, memory)
             else:
-                result = _done(frame)
+                result = self._done(frame)
             said = packed(result, memory)
             if said is None:
                 answer = encode_result(number, result, memory)
@@ -156,6 +159,21 @@ class Worker:
         finally:
             asking.CURRENT.task = None
         self._send(answer)
+
+    def _done(self, frame: Frame) -> Any:
+        """Return what the task gives that a frame holds."""
+        inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
+        fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
+        args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
+        kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
+        if fn is read_batch or fn is read_masked:
+            self._seed(args[0], args[2])
+        return fn(*args, **kwargs)
+
+    def _seed(self, source: Any, key: BatchKey) -> None:
+        """Seed the global generators, unless threads share them or nobody draws from them."""
+        if self._threads == 1 and source.draws_globally():
+            seed_globals(key)
 
     def ask(self, payload: tuple[Any, ...]) -> Frame:
         """Return the pool's answer to a question of a task, waiting for it."""
@@ -178,15 +196,6 @@ class Worker:
                 channel.write_frame(self._sock, frame)
         except OSError:
             pass  # the pool is gone; the end of the stream is read next
-
-
-def _done(frame: Frame) -> Any:
-    """Return what the task gives that a frame holds."""
-    inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
-    fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
-    args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
-    kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-    return fn(*args, **kwargs)
 
 
 def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.Piece]:
