@@ -86,6 +86,7 @@ class RandomAccessDataSource(PlannedDataSource):
             return SourceNode.row_plan(self, batch_size, key, drop_last)
         if key is None:
             self.sampler.check_in_order()
+        self.sampler.check_batch_size(batch_size)
         return SamplerPlan(self.sampler, batch_size, key, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:

@@ -82,6 +82,9 @@ class RandomAccessSampler(AbstractSampler):
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
+    def check_batch_size(self, batch_size: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if batches of that size would not be what this is for."""
+
     def check_in_order(self) -> None:
         """Raise :class:`~batchup_ng.errors.InOrderNotSupported` if there is no order but a drawn one."""
 

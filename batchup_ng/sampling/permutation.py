@@ -1,10 +1,10 @@
 """A shuffled order of n positions of which any part can be computed on its own, in constant memory.
 
 Up to :data:`SMALL` positions the permutation is a table, the order of as many random words. Above, it is a Feistel
-network on the smallest power of two that holds n, whose values outside [0, n) are walked on until they fall inside (Black and
-Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The network is a bijection whatever its round function
-is; the round function multiplies, keyed, and keeps the upper bits. It is meant for shuffling, not for secrets: of the n!
-orders there are at most 2^64, as many as there are keys.
+network on the smallest power of two that holds n, whose values outside [0, n) are walked on until they fall inside
+(Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The network is a bijection whatever its round
+function is; the round function multiplies, keyed, and keeps the upper bits. It is meant for shuffling, not for secrets:
+of the n! orders there are at most 2^64, as many as there are keys.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class WeightedSampler(RandomAccessSampler):
         >>> WeightedSampler.class_balancing_sample_weights(np.array([0, 0, 3, 3, 3, 3]))
         array([0.25 , 0.25 , 0.125, 0.125, 0.125, 0.125])
         """
-        y = _classes(y, n_classes)
+        y = class_numbers(y, n_classes)
         counts = np.bincount(y)
         present = np.count_nonzero(counts)
         class_weights = np.zeros(len(counts))
@@ -139,8 +139,13 @@ class WeightedSubsetSampler(WeightedSampler):
         return WeightedSubsetSampler(weights, rows)
 
 
-def _classes(y: Any, n_classes: int | None) -> np.ndarray:
-    """Return `y` as class numbers below `n_classes`."""
+def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
+    """Return `y` as class numbers below `n_classes`: ``(n,) int64``.
+
+    Raises:
+        ArgumentError: it is empty, or a class is negative or not below `n_classes`.
+        ArgumentTypeError: it has no whole numbers.
+    """
     y = np.asarray(y)
     if y.ndim != 1 or len(y) == 0:
         raise ArgumentError(f"y must be a one-dimensional, non-empty array of classes, not of shape {y.shape}")
