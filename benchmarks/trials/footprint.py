@@ -12,8 +12,11 @@ from benchmarks.peers.base import Feed
 from benchmarks.processes import footprint
 from benchmarks.trials.epochs import Epochs
 
-REST = 0.5
-"""Seconds for which the consumer rests after the first batch of each of the first epochs, so that buffers fill."""
+REST = 0.2
+"""Seconds for which the consumer rests after each of the first batches of the first epochs, so that buffers fill."""
+
+RESTS = 4
+"""How many batches these are: with the one in its hands and the next there are more blocks than while it rests."""
 
 FILLING = 2
 """How many epochs these are."""
@@ -23,7 +26,7 @@ class Footprints(Epochs):
     """Runs an epoch a turn. Figures: those of :class:`~benchmarks.processes.Footprint`, of all processes, after it.
 
     Buffers grow until they hold as much as they may, which at full speed they may not for many epochs; so the consumer
-    rests once in each of the first.
+    rests in each of the first.
     """
 
     def turn(self, number: int) -> Epoch:
@@ -33,7 +36,7 @@ class Footprints(Epochs):
 
 
 class Resting(Feed):
-    """A feed whose consumer rests after the first batch.
+    """A feed whose consumer rests after each of the first batches.
 
     Args:
         feed: The feed.
@@ -45,7 +48,7 @@ class Resting(Feed):
     def epoch(self, number: int) -> Iterator[Any]:
         for k, batch in enumerate(self._feed.epoch(number)):
             yield batch
-            if k == 0:
+            if k < RESTS:
                 time.sleep(REST)
 
     def close(self) -> None:

@@ -180,7 +180,7 @@ def test_a_resting_consumer_gets_every_batch(monkeypatch: pytest.MonkeyPatch) ->
     rests: list[float] = []
     monkeypatch.setattr(time, "sleep", rests.append)
     assert len(list(Resting(Feed()).epoch(3))) == 3
-    assert rests == [0.5]
+    assert rests == [0.2, 0.2, 0.2]
 
 
 @LINUX
