@@ -79,7 +79,14 @@ def test_any_graph_goes_on_where_it_was_left(
         assert_same_batches(list(islice(first, stop)), whole[:stop])
         state = json.loads(json.dumps(first.state_dict()))
     with makers[(road + epoch) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as second:
-        assert_same_batches(list(islice(second, MOST)), whole[stop : stop + MOST])
+        assert_same_batches(list(islice(second, MOST // 2)), whole[stop : stop + MOST // 2])
+        state = json.loads(json.dumps(second.state_dict()))
+    with makers[(road + stop) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as third:
+        assert_same_batches(list(islice(third, MOST // 2)), whole[stop + MOST // 2 : stop + MOST])
+    unbroken = source.batch_iterator(size, shuffle_of(kind), **options)
+    list(islice(unbroken, len(whole[: stop + MOST // 2])))
+    same = ("samples", "batches", "source", "seed", "generator")
+    assert [state[name] for name in same] == [unbroken.state_dict()[name] for name in same]
 
 
 @settings(unhurried, max_examples=300)
