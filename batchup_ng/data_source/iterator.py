@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .. import batch as batches
 from ..buffers import Buffers
-from ..errors import ArgumentTypeError, IteratorBusy
+from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed
 from ..sampling.plan import BatchPlan
 from .books import Books
 
@@ -114,7 +114,7 @@ class BatchIterator(Iterator[Any]):
         self._delivered = 0
         self._samples = 0
         self._waited = 0.0
-        self._ended = False
+        self._ended = self._interrupted = False
         self._inside: set[int] = set()  # the threads that are in next()
         self._finalizer = weakref.finalize(self, engine.abandon)
 
@@ -126,8 +126,14 @@ class BatchIterator(Iterator[Any]):
 
         Raises:
             IteratorBusy: this is called by what is just making a batch of this iterator, such as a map.
+            PoolClosed: an interrupt (Ctrl-C) broke the epoch off; a loop that went on must not take that for its end.
         """
         if self._ended:
+            if self._interrupted:
+                raise PoolClosed(
+                    f"this epoch was broken off by an interrupt after {self._delivered} batches, so that its iterator "
+                    f"is closed; make a new one"
+                )
             raise StopIteration
         me = threading.get_ident()
         if me in self._inside:
@@ -142,6 +148,7 @@ class BatchIterator(Iterator[Any]):
             batch = next(self._engine)
         except BaseException as error:
             self.close()
+            self._interrupted = type(error) is KeyboardInterrupt
             if isinstance(error, StopIteration):
                 self._balance()
             raise
