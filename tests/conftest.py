@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -27,6 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session, and what it starts, a folder of its own for temporary files, so that all in it is ours."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell that runs the tests in the background has Ctrl-C ignored, and so would all that they start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = tempfile.mkdtemp(prefix="batchup_ng-tests-")
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

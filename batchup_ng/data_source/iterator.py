@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from .. import batch as batches
 from ..buffers import Buffers
-from ..errors import ArgumentTypeError, IteratorBusy, StateError
+from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
 from .books import Books
@@ -160,7 +160,7 @@ class BatchIterator(Iterator[Any]):
         self._epoch = epoch
         self._engine = epoch.engine
         self._books = epoch.books
-        self._ended = False
+        self._ended = self._interrupted = False
         self._finalizer = weakref.finalize(self, epoch.engine.abandon)
 
     def __iter__(self) -> BatchIterator:
@@ -171,8 +171,14 @@ class BatchIterator(Iterator[Any]):
 
         Raises:
             IteratorBusy: this is called by what is just making a batch of this iterator, such as a map.
+            PoolClosed: an interrupt (Ctrl-C) broke the epoch off; a loop that went on must not take that for its end.
         """
         if self._ended:
+            if self._interrupted:
+                raise PoolClosed(
+                    f"this epoch was broken off by an interrupt after {self._delivered} batches, so that its iterator "
+                    f"is closed; make a new one"
+                )
             raise StopIteration
         me = threading.get_ident()
         if me in self._inside:
@@ -187,6 +193,7 @@ class BatchIterator(Iterator[Any]):
             batch = next(self._engine)
         except BaseException as error:
             self.close()
+            self._interrupted = type(error) is KeyboardInterrupt
             if isinstance(error, StopIteration):
                 self._balance()
             raise

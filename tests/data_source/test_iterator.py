@@ -78,3 +78,19 @@ def test_two_threads_may_read_one_source() -> None:
     for result in results:
         assert_same_batches(result, expected)
     assert len(results) == 4
+
+
+def test_a_loop_that_went_on_after_an_interrupt_is_told_that_the_epoch_is_not_over() -> None:
+    def interrupted(x: np.ndarray) -> Any:
+        if 7 in x:
+            raise KeyboardInterrupt
+        return (x,)
+
+    iterator = bu.ArrayDataSource([np.arange(20)]).map(interrupted).batch_iterator(5)
+    next(iterator)
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    for _ in range(2):
+        with pytest.raises(bu.PoolClosed, match="broken off by an interrupt after 1 batches"):
+            next(iterator)
+    assert len(iterator) == 0

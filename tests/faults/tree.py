@@ -53,7 +53,19 @@ def _kilobytes(text: str) -> dict[str, int]:
 
 def state_of(pid: int) -> str:
     """Return the letter that the system has for the state of a process, ``Z`` for a zombie; empty if it is gone."""
+    return _state_and_parent(pid)[0]
+
+
+def orphaned(pid: int) -> bool:
+    """Return whether a process has ended and its parent too: process 1 inherits what is left, and when it reaps that is
+    its affair (in some containers it never does)."""
+    state, parent = _state_and_parent(pid)
+    return state == "Z" and parent == 1
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        state, parent = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+        return state, int(parent)
+    except (OSError, ValueError):
+        return "", 0

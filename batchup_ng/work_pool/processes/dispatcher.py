@@ -100,7 +100,6 @@ class Dispatcher:
 
         Not on this one: an interrupt would leave a process that nobody knows of. One that comes now changes nothing.
         """
-        check_process(self._owner_pid)
         with InterruptsHeld(), self._lock:
             self.check_open()
             if self._start is None:
@@ -121,6 +120,7 @@ class Dispatcher:
         Raises:
             WorkerLost: that cannot be; a later call may have better luck.
         """
+        check_process(self._owner_pid)
         if not self._started:
             start = self.begin()
             start.done.wait()
