@@ -38,6 +38,11 @@ def only_full(*values: Any, id: str | None = None) -> Any:
     return pytest.param(*values, marks=pytest.mark.full, id=id)
 
 
+MOSTLY = ("forkserver", "spawn", only_full("fork"))
+"""The start methods, for tests of some seconds each that have to do with the start of workers: the whole suite is to
+take no more than ten minutes, and ``fork`` differs from ``spawn`` in other things."""
+
+
 Setting = tuple[str, int, str]
 """A pool or start method, how many workers, the size of a result."""
 

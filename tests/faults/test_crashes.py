@@ -9,7 +9,7 @@ import pytest
 
 from .books import BATCHES, PROCESSES
 from .scenes import crashes, writes
-from .settings import Extent, covering, matrix, only_full
+from .settings import MOSTLY, Extent, covering, matrix, only_full
 from .stage import play
 
 MOMENTS_A_PROGRAM = 12
@@ -61,12 +61,12 @@ def test_f1_the_batch_of_a_killed_worker_is_there_at_once(
     assert max(taken) <= (1.0 if workers > 1 else MOST_WAIT[kind])
 
 
-@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize("kind", MOSTLY)
 def test_f1_workers_killed_while_idle_are_replaced(kind: str) -> None:
     assert play(crashes.dead_before_it_was_asked, kind=kind)["longest"] <= MOST_WAIT[kind]
 
 
-@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize("kind", MOSTLY)
 def test_f1_a_result_that_was_sent_counts_though_its_worker_died(kind: str) -> None:
     assert play(crashes.dies_when_it_has_answered, kind=kind, times=3) == 3
 

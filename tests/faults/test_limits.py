@@ -12,7 +12,7 @@ import pytest
 from .books import BATCH, PROCESSES
 from .groups import group_with
 from .scenes import limits
-from .settings import only_full
+from .settings import MOSTLY, only_full
 from .stage import play
 
 OF_DESCRIPTORS = r"^WorkerLost: .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
@@ -39,7 +39,7 @@ def test_f17_a_pool_that_is_made_without_a_descriptor_works_when_there_are_some(
 
 
 @pytest.mark.parametrize(("killed", "lifted_after"), [(1, None), (2, 1.5)])
-@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize("kind", MOSTLY)
 def test_f17_workers_are_replaced_when_there_are_descriptors(
     kind: str, killed: int, lifted_after: float | None
 ) -> None:

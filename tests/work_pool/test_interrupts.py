@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 
+import batchup_ng as bu
+from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes.interrupts import InterruptsHeld
 
 
@@ -63,3 +67,31 @@ def test_nothing_is_done_where_interrupts_are_ignored_or_on_another_thread() -> 
     thread.start()
     thread.join()
     assert found == [before]
+
+
+def own_mask() -> set[int]:
+    return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+
+
+def end_oneself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "spawn", "fork"])
+def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = []
+
+    def noted(self: launch.Launcher, start: Any) -> Any:
+        masks.append((threading.current_thread().name, signal.SIGINT in own_mask()))
+        return start(self)
+
+    for launcher in (launch.ServerLauncher, launch.SpawnLauncher, launch.ForkLauncher):
+        monkeypatch.setattr(launcher, "start", functools.partialmethod(noted, launcher.start))
+    with bu.WorkerProcessPool(1, start_method=kind) as pool:
+        # Where a worker ignores it instead, for programs that a user's function starts inherit what is blocked.
+        assert signal.SIGINT not in pool.work_stream(iter([(own_mask, ())])).retrieve()
+        with pytest.raises(bu.WorkerLost):
+            pool.work_stream(iter([(end_oneself, ())])).retrieve()
+        pool.work_stream(iter([(own_mask, ())])).retrieve()
+    assert masks == [("batchup_ng-dispatch", True), ("batchup_ng-start", True)]
+    assert signal.SIGINT not in own_mask()

@@ -39,7 +39,7 @@ from .arena import Arena, SlotPool
 from .blame import culprit
 from .channel import RESULTS, Frame, Kind
 from .copies import SharedCopies
-from .interrupts import InterruptsHeld
+from .interrupts import InterruptsHeld, leave_interrupts_to_others
 from .jobs import Job, ResultFuture, encoded, referred, road_of, room_for
 from .launch import Launcher
 from .poll import Poll
@@ -278,6 +278,7 @@ class Dispatcher:
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
     def _dispatch(self, start: Start) -> None:
+        leave_interrupts_to_others()
         try:
             self._open_descriptors()
             self._start_missing()

@@ -13,6 +13,16 @@ _QUICK: Any = sys.modules.get("_signal", signal)
 _MAIN = threading.main_thread().ident
 
 
+def leave_interrupts_to_others() -> None:
+    """Have the calling thread never take Ctrl-C: for the first thing that a thread of the pool's own does.
+
+    The system hands the signal to the main thread, but a thread that starts a process, for which it changes its mask,
+    may take it first. Python then deals with it when the main thread is next in Python, and nothing wakes it: a
+    ``time.sleep`` goes on to its end. (Seen twice in seven interrupts at which workers died.)
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
 class InterruptsHeld:
     """Within it an interrupt is taken note of, to be dealt with at its end as it would have been at once.
 

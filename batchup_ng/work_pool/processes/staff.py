@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...errors import WorkerLost
+from .interrupts import leave_interrupts_to_others
 from .launch import Launcher
 from .starting import WorkerProcess, refused
 
@@ -94,6 +95,7 @@ class Staff:
             self._thread, self.hiring = thread, True
 
     def _hire(self) -> None:
+        leave_interrupts_to_others()
         while self._is_missing():
             try:
                 process = self._starter.start()
