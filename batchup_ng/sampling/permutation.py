@@ -16,10 +16,14 @@ What that gives, what it does not:
 
 * With *ideal* functions, four rounds cannot be told from a random order by whoever looks at far fewer than n^(1/4)
   places of it (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988), five
-  or six by whoever looks at far fewer than n^(1/2) (Patarin, "Security of random Feistel schemes with 5 or more rounds",
-  CRYPTO 2004). An epoch shows all n places, and our functions are not ideal, so this proves nothing: the eight rounds
-  rest on the tests of ``test_permutation_statistics.py``, which tell what fewer look like.
+  or six by whoever looks at far fewer than n^(1/2) (Patarin, "Security of random Feistel schemes with 5 or more
+  rounds", CRYPTO 2004). An epoch shows all n, and our functions are not ideal, so that this proves nothing: the eight
+  rounds rest on ``tests/sampling/test_permutation_statistics.py``. There, two rounds are seen at once; four where all
+  of an order is seen, by rows of positions that are alike in half of their bits; six no more, in 25,600 orders of 4,097.
 * Of the n! orders there are at most 2^64, as many as keys. From n = 21 on there are orders that never occur.
+* Where the left half has an odd size, each round is an even permutation, as is every round that only takes exclusive or
+  (Even and Goldreich, "DES-like functions can generate the alternating group", 1983). So nearly all orders of such a
+  length have the same sign, which tells where the last two rows are once the place of each other one is known.
 * It is for shuffling, not for secrets: who sees a part of the order can compute the rest.
 * The values are for ever: a saved epoch goes on with the same order in a later release. A test holds some of them.
 """
