@@ -30,7 +30,7 @@ from benchmarks.peers.base import Variant
 from benchmarks.report import pages
 from benchmarks.studies import STUDIES
 from benchmarks.studies.base import Study
-from benchmarks.studies.sizes_plot import NoPlot
+from benchmarks.studies.svg import NoPlot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,6 +11,8 @@
   that all peers do the same work; a Lehmer generator is used since its n-th state has a closed form, from which
   the expected sum is had without doing the work.
 - ``tiny``: 320,000 samples of one int32 each, with a map that does nothing. Its batches have one array only.
+- ``order``: 10**8 rows that are their own numbers, of which only the order costs anything; ``long-order`` has 10**12.
+- ``weights``: a weight for each of 10**8 rows, which each peer makes itself; one in ten is 0.
 - ``none``: no data, for what is measured without any.
 """
 
@@ -29,6 +31,8 @@ from PIL import Image
 from benchmarks.workloads import MODULUS, MULTIPLIER, Workload, calibrate_loops, decode, image_path, probe
 
 BATCH_SIZE = 64
+ORDER_BATCH_SIZE = 1024
+DRAWS_BATCH_SIZE = 256
 SAMPLE_SECONDS = 0.0005
 LABEL_LIMIT = 2**40
 
@@ -116,12 +120,28 @@ def _make_none(folder: Path, quick: bool) -> Workload:
     return Workload(kind="none", folder=str(folder), samples=0, batch_size=BATCH_SIZE)
 
 
+def _make_order(folder: Path, quick: bool, *, full: int, tiny: int) -> Workload:
+    samples = tiny if quick else full
+    total = samples * (samples - 1) // 2
+    return Workload(
+        kind="order", folder=str(folder), samples=samples, batch_size=ORDER_BATCH_SIZE, x_sum=total, y_sum=total
+    )
+
+
+def _make_weights(folder: Path, quick: bool) -> Workload:
+    samples = 100_000 if quick else 10**8
+    return Workload(kind="weights", folder=str(folder), samples=samples, batch_size=DRAWS_BATCH_SIZE)
+
+
 KINDS: dict[str, Callable[[Path, bool], Workload]] = {
     "arrays": partial(_make_arrays, full=20_000),
     "few-arrays": partial(_make_arrays, full=2_000),
     "images": _make_images,
     "python": _make_python,
     "tiny": _make_tiny,
+    "order": partial(_make_order, full=10**8, tiny=10**5),
+    "long-order": partial(_make_order, full=10**12, tiny=10**12),
+    "weights": _make_weights,
     "none": _make_none,
 }
 

@@ -103,6 +103,27 @@ def come_to_rest(most: float = 30.0) -> None:
             quiet_since = time.perf_counter()
 
 
+def resident_bytes() -> int:
+    """Resident bytes of this process."""
+    return _status("VmRSS")
+
+
+def peak_bytes() -> int:
+    """The most that were ever resident at once, since :func:`forget_peak` if that was called."""
+    return _status("VmHWM")
+
+
+def forget_peak() -> None:
+    """Let the peak of this process begin anew from what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(name: str) -> int:
+    """An entry of ``/proc/self/status``, which counts in kB, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
 def _cpu_clocks(ids: Iterable[int]) -> dict[int, float]:
     """The CPU clock of each process that lives."""
     clocks = {}

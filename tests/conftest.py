@@ -17,13 +17,15 @@ PATIENCE = 3.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of ``faults/``; pytest asks only this file, which it reads first."""
+    """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     group = parser.getgroup("faults", "faults that the library survives (tests/faults)")
     group.addoption(
         "--faults-full", action="store_true", help="every setting and every repetition that FAULTS.md names (hours)"
     )
     group.addoption("--faults-seed", type=int, default=None, help="replay the random choices of an earlier run")
     group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool (90; 300 if full)")
+    group = parser.getgroup("sampling", "how random orders are (tests/sampling)")
+    group.addoption("--thorough", action="store_true", help="statistics of a hundred times as many orders (an hour)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from .base import RandomAccessSampler, array_outline
-from .permutation import keyed_permutation
+from .permutation import check_length, keyed_permutation
 
 
 class StandardSampler(RandomAccessSampler):
@@ -20,11 +20,12 @@ class StandardSampler(RandomAccessSampler):
     A batch may reach over the end of a repeat into the next.
 
     Args:
-        length: How many rows there are.
+        length: How many rows there are, at most 2^62.
         repeats: How often each is handed out; -1 for ever.
 
     Raises:
-        ArgumentError: `repeats` is 0 or below -1, `length` is negative, or nothing is to be repeated for ever.
+        ArgumentError: `repeats` is 0 or below -1, `length` is negative or above 2^62, or nothing is to be repeated for
+            ever.
     """
 
     def __init__(self, length: int, repeats: int = 1) -> None:
@@ -32,6 +33,7 @@ class StandardSampler(RandomAccessSampler):
         self.repeats = checks.repeats(repeats)
         if self.length < 0:
             raise ArgumentError(f"length must not be negative, and is {self.length}; pass the number of rows")
+        check_length("length", self.length)
         if self.length == 0 and self.repeats == -1:
             raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
 

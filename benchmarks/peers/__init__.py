@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.peers import batchup_old, batchup_start, ours, ours_start, plain, torch_loader, torch_start
+from benchmarks.peers import batchup_old, batchup_start, orders, ours, ours_start, plain, torch_loader, torch_start
 from benchmarks.peers.base import Variant
 
 LOADERS = (plain, ours, torch_loader, batchup_old)
@@ -25,6 +25,11 @@ def loaders(kind: str) -> tuple[Variant, ...]:
 def starters(kind: str) -> tuple[Variant, ...]:
     """Every variant whose start can be watched on a workload, installed or not."""
     return tuple(variant for module in STARTERS for variant in module.variants(kind))
+
+
+def orderers(kind: str) -> tuple[Variant, ...]:
+    """Every variant that hands out row numbers alone, installed or not."""
+    return orders.variants(kind)
 
 
 def choose(known: Iterable[Variant], names: Sequence[str]) -> tuple[Variant, ...]:

@@ -5,7 +5,7 @@ A new study is a module that makes a :class:`~benchmarks.studies.base.Study` and
 
 from __future__ import annotations
 
-from benchmarks.studies import consumer, memory, overhead, sizes, startup, throughput
+from benchmarks.studies import consumer, memory, order, overhead, sizes, startup, throughput
 from benchmarks.studies.base import Study
 
 STUDIES: dict[str, Study] = {
@@ -19,5 +19,6 @@ STUDIES: dict[str, Study] = {
         overhead.STUDY,
         consumer.STUDY,
         memory.STUDY,
+        order.STUDY,
     )
 }

@@ -1,20 +1,18 @@
-"""The plot of rates by batch size, as an SVG that is the same for the same figures.
+"""The plot of rates by batch size.
 
 Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart; each curve also has its own
-marker, and its name at its end instead of a legend. Text stays text. Nothing in the file depends on the day or the run.
+marker, and its name at its end instead of a legend.
 """
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from benchmarks.studies.svg import GRID, INK, PAPER, svg
+
 TITLE = "Gigabytes delivered a second, by the bytes of a batch"
-INK, PAPER, GRID = "#1d2530", "#fcfcfa", "#d5d8dc"
 STYLES = {
     "plain": ("#000000", "o", ":"),
     "plain-threads": ("#000000", "x", "--"),
@@ -33,10 +31,6 @@ STYLES = {
 OTHER = ("#7f7f7f", ".", "-")
 LABEL_GAP = 0.048
 """The least distance of two labels, as a part of the plot's height."""
-
-
-class NoPlot(RuntimeError):
-    """matplotlib is not installed."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +52,7 @@ def plot(curves: Sequence[Curve]) -> str:
     Raises:
         NoPlot: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise NoPlot("the plot needs matplotlib; install it with: pip install 'batchup_ng[plot]'") from error
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # whatever the user's own settings are
-        matplotlib.rcParams.update({"svg.hashsalt": "sizes", "svg.fonttype": "none", "font.size": 11})
-        figure = Figure(figsize=(9.6, 5.4), facecolor=PAPER, layout="constrained")
-        FigureCanvasSVG(figure)
-        _draw(figure.add_subplot(), curves)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Title": TITLE})
-    return _told(file.getvalue(), curves)
+    return svg("sizes", TITLE, _told(curves), lambda figure: _draw(figure.add_subplot(), curves))
 
 
 def _draw(axes: Any, curves: Sequence[Curve]) -> None:
@@ -140,11 +120,9 @@ def human_bytes(value: float) -> str:
     return f"{value / 1e6:.1f} MB" if value < 1e7 else f"{value / 1e6:.0f} MB"
 
 
-def _told(svg: str, curves: Sequence[Curve]) -> str:
-    """The SVG with a title and a description for those who do not see it."""
+def _told(curves: Sequence[Curve]) -> str:
+    """The plot in words."""
     ends = "; ".join(
         f"{curve.name} from {curve.points[0][1]:.2g} to {curve.points[-1][1]:.2g}" for curve in curves
     )
-    told = f"From the smallest batch to the largest, in GB/s: {ends}."
-    words = f"<title>{escape(TITLE)}</title>\n <desc>{escape(told)}</desc>"
-    return re.sub(r"(<svg [^>]*)>", rf'\1 role="img">\n {words}', svg, count=1)
+    return f"From the smallest batch to the largest, in GB/s: {ends}."

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from benchmarks.trials.base import MakesTrial
 from benchmarks.trials.busy_consumer import BusyConsumer
 from benchmarks.trials.cpu import CpuTime
+from benchmarks.trials.draws import Draws
 from benchmarks.trials.epochs import Epochs
 from benchmarks.trials.footprint import Footprints
+from benchmarks.trials.order import Order
 from benchmarks.trials.ready import Ready
 from benchmarks.trials.slow_consumer import SlowConsumer
 from benchmarks.trials.startup import Startup
@@ -24,4 +26,6 @@ TRIALS: Mapping[str, MakesTrial] = {
     "startup": Startup,
     "slow-consumer": SlowConsumer,
     "busy-consumer": BusyConsumer,
+    "order": Order,
+    "draws": Draws,
 }

@@ -120,6 +120,24 @@ def test_a_quick_run_of_memory_looks_after_each_epoch(scratch: Path, tmp_path: P
     assert all(0 < epoch["figures"]["uss"] <= epoch["figures"]["pss"] <= epoch["figures"]["rss"] for epoch in epochs)
 
 
+def test_a_quick_run_of_order_shuffles_resumes_and_draws(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="draws the plot")
+    done = run(scratch, tmp_path, "order", "--peers", "plain,ours")
+    both = dict.fromkeys(["ours-rows", "ours-batches"], "measured")
+    assert check_output("order", done, scratch, tmp_path) == {
+        "rows": {**dict.fromkeys(["numpy-permutation", "numpy-generator"], "measured"), **both},
+        "long": both,
+        "weights": dict.fromkeys(["numpy-searchsorted", "numpy-choice", "ours"], "measured"),
+    }
+    assert "ours-batches, 10¹² rows" in (tmp_path / "order.svg").read_text()
+
+
+def test_a_quick_run_of_order_has_torch_too(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is the peer of this run")
+    cases = check_output("order", run(scratch, tmp_path, "order", "--peers", "torch"), scratch, tmp_path)
+    assert cases == {"rows": {"torch-randperm": "measured"}, "weights": {"torch-multinomial": "measured"}}
+
+
 def still_running(scratch: Path) -> list[str]:
     """Commands of the living processes whose environment names the temporary folder; none where there is no /proc."""
     found = []

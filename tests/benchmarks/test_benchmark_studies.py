@@ -13,9 +13,10 @@ from benchmarks.data import MissingPhotographs
 from benchmarks.harness import Options
 from benchmarks.outcome import Epoch, Outcome
 from benchmarks.peers import starters
-from benchmarks.studies import consumer, memory, overhead, sizes, startup
+from benchmarks.studies import consumer, memory, order, overhead, sizes, startup
 from benchmarks.studies.base import Part, Study
-from benchmarks.studies.sizes_plot import Curve, NoPlot, plot, spaced
+from benchmarks.studies.sizes_plot import Curve, plot, spaced
+from benchmarks.studies.svg import NoPlot
 from benchmarks.workloads import Workload
 
 
@@ -97,6 +98,51 @@ SMALL = result(outcome("ours-processes", epoch(1.0), family="ours"), outcome("to
 LARGE = result(outcome("ours-processes", epoch(2.0), family="ours"), batch_size=10)
 
 
+ORDER = {"early_rate": 2e7, "growth_bytes": 3e6}
+RESUMED = {"state_seconds": 5e-5, "resume_seconds": 6e-5, "resumed_batch_seconds": 2e-4}
+
+
+def test_order_tells_milliseconds_rates_and_memory() -> None:
+    row = cells(order.tell_order(result(outcome("a", epoch(0.5, **ORDER)))), "a")
+    assert row == ["500", "500 to 500", "20.0", "20.0 to 20.0", "3.00", "0.500"]
+
+
+def test_order_leaves_a_dash_where_nothing_can_be_resumed() -> None:
+    told = order.tell_long(result(outcome("rows", epoch(0.5, **ORDER)), outcome("all", epoch(0.5, **ORDER, **RESUMED))))
+    assert cells(told, "rows")[-3:] == ["–", "–", "–"]
+    assert cells(told, "all")[-3:] == ["0.0500", "0.0600", "0.200"]
+
+
+def test_draws_are_told_in_sums_over_the_weights() -> None:
+    figures = {
+        "cumsum_seconds": 0.25,
+        "batch_seconds": 1e-5,
+        "mean_batch_seconds": 2e-5,
+        "longest_batch_seconds": 1e-3,
+        "growth_bytes": 8e8,
+    }
+    row = cells(order.tell_draws(result(outcome("a", epoch(0.5, **figures)))), "a")
+    assert row == ["0.500", "0.500 to 0.500", "2.00", "2.00 to 2.00", "0.0100", "0.0200", "1.00", "800"]
+
+
+def long_result(name: str, samples: int, *outcomes: Outcome) -> Result:
+    workload = Workload(kind="order", folder="", samples=samples, batch_size=1024)
+    return Result(case=Case(variants=(), workload=workload, name=name), outcomes=outcomes)
+
+
+@pytest.mark.usefixtures("fonts")
+def test_the_plot_of_orders_has_a_bar_for_each_variant_that_shuffles() -> None:
+    ours, torch = outcome("ours-rows", epoch(0.001, **ORDER), family="ours"), outcome("torch", epoch(9.0, **ORDER))
+    weights = long_result("weights", 9, ours)
+    cases = [long_result("rows", 10**8, torch, ours), long_result("long", 10**12, ours), weights]
+    drawn = order.draw(cases)["order.svg"]
+    assert drawn == order.draw(cases)["order.svg"]
+    told = "torch, 10⁸ rows: 9,000 ms, 3.00 MB; ours-rows, 10⁸ rows: 1.00 ms, 3.00 MB; ours-rows, 10¹² rows: 1.00 ms"
+    assert told in drawn
+    assert ">torch, 10⁸ rows</text>" in drawn.replace("\n", "")
+    assert order.draw([weights]) == {}
+
+
 def test_sizes_have_a_column_each_with_rates_and_ratios() -> None:
     page = sizes.summary([SMALL, LARGE])
     assert "| variant | 1 rows, 2.0 MB | 10 rows, 20 MB |" in page
@@ -117,6 +163,7 @@ def fonts() -> None:
     pytest.importorskip("matplotlib", reason="draws the plot")
     sizes.draw([SMALL, LARGE])
     sizes.draw([LARGE])
+    order.draw([long_result("rows", 10**8, outcome("a", epoch(0.5, **ORDER)))])
 
 
 @pytest.mark.usefixtures("fonts")

@@ -16,14 +16,27 @@ import numpy as np
 import pytest
 
 from benchmarks.answers import NoAnswer, answering, nap
+from benchmarks.peers import orderers
 from benchmarks.peers.base import Batch, Variant
-from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_bytes, tree, unique_bytes
+from benchmarks.processes import (
+    CpuMeter,
+    come_to_rest,
+    footprint,
+    forget_peak,
+    peak_bytes,
+    private_bytes,
+    resident_bytes,
+    tree,
+    unique_bytes,
+)
 from benchmarks.readers import ArrayReader
 from benchmarks.trials.busy_consumer import BusyConsumer
 from benchmarks.trials.consumption import Consumption
 from benchmarks.trials.cpu import CpuTime
-from benchmarks.trials.epochs import Epochs, together
+from benchmarks.trials.draws import Draws
+from benchmarks.trials.epochs import Epochs, Unfair, together
 from benchmarks.trials.footprint import Resting
+from benchmarks.trials.order import Order
 from benchmarks.trials.slow_consumer import SlowConsumer, shares
 from benchmarks.trials.startup import copy_seconds
 from benchmarks.workloads import Workload
@@ -260,3 +273,72 @@ def test_a_mapped_reader_travels_by_name_and_another_by_value(tmp_path: Path, ma
     assert arrived.many(np.array([3, 5]))[1].tolist() == [3, 5]
 
 
+
+
+SHUFFLED = Workload(kind="order", folder="", samples=5000, batch_size=64, x_sum=12_497_500, y_sum=12_497_500)
+
+
+def order_trial(name: str, **settings: float) -> Order:
+    (found,) = (variant for variant in orderers("order") if variant.name == name)
+    return Order(found, SHUFFLED, 2, {"early": 10, "all": 1, **settings})
+
+
+@LINUX
+@pytest.mark.parametrize("name", ["numpy-permutation", "numpy-generator", "ours-rows", "ours-batches"])
+def test_an_order_is_handed_out_to_its_end(name: str) -> None:
+    epoch = order_trial(name).turn(0)
+    assert (epoch.batches, epoch.samples) == (79, 5000)
+    assert 0 < epoch.first_batch_seconds < epoch.seconds
+    assert epoch.figures["early_rate"] > 0
+    assert ("resume_seconds" in epoch.figures) == (name == "ours-batches")
+
+
+@LINUX
+def test_an_order_can_be_broken_off() -> None:
+    assert order_trial("ours-rows", all=0).turn(0).batches == 10
+
+
+@LINUX
+def test_an_order_that_repeats_a_row_is_refused() -> None:
+    trial = order_trial("numpy-permutation")
+    trial._feed._order = lambda n, seed: np.zeros(n, dtype=np.int64)
+    with pytest.raises(Unfair, match=r"sum up to 12497500; got 5000, 0"):
+        trial.turn(0)
+
+
+@LINUX
+def test_an_order_that_resumes_elsewhere_is_refused() -> None:
+    trial = order_trial("ours-batches")
+    trial._feed.resumed = lambda state: trial._feed.epoch(0)
+    with pytest.raises(Unfair, match="goes on with another batch"):
+        trial.turn(0)
+
+
+def draws_trial(name: str) -> Draws:
+    (found,) = (variant for variant in orderers("weights") if variant.name == name)
+    return Draws(found, Workload(kind="weights", folder="", samples=1000, batch_size=8), 2, {"batches": 30})
+
+
+@LINUX
+@pytest.mark.parametrize("name", ["numpy-searchsorted", "numpy-choice", "ours"])
+def test_draws_leave_out_what_weighs_nothing(name: str) -> None:
+    epoch = draws_trial(name).turn(0)
+    assert (epoch.batches, epoch.samples) == (31, 248)
+    assert 0 < epoch.figures["batch_seconds"] <= epoch.figures["longest_batch_seconds"]
+
+
+@LINUX
+def test_draws_of_what_weighs_nothing_are_refused() -> None:
+    trial = draws_trial("numpy-choice")
+    trial._feed.epoch = lambda number: iter([(np.arange(8),)] * 31)
+    with pytest.raises(Unfair, match="a row of weight 0 was drawn"):
+        trial.turn(0)
+
+
+@LINUX
+def test_a_peak_is_remembered_until_it_is_forgotten() -> None:
+    before = resident_bytes()
+    np.ones(50 * MEGABYTE, dtype=np.uint8)
+    assert peak_bytes() > before + 40 * MEGABYTE
+    forget_peak()
+    assert peak_bytes() < before + 40 * MEGABYTE
