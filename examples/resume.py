@@ -1,4 +1,4 @@
-"""Train in a process that is killed at random batches, go on from its checkpoints, and end with the very same weights."""
+"""Train in a process that is killed again and again, go on from its checkpoints, and get the very same weights."""
 
 import argparse
 import os
@@ -71,7 +71,7 @@ if options.train:
 kills, draws = 0, random.Random(options.seed)
 with tempfile.TemporaryDirectory() as folder:
     broken, unbroken = Path(folder, "broken"), Path(folder, "unbroken")
-    while not run(broken, kill_after=draws.randint(20, 120)):
+    while not run(broken, kill_after=draws.randint(20, 80)):
         kills += 1
     run(unbroken, kill_after=None)
     (one, _), (other, _) = (pickle.loads(path.read_bytes()) for path in (broken, unbroken))
