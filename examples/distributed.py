@@ -63,8 +63,9 @@ if "RANK" in os.environ:  # torchrun sets it, in each of the processes that it s
 
 with tempfile.TemporaryDirectory() as folder:
     for processes, n_batches in [(4, 8), (2, -1)]:
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-        subprocess.run([*torchrun, __file__, folder, str(n_batches)], check=True)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--log-dir={folder}"]
+        command = [*torchrun, f"--nproc_per_node={processes}", __file__, folder, str(n_batches)]
+        subprocess.run(command, check=True)
     seen = {path.stem: np.load(path) for path in sorted(Path(folder).glob("process_*"))}
 
 for name, rows in seen.items():

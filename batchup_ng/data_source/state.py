@@ -2,6 +2,10 @@
 
 A state is a dict that JSON can hold, of 4 kB at most. It tells what was *handed out*, nothing about who made it, and
 carries a digest of all that it says (BLAKE2b, RFC 7693), so that one in which anything was changed is refused.
+
+What it says is the same on all ranks, but for the counts of what became of the samples. These stand in a list with a
+digest of their own: torch's distributed checkpoint takes each entry of a dict from any rank that has it, and a list as
+one entry.
 """
 
 from __future__ import annotations
@@ -90,11 +94,13 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
         StateError: the state of the user's own iterator is nothing that JSON can hold.
     """
     body = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(saved)}
+    named = body.pop("counts")
     try:
         body = json.loads(json.dumps(_packed(body), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
-    return {**body, "digest": digest(body)}
+    own, counts = digest(body), [named[name] for name in COUNTS]
+    return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
 
 
 def from_state(state: Any) -> SavedEpoch:
@@ -126,16 +132,21 @@ def from_state(state: Any) -> SavedEpoch:
 
 
 def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a state says without its digest, which must be that of the rest."""
+    """Return what a state says without its digests, which must be those of the rest."""
+    counts = state.get("counts")
+    if not isinstance(counts, (list, tuple)) or len(counts) != len(COUNTS) + 1:
+        raise StateError("this state is damaged: it does not tell what was delivered")
     try:
-        body = {name: _packed(value) for name, value in state.items() if name != "digest"}
+        body = {name: _packed(value) for name, value in state.items() if name not in ("counts", "digest")}
+        numbers = _packed(list(counts[:-1]))
         wanted = digest(body)
+        wanted_of_counts = digest([wanted, *numbers])
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
-    found = state.get("digest")
-    if type(found) is not str or found != wanted:
-        raise StateError("this state is damaged: its digest is not that of what it says")
-    return body
+    for found, own in ((state.get("digest"), wanted), (counts[-1], wanted_of_counts)):
+        if type(found) is not str or found != own:
+            raise StateError("this state is damaged: its digest is not that of what it says")
+    return {**body, "counts": dict(zip(COUNTS, numbers, strict=True))}
 
 
 def _check_values(body: dict[str, Any]) -> None:
@@ -147,8 +158,6 @@ def _check_values(body: dict[str, Any]) -> None:
     if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
         raise StateError("this state is damaged: it does not tell its source and order")
     counts = body["counts"]
-    if not isinstance(counts, dict) or sorted(counts) != sorted(COUNTS):
-        raise StateError("this state is damaged: it does not tell what was delivered")
     for name in COUNTS:
         _check_number(name, counts[name], False)
     if counts["planned"] != counts["delivered"] + counts["failed"] or counts["replaced"] > counts["delivered"]:
