@@ -15,7 +15,7 @@ import batchup_ng as bu
 from batchup_ng.demo.classifier import Classifier
 from batchup_ng.demo.digits import load_digits
 
-EPOCHS, BATCH_SIZE, SEED = 3, 32, 1
+EPOCHS, BATCH_SIZE, SEED = 5, 32, 1
 
 
 def augment(images, labels, rng):
@@ -71,7 +71,7 @@ if options.train:
 kills, draws = 0, random.Random(options.seed)
 with tempfile.TemporaryDirectory() as folder:
     broken, unbroken = Path(folder, "broken"), Path(folder, "unbroken")
-    while not run(broken, kill_after=draws.randint(20, 80)):
+    while not run(broken, kill_after=draws.randint(20, 120)):
         kills += 1
     run(unbroken, kill_after=None)
     (one, _), (other, _) = (pickle.loads(path.read_bytes()) for path in (broken, unbroken))
