@@ -19,7 +19,10 @@ EXTRAS = {
     "torch": ["torch>=2.2"],
     "keras": ["keras>=3.3"],
     "plot": ["matplotlib>=3.7"],
-    "examples": ["h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3"],
+    "examples": [
+        "h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
+        "jax>=0.4.30", "orbax-checkpoint>=0.6",
+    ],
     "benchmarks": [PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "matplotlib>=3.7"],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
     "test": [

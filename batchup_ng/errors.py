@@ -14,7 +14,8 @@
     ├── IteratorBusy         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
     ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
     ├── WorkerLost           (RuntimeError)         a worker process ended with work outstanding
-    └── LostSamples          (RuntimeError)         the books of an epoch do not balance: a bug, never data
+    ├── LostSamples          (RuntimeError)         the books of an epoch do not balance: a bug, never data
+    └── NotReproducible      (AssertionError)       a source gave other batches when they were made in another way
 
     RuntimeWarning
     ├── StallWarning                                a result is waited for unusually long
@@ -50,6 +51,7 @@ __all__ = [
     "IteratorBusy",
     "LostSamples",
     "MissingDependency",
+    "NotReproducible",
     "PoolClosed",
     "RemoteTraceback",
     "SampleReadError",
@@ -304,6 +306,41 @@ class WorkerLost(BatchupError, RuntimeError):
 
 class LostSamples(BatchupError, RuntimeError):
     """The batches delivered in an epoch are not those that were planned."""
+
+
+class NotReproducible(BatchupError, AssertionError):
+    """A source gave other batches when they were made in another way.
+
+    Args:
+        message: What differs, where, whose fault it is, what to do.
+
+    Attributes:
+        setting: How the batches were made that differ.
+        epoch: Number of the epoch.
+        batch: Number of the batch; None where the order of the rows differs.
+        row: Number of the sample in its batch, or None.
+        leaf: The way to the array in the batch, as ``"[0]"``, or None.
+        culprit: Name of the map's function, accessor, source or sampler that differs first.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        setting: str = "",
+        epoch: int | None = None,
+        batch: int | None = None,
+        row: int | None = None,
+        leaf: str | None = None,
+        culprit: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.setting = setting
+        self.epoch = epoch
+        self.batch = batch
+        self.row = row
+        self.leaf = leaf
+        self.culprit = culprit
 
 
 class StallWarning(RuntimeWarning):

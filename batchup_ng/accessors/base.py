@@ -15,6 +15,7 @@ import numpy as np
 
 from ..buffers import SMALLEST_LEASE, Buffers
 from ..errors import ArgumentTypeError
+from .paging import announce_rows
 
 
 @runtime_checkable
@@ -113,6 +114,7 @@ def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     if run is not None:
         np.copyto(out, array[run])
     elif array.flags.c_contiguous and array.dtype.isnative:
+        announce_rows(array, rows)
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
         array.take(rows, 0, out, "clip")
     else:

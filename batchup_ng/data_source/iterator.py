@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import threading
@@ -95,12 +96,27 @@ def walk(
         pad_mask: Whether each ends with an array that marks what only pads.
         seeded: Whether global generators are seeded for each.
     """
-    read = read_masked if pad_mask else read_batch
+    read = reader(pad_mask, seeded)
     for planned in plan:
-        with globals_seeded(planned.key) if seeded else contextlib.nullcontext():
-            batch = read(source, planned.rows, planned.key, buffers)
+        batch = read(source, planned.rows, planned.key, buffers)
         yield batch
         del batch
+
+
+def reader(pad_mask: bool, seeded: bool) -> Callable[[ReadsBatches, Any, BatchKey, Buffers], Any]:
+    """Return what makes a batch: the function of every task.
+
+    Args:
+        pad_mask: Whether each ends with an array that marks what only pads.
+        seeded: Whether global generators are seeded for each, which is for the consumer's own thread.
+    """
+    read = read_masked if pad_mask else read_batch
+    return functools.partial(_read_seeded, read) if seeded else read
+
+
+def _read_seeded(read: Any, source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+    with globals_seeded(key):
+        return read(source, rows, key, buffers)
 
 
 def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> Any:

@@ -2,6 +2,10 @@
 
 A state is a dict that JSON can hold, of 4 kB at most. It tells what was *handed out*, nothing about who made it, and
 carries a digest of all that it says (BLAKE2b, RFC 7693), so that one in which anything was changed is refused.
+
+What it says is the same on all ranks, but for the counts of what became of the samples. These stand in a list with a
+digest of their own: torch's distributed checkpoint takes each entry of a dict from any rank that has it, and a list as
+one entry.
 """
 
 from __future__ import annotations
@@ -90,11 +94,13 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
         StateError: the state of the user's own iterator is nothing that JSON can hold.
     """
     body = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(saved)}
+    named = body.pop("counts")
     try:
         body = json.loads(json.dumps(_packed(body), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
-    return {**body, "digest": digest(body)}
+    own, counts = digest(body), [named[name] for name in COUNTS]
+    return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
 
 
 def from_state(state: Any) -> SavedEpoch:
@@ -105,16 +111,15 @@ def from_state(state: Any) -> SavedEpoch:
     """
     if not isinstance(state, Mapping):
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}")
-    body = {name: _packed(value) for name, value in state.items() if name != "digest"}
-    if body.get("format") != FORMAT:
-        raise StateError(f"this is no state of a batch iterator: its 'format' is {body.get('format')!r:.100}")
-    version = body.get("version")
+    if type(state.get("format")) is not str or state["format"] != FORMAT:
+        raise StateError(f"this is no state of a batch iterator: its 'format' is {_shown(state.get('format'))}")
+    version = state.get("version")
     if type(version) is not int or version != VERSION:
         raise StateError(
-            f"this state is of version {version!r:.40} of the format, and this batchup_ng reads version {VERSION}; "
+            f"this state is of version {_shown(version)} of the format, and this batchup_ng reads version {VERSION}; "
             f"use the release that wrote it"
         )
-    _check_digest(body, state.get("digest"))
+    body = _checked_body(state)
     del body["format"], body["version"]
     names = [field.name for field in dataclasses.fields(SavedEpoch)]
     if sorted(map(str, body)) != sorted(names):
@@ -126,13 +131,22 @@ def from_state(state: Any) -> SavedEpoch:
         raise StateError(f"this state is damaged: {error}") from error
 
 
-def _check_digest(body: dict[str, Any], found: Any) -> None:
+def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state says without its digests, which must be those of the rest."""
+    counts = state.get("counts")
+    if not isinstance(counts, (list, tuple)) or len(counts) != len(COUNTS) + 1:
+        raise StateError("this state is damaged: it does not tell what was delivered")
     try:
+        body = {name: _packed(value) for name, value in state.items() if name not in ("counts", "digest")}
+        numbers = _packed(list(counts[:-1]))
         wanted = digest(body)
+        wanted_of_counts = digest([wanted, *numbers])
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
-    if found != wanted:
-        raise StateError("this state is damaged: its digest is not that of what it says")
+    for found, own in ((state.get("digest"), wanted), (counts[-1], wanted_of_counts)):
+        if type(found) is not str or found != own:
+            raise StateError("this state is damaged: its digest is not that of what it says")
+    return {**body, "counts": dict(zip(COUNTS, numbers, strict=True))}
 
 
 def _check_values(body: dict[str, Any]) -> None:
@@ -140,19 +154,27 @@ def _check_values(body: dict[str, Any]) -> None:
     for name in (*_NUMBERS, *_POSITIVE):
         _check_number(name, body[name], name in _POSITIVE)
     if type(body["seed"]) is not int:
-        raise StateError(f"this state is damaged: its seed is {body['seed']!r:.40}")
+        raise StateError(f"this state is damaged: its seed is {_shown(body['seed'])}")
     if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
         raise StateError("this state is damaged: it does not tell its source and order")
     counts = body["counts"]
-    if not isinstance(counts, dict) or sorted(counts) != sorted(COUNTS):
-        raise StateError("this state is damaged: it does not tell what was delivered")
     for name in COUNTS:
         _check_number(name, counts[name], False)
+    if counts["planned"] != counts["delivered"] + counts["failed"] or counts["replaced"] > counts["delivered"]:
+        raise StateError("this state is damaged: its counts do not add up")
 
 
 def _check_number(name: str, value: Any, positive: bool) -> None:
     if type(value) is not int or not positive <= value < _LARGEST:
-        raise StateError(f"this state is damaged: {name} is {value!r:.40}")
+        raise StateError(f"this state is damaged: {name} is {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Return what a value looks like, in brief; of what has no text only its type."""
+    try:
+        return f"{value!r:.40}"
+    except Exception:  # a number of thousands of digits, or an object of somebody's
+        return f"a {type(value).__name__}"
 
 
 def digest(body: Any) -> str:

@@ -1,4 +1,10 @@
-"""Contracts as test suites, which whoever writes an accessor, source, sampler or pool can inherit.
+"""Checks of one's own code: that a source is reproducible, that a part keeps its contract.
 
-They need pytest, which is why nothing here is imported by the rest of the package.
+:func:`assert_reproducible` needs nothing beyond the library. The contracts are test suites that whoever writes an
+accessor, source, sampler or pool can inherit; they need pytest, so import them from their own modules:
+``batchup_ng.testing.accessors``, ``.pools``, ``.samplers``, ``.sources``.
 """
+
+from .reproducible import assert_reproducible
+
+__all__ = ["assert_reproducible"]

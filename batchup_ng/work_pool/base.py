@@ -33,6 +33,8 @@ class AbstractWorkerPool:
     """
 
     buffers: Any = FRESH
+    own_thread: bool = False
+    """Whether tasks run on the consumer's own thread."""
     roads: tuple[str, ...] = ("auto",)
     """The ways for arrays to reach the workers that one may ask for."""
 

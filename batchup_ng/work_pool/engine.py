@@ -20,7 +20,7 @@ from typing import Any
 
 from ..blame import shortened, without_frames
 from ..data_source.books import Books
-from ..data_source.iterator import read_batch, read_masked
+from ..data_source.iterator import reader
 from ..errors import (
     BatchError,
     IteratorBusy,
@@ -62,16 +62,23 @@ class BatchEngine:
         path: The place of the source in the graph, for the random numbers.
         n_samples: Samples of the epoch; None where that is not known.
         pad_mask: Whether each batch ends with an array that marks what only pads.
+        seeded: Whether global generators are seeded for each batch where it is made.
     """
 
     road = ""  # it is entered in the books here
 
     def __init__(
-        self, making: Making, plan: BatchPlan, path: tuple[int, ...], n_samples: int | None, pad_mask: bool = False
+        self,
+        making: Making,
+        plan: BatchPlan,
+        path: tuple[int, ...],
+        n_samples: int | None,
+        pad_mask: bool = False,
+        seeded: bool = False,
     ) -> None:
         self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
-        self._read = read_masked if pad_mask else read_batch
+        self._read = reader(pad_mask, seeded)
         self._plan = plan
         self._path = path
         self._n_samples = n_samples

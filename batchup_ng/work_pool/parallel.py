@@ -36,6 +36,11 @@ class Pool(Protocol):
         """Where workers take memory from; travels to them as an argument."""
         ...
 
+    @property
+    def own_thread(self) -> bool:
+        """Whether tasks run on the consumer's own thread."""
+        ...
+
     def submit(self, task: Task, how: Submission = ONCE) -> Future: ...
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
@@ -105,6 +110,7 @@ class ParallelDataSource(AbstractDataSource):
         self.timeout = None if timeout is None else checks.number_between("timeout", timeout, 0.0, LONGEST)
         at_once = getattr(pool, "processes", 1) * getattr(pool, "threads", 1)
         self._source = ds
+        self._own_thread = pool.own_thread
         self._making = Making(
             pool=pool,
             buffers=pool.buffers,
@@ -143,7 +149,9 @@ class ParallelDataSource(AbstractDataSource):
 
         def engine_of(plan: BatchPlan, options: EpochOptions) -> tuple[BatchEngine, Books]:
             n_samples = int(n) if known_count(n) else None
-            engine = BatchEngine(self._making, plan, path, n_samples, options.shard.pad_mask)
+            # On the consumer's own thread, as in a plain loop; worker processes do so by themselves.
+            seeded = self._own_thread and options.shuffled and self._source.draws_globally()
+            engine = BatchEngine(self._making, plan, path, n_samples, options.shard.pad_mask, seeded)
             return engine, engine.books
 
         def plan_of(options: EpochOptions) -> BatchPlan:

@@ -28,6 +28,8 @@ class SerialPool(AbstractWorkerPool):
     ``timeout=`` cannot end a task here; a batch that took longer is delivered with a warning.
     """
 
+    own_thread = True
+
     def __init__(self) -> None:
         super().__init__()
         self.buffers = BufferPool(most_free=4)

@@ -1,0 +1,57 @@
+"""Asks the system for the rows that are about to be read from a file that is larger than memory.
+
+Left to itself, the system reads a mapped file where a page is touched, with as much around it as the disk's read-ahead
+says, which may be megabytes, and lets the reader wait each time. Of a file that fits into memory all is wanted sooner
+or later, so that this is no loss. Of rows that are picked at random from a larger one nearly all that is read around
+them is read in vain. So it is told beforehand which rows come next: it then reads these, all at once, and no others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+
+def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
+    """Let the system begin to read `rows` of `array`, if it lies over a file that is larger than half of the memory.
+
+    Args:
+        array: In C order.
+        rows: ``(n,) int64``, none negative or out of range.
+    """
+    if array.nbytes <= _half_of_memory() or not _is_mapped(array):
+        return
+    row_bytes = array.nbytes // len(array)
+    starts = array.__array_interface__["data"][0] + rows * row_bytes
+    first = starts // mmap.PAGESIZE * mmap.PAGESIZE
+    lengths = starts + row_bytes - first
+    # Calls that keep the interpreter's lock: to let go of it for microseconds may cost milliseconds to get it back.
+    for address, length in zip(first.tolist(), lengths.tolist(), strict=True):
+        _LIBC.madvise(address, length, mmap.MADV_WILLNEED)
+
+
+@functools.cache
+def _half_of_memory() -> float:
+    """Return half of the bytes of memory that the machine has; infinity where the system has no such advice."""
+    if not hasattr(mmap, "MADV_WILLNEED"):
+        return float("inf")
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+
+
+def _is_mapped(array: np.ndarray) -> bool:
+    """Return whether `array` lies over a mapping that Python made."""
+    owner: Any = array
+    while owner is not None:
+        if isinstance(owner, mmap.mmap):
+            return True
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    return False
+
+
+_LIBC = ctypes.PyDLL(None)
+_LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -1,0 +1,64 @@
+"""Of a file that is larger than memory only the rows of a batch are read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.accessors import paging
+
+PAGE = mmap.PAGESIZE
+AROUND = 64
+"""Pages on each side of a row that are looked at; the least that systems read around a page is 16 on each."""
+
+
+def cached_pages(array: np.ndarray, row: int) -> int:
+    """Return how many pages of a row and around it are in the system's cache."""
+    address = array.ctypes.data + row * PAGE - AROUND * PAGE
+    found = (ctypes.c_ubyte * (2 * AROUND + 1))()
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(len(found) * PAGE), found) == 0
+    return sum(flag & 1 for flag in found)
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux reads around what is asked for")
+def test_nothing_around_the_rows_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
+    n = 2 * os.sysconf("SC_PHYS_PAGES")
+    path = tmp_path / "rows.bin"
+    try:
+        with path.open("wb") as file:
+            file.truncate(n * PAGE)
+    except OSError as error:
+        pytest.skip(f"the file system has no sparse files of this size: {error}")
+    array = np.memmap(path, np.uint8, "r", shape=(n, PAGE))
+    rows = np.arange(1, 40) * (n // 40)
+    (batch,) = bu.ArrayDataSource([array]).samples_by_indices(rows[::-1])
+    assert batch.shape == (39, PAGE)
+    assert [cached_pages(array, int(row)) for row in rows] == [1] * 39
+    path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["memmap", "view", "in memory"])
+def test_rows_that_are_announced_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    numbers = np.arange(100 * 3000, dtype=np.int32).reshape(100, 3000)
+    np.save(tmp_path / "rows.npy", numbers)
+    array = numbers if kind == "in memory" else np.load(tmp_path / "rows.npy", mmap_mode="r")
+    first = 1 if kind == "view" else 0
+    monkeypatch.setattr(paging, "_half_of_memory", lambda: 0.0)
+    rows = np.array([7, 3, 98, -1, 0, 50])
+    (batch,) = bu.ArrayDataSource([array[first:]]).samples_by_indices(rows)
+    np.testing.assert_array_equal(batch, numbers[first:][rows])
+
+
+def test_only_arrays_over_files_are_announced(tmp_path: Path) -> None:
+    numbers = np.zeros((4, 5000))
+    np.save(tmp_path / "rows.npy", numbers)
+    array = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert paging._is_mapped(array)
+    assert paging._is_mapped(np.asarray(array)[1:].reshape(-1, 10))
+    assert not paging._is_mapped(numbers[1:])

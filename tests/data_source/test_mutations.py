@@ -1,0 +1,214 @@
+"""No changed state is ever resumed from: it is refused by one of our errors, whatever was changed.
+
+``BATCHUP_NG_MUTATIONS`` says how many changes are tried, of all tests together (1,000; a million was tried).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source.state import digest, read_state
+from batchup_ng.errors import StateError
+from batchup_ng.testing.sources import assert_same_batches
+
+MUTATIONS = int(os.environ.get("BATCHUP_NG_MUTATIONS", "1000"))
+SOURCE = bu.ArrayDataSource([np.arange(1000)])
+
+
+class Counting:
+    """An iterator of the user's that can be saved."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __iter__(self) -> Counting:
+        return self
+
+    def __next__(self) -> Any:
+        self.given += 1
+        return (np.full(10, self.given),)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"given": self.given, "more": [1, "x"]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.given = state["given"]
+
+
+ORDERS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "in order": lambda: (SOURCE, None),
+    "seed": lambda: (SOURCE, 7),
+    "large seed": lambda: (SOURCE, 1 << 200),
+    "RandomState": lambda: (SOURCE, np.random.RandomState(3)),
+    "Generator": lambda: (SOURCE, np.random.default_rng(3)),
+    "stream": lambda: (bu.IteratorDataSource(Counting()), None),
+}
+SHARE = MUTATIONS // (3 * len(ORDERS)) + 1
+"""Changes that each test tries."""
+
+
+def opened(order: str, state: Any = None) -> Any:
+    source, shuffle = ORDERS[order]()
+    return source.batch_iterator(10, shuffle=shuffle, epoch=1, state=state)
+
+
+def state_of(order: str) -> dict[str, Any]:
+    iterator = opened(order)
+    for _ in range(3):
+        next(iterator)
+    state: dict[str, Any] = iterator.state_dict()
+    return state
+
+
+class Unshowable:
+    """A value without a text."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+    __hash__ = None  # type: ignore[assignment]  # on purpose
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+KNOT: list[Any] = []
+KNOT.append(KNOT)
+STRANGE = [None, True, False, 0, 1, -1, 1 << 62, 1 << 63, 1 << 70, 10**5000, 0.5, 1.0, float("nan"), float("inf"), "",
+           "x", "\ud800", b"x", [], {}, [[]], {1: 2}, {"a": 1, 2: 3}, {3, 4}, object(), Unshowable(), KNOT, nested(400),
+           {"b85": "", "dtype": "<u4"}, {"b85": "0" * 11, "dtype": "O"}, np.array([1, 2]), np.array([None]),
+           np.zeros(3, "i4,f8"), np.datetime64("2020"), np.int64(7), lambda: None]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the way to each part of what JSON can hold."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return found + [way for key, part in items for way in places(part, (*path, key))]
+
+
+def mutated(state: dict[str, Any], rng: random.Random) -> Any:
+    """Return a state with something changed: a value, a bit of a text, a name, a part left out or put elsewhere."""
+    changed, ways = copy.deepcopy(state), places(state)
+    for *to, key in rng.choices(ways, k=rng.choice((1, 1, 1, 2, 3))):
+        holder: Any = changed
+        try:
+            for step in to:
+                holder = holder[step]
+            old = holder[key]
+        except (TypeError, LookupError, ValueError):
+            continue  # it went with what was changed before
+        if type(holder) in (dict, list) and not any(holder is strange for strange in STRANGE):
+            _change(holder, key, old, rng)
+    return changed
+
+
+def _change(holder: Any, key: Any, old: Any, rng: random.Random) -> None:
+    kind = rng.randrange(7)
+    if kind == 0:
+        holder[key] = rng.choice(STRANGE)
+    elif kind == 1 and isinstance(old, int) and not isinstance(old, bool):
+        holder[key] = old ^ (1 << rng.randrange(64))
+    elif kind == 2 and isinstance(old, str) and old:
+        at = rng.randrange(len(old))
+        holder[key] = old[:at] + chr(ord(old[at]) ^ (1 << rng.randrange(7))) + old[at + 1 :]
+    elif kind == 3 and isinstance(holder, dict):
+        holder[str(key) + rng.choice("abc")] = holder.pop(key)
+    elif kind == 4 and isinstance(holder, dict):
+        del holder[key]
+    elif kind == 5 and isinstance(old, str):
+        holder[key] = old[: rng.randrange(len(old) + 1)]
+    else:
+        holder[key] = [old]
+
+
+def same(changed: Any, state: Any) -> bool:
+    """Return whether a change changed nothing, for a number of NumPy's is as good."""
+    try:
+        return json.dumps(changed, sort_keys=True, default=np.int64.item) == json.dumps(state, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_changed_state_is_ever_resumed_from(order: str) -> None:
+    state, rng = state_of(order), random.Random(f"{order}{MUTATIONS}")
+    refused = 0
+    for _ in range(SHARE):
+        changed = mutated(state, rng)
+        if same(changed, state):
+            continue
+        with pytest.raises(StateError):
+            opened(order, changed)
+        refused += 1
+    assert refused > 0.9 * SHARE
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_changed_state_with_a_right_digest_is_refused_or_goes_on_somewhere(order: str) -> None:
+    state, rng = state_of(order), random.Random(f"signed {order}{MUTATIONS}")
+    refused = 0
+    for _ in range(SHARE):
+        changed = mutated(state, rng)
+        try:
+            changed["digest"] = digest({name: value for name, value in changed.items() if name != "digest"})
+        except (TypeError, ValueError, RecursionError):
+            continue
+        try:
+            next(opened(order, changed), None)
+        except StateError:
+            refused += 1
+        except (KeyError, TypeError):
+            assert order == "stream"  # raised by the user's own load_state_dict, or by what it made of the state
+    assert refused > 0.2 * SHARE
+
+
+def damaged(raw: bytes, rng: random.Random) -> bytes:
+    """Return the bytes of a file with some changed, left out, put in or written twice."""
+    at, to = sorted(rng.randrange(len(raw) + 1) for _ in range(2))
+    kind = rng.randrange(6)
+    if kind == 0:
+        return raw[:at]
+    if kind == 1 and at < len(raw):
+        return raw[:at] + bytes([raw[at] ^ (1 << rng.randrange(8))]) + raw[at + 1 :]
+    if kind == 2:
+        return raw[:at] + rng.randbytes(rng.randrange(1, 9)) + raw[at:]
+    if kind == 3:
+        return raw[:at] + raw[at:to] * rng.randrange(2, 4) + raw[to:]
+    return raw[:at] + raw[to:] if kind == 4 else raw[:at] + bytes(to - at) + raw[to:]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_damaged_file_is_ever_resumed_from(order: str, tmp_path: Path) -> None:
+    iterator, path = opened(order), tmp_path / "state.json"
+    for _ in range(3):
+        next(iterator)
+    iterator.save_state(path)
+    raw, state, rest = path.read_bytes(), read_state(path), next(iterator)
+    rng = random.Random(f"file {order}{MUTATIONS}")
+    refused = 0
+    for _ in range(SHARE):
+        path.write_bytes(damaged(raw, rng))
+        again = opened(order)
+        try:
+            again.load_state(path)
+        except StateError:
+            refused += 1
+        else:  # only white space was changed, or something was written twice
+            assert read_state(path) == state
+            assert_same_batches([next(again)], [rest])
+    assert refused > 0.8 * SHARE
