@@ -376,7 +376,7 @@ def test_another_number_of_batches() -> None:
             plan.n_batches = min(plan.n_batches, type(self).left)
             return plan
 
-    with pytest.raises(NotReproducible, match="batches from there on, and here"):
+    with pytest.raises(NotReproducible, match=r"batches from there on, and here"):
         assert_reproducible(Shrinking([np.arange(100)]), pools=())
 
 
