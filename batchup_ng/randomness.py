@@ -299,9 +299,9 @@ def globals_seeded(key: BatchKey) -> Iterator[None]:
 
 def seed_globals(key: BatchKey) -> None:
     """Seed the generators of ``random`` and ``numpy.random`` by the key of a batch."""
-    seed = word("global", key.seed, key.epoch, key.batch, key.start)
-    random.seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)
+    seed = digest("global", key.seed, key.epoch, key.batch, key.start)
+    random.seed(int.from_bytes(seed, "little"))
+    np.random.seed(np.frombuffer(seed, "<u4"))  # one word of 32 bits would come again within some 10^5 batches
 
 
 def copy_of(rng: Any) -> Any:

@@ -24,8 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--faults-seed", type=int, default=None, help="replay the random choices of an earlier run")
     group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool (90; 300 if full)")
-    group = parser.getgroup("sampling", "how random orders are (tests/sampling)")
-    group.addoption("--thorough", action="store_true", help="statistics of a hundred times as many orders (an hour)")
+    parser.addoption("--thorough", action="store_true", help="all of what tests run a part of (hours)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

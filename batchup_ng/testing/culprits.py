@@ -179,10 +179,8 @@ def unlike_order(source: PlannedDataSource, expected: list[list[int]], got: list
     """Return what orders rows otherwise than before; None if nothing does."""
     for node, one, other in zip(nodes_of(source), expected, got, strict=True):
         half = len(one) // 2
-        if one != other or (half and one[:half] != one[half:]):
-            sampler = getattr(node, "sampler", None)
-            own = node if sampler is None or isinstance(node, _ARRANGING) else sampler
-            name = type(own).__name__
+        if one and other and (one != other or (half and one[:half] != one[half:])):
+            name = type(_orderer(node)).__name__
             return Culprit(
                 name,
                 f"the order that {name} gives",
@@ -191,6 +189,13 @@ def unlike_order(source: PlannedDataSource, expected: list[list[int]], got: list
                 "draw only from what rows_at(positions, key) is given: key.word(...) seeds whatever you need",
             )
     return None
+
+
+def _orderer(node: AbstractDataSource) -> Any:
+    """Return what gives the order of a node: its sampler, where it has one of the user's and uses it."""
+    sampler = getattr(node, "sampler", None)
+    lists_rows = type(node).batch_indices_iterator is not PlannedDataSource.batch_indices_iterator
+    return node if sampler is None or lists_rows or isinstance(node, _ARRANGING) else sampler
 
 
 _ARRANGING = (ConcatDataSource, SubsetDataSource, ZipDataSource)

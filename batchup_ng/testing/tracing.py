@@ -14,6 +14,7 @@ import itertools
 import pickle
 import random
 import threading
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -187,9 +188,9 @@ def snapshot(source: PlannedDataSource) -> Any:
     """Return a function that returns a copy of a source as it is now; None if there can be no copies.
 
     Functions are copied with what they close over, if they are no part of a module that can be imported. Large arrays
-    are shared.
+    are shared, and so are classes and modules.
     """
-    kept: list[np.ndarray] = []
+    kept: list[Any] = []
     stream = io.BytesIO()
     try:
         _Snapshot(stream, kept).dump(source)
@@ -201,14 +202,18 @@ def snapshot(source: PlannedDataSource) -> Any:
 
 
 class _Snapshot(cloudpickle.Pickler):  # type: ignore[misc]  # a class without annotations
-    """Pickles all but large arrays, which are kept aside."""
+    """Pickles all but large arrays, classes and modules, which are kept aside.
 
-    def __init__(self, stream: io.BytesIO, kept: list[np.ndarray]) -> None:
+    A class that was made in a function would else be changed itself when it is loaded where it comes from.
+    """
+
+    def __init__(self, stream: io.BytesIO, kept: list[Any]) -> None:
         super().__init__(stream, protocol=5)
         self._kept = kept
 
     def persistent_id(self, value: Any) -> int | None:
-        if not isinstance(value, np.ndarray) or value.nbytes < SHARED_BYTES:
+        large = isinstance(value, np.ndarray) and value.nbytes >= SHARED_BYTES
+        if not large and not isinstance(value, (type, types.ModuleType)):
             return None
         self._kept.append(value)
         return len(self._kept) - 1
@@ -217,7 +222,7 @@ class _Snapshot(cloudpickle.Pickler):  # type: ignore[misc]  # a class without a
 class _Restored(pickle.Unpickler):
     """Loads what :class:`_Snapshot` pickled; only ever bytes that this process made."""
 
-    def __init__(self, stream: io.BytesIO, kept: list[np.ndarray]) -> None:
+    def __init__(self, stream: io.BytesIO, kept: list[Any]) -> None:
         super().__init__(stream)
         self._kept = kept
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -85,23 +83,47 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch:
     assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
 
 
+KILLS = int(os.environ.get("BATCHUP_NG_KILLS", "60"))
 SAVES = """
-import itertools, sys
-from batchup_ng.data_source.state import write_state
-for n in itertools.count():
-    write_state(sys.argv[1], {"n": n, "much": "x" * 200_000})
-    if n == 0:
-        print("begun", flush=True)
+import json, os, random, signal, sys, time
+import numpy as np
+import batchup_ng as bu
+from batchup_ng.data_source.state import from_state, read_state
+
+path, kills = sys.argv[1], int(sys.argv[2])
+source = bu.ArrayDataSource([np.arange(100_000)])
+rng = random.Random(kills)
+source.batch_iterator(10, np.random.RandomState(3)).save_state(path)
+reached = []
+for _ in range(kills):
+    child = os.fork()
+    if not child:
+        iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
+        while True:
+            next(iterator)
+            iterator.save_state(path)
+    time.sleep(rng.uniform(0.005, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    saved = from_state(read_state(path))
+    reached.append(saved.samples)
+    expected = source.plan(10, np.random.RandomState(3))[saved.batches].rows
+    iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
+    assert (next(iterator)[0] == expected).all()
+print(json.dumps(reached))
 """
 
 
 def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    for delay in (0.005, 0.02, 0.05, 0.08, 0.13):
-        with subprocess.Popen([sys.executable, "-c", SAVES, path], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(delay)
-            process.send_signal(signal.SIGKILL)
-            process.wait(20)
-        assert len(read_state(path)["much"]) == 200_000
+    done = subprocess.run(
+        [sys.executable, "-c", SAVES, str(path), str(KILLS)], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    reached = json.loads(done.stdout)
+    assert len(reached) == KILLS
+    assert reached == sorted(reached)  # what was saved once is never lost
+    assert reached[-1] > reached[0]
+    left = [file for file in tmp_path.iterdir() if file != path]
+    assert len(left) > KILLS / 10  # so many were killed in the midst of writing
+    assert all(file.suffix == ".tmp" for file in left)

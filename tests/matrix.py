@@ -1,0 +1,113 @@
+"""The source of ``test_matrix.py``, an epoch of 150 batches with every kind of randomness; shared with a program.
+
+Run as a program it goes on from saved states in a process of its own: see :func:`main`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import batchup_ng as bu
+from batchup_ng.testing.digests import digest_of
+
+BATCHES = 150
+SIZE = 4
+ROWS = BATCHES * SIZE
+SEED = 11
+EPOCH = 2
+KINDS = ("serial", "threads", "processes")
+WORKERS = (1, 2, 4)
+BUFFERS = (1, 7)
+WORLDS = (1, 2, 3)
+LOOKED_AT = 10
+"""Batches that are compared after a resume; all if thorough."""
+BAD = 41
+"""Every so many rows one cannot be made, in a source with bad samples."""
+
+
+def by_sample(x: np.ndarray, rng: bu.SampleRng) -> Any:
+    return x, x + rng.normal()
+
+
+def by_batch(x: np.ndarray, rng: np.random.Generator) -> Any:
+    return (x * 0.5, rng.normal(size=(len(x), 3)))
+
+
+def one_by_one(x: float, rng: np.random.Generator) -> Any:
+    return x, rng.integers(1 << 40)
+
+
+def by_globals(*batch: Any) -> Any:
+    return (*batch, np.random.normal(size=len(batch[0])) + random.random())
+
+
+def refuse(x: np.ndarray) -> Any:
+    if (x % BAD == 7).any():
+        raise ValueError(f"rows {x} have a bad one")
+    return (x,)
+
+
+def augmented(old: bool = False, bad: bool = False) -> Any:
+    """Return the source; with `old` its last map draws from global generators, with `bad` some samples fail."""
+    rows = np.arange(ROWS, dtype=np.float64)
+    halves: list[Any] = [bu.ArrayDataSource([part]) for part in (rows[:250], rows[250:])]
+    if bad:
+        halves = [half.map(refuse) for half in halves]
+    whole = bu.concat(halves[0], bu.subset(halves[1], np.arange(ROWS - 250)))
+    parts = [whole.map(by_sample, rng="sample"), whole.map(by_batch, rng="batch")]
+    if not bad:  # one bad sample would be another in each part
+        parts.append(halves[0].map(lambda x: (x,)).map_samples(one_by_one, rng="sample"))
+        parts[2] = bu.subset(parts[2], np.arange(ROWS) % 250)
+    made = bu.zip(*parts)
+    return made.map(by_globals) if old else made
+
+
+def open_pool(kind: str, workers: int) -> Any:
+    """Return a pool whose workers run."""
+    if kind == "serial":
+        return bu.SerialPool()
+    if kind == "threads":
+        return bu.WorkerThreadPool(workers)
+    pool = bu.WorkerProcessPool(workers)
+    pool.shared_constant("the first use starts the workers")
+    return pool
+
+
+@contextlib.contextmanager
+def opened(settings: Any) -> Iterator[dict[tuple[str, int], Any]]:
+    """Give a pool for each kind and number of workers."""
+    with contextlib.ExitStack() as stack:
+        yield {setting: stack.enter_context(open_pool(*setting)) for setting in settings}
+
+
+def main(inbox: str, outbox: str) -> None:
+    """Go on from each state in a file, each with another pool; write how many batches are left, with digests of them.
+
+    Of most, only the first :data:`LOOKED_AT` are made.
+    """
+    told = json.loads(Path(inbox).read_text())
+    source, tails = augmented(told["old"], told["bad"]), []
+    with opened([tuple(setting) for setting in told["settings"]]) as pools:
+        made = [
+            pool.parallel_data_source(source, buffer, on_error=told["on_error"])
+            for pool in pools.values()
+            for buffer in BUFFERS
+        ]
+        for number, state in enumerate(told["states"]):
+            most = None if told["thorough"] or number % 25 == 0 else LOOKED_AT
+            with made[number % len(made)].batch_iterator(SIZE, SEED, state=state) as iterator:
+                tails.append((len(iterator), [digest_of(batch) for batch in itertools.islice(iterator, most)]))
+    Path(outbox).write_text(json.dumps(tails))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
