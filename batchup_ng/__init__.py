@@ -58,6 +58,7 @@ from .errors import (
 from .randomness import SampleRng
 from .sampling import (
     AbstractSampler,
+    BucketSampler,
     StandardSampler,
     SubsetSampler,
     WeightedSampler,
@@ -75,6 +76,7 @@ __all__ = [
     "BatchError",
     "BatchIterator",
     "BatchupError",
+    "BucketSampler",
     "CallableDataSource",
     "CannotTravel",
     "ChoiceDataSource",
