@@ -55,6 +55,7 @@ from .errors import (
     WorkerLost,
     WorkerWarning,
 )
+from .padding import PadColumns, pad_batch
 from .randomness import SampleRng
 from .sampling import (
     AbstractSampler,
@@ -91,6 +92,7 @@ __all__ = [
     "MapDataSource",
     "MapStyle",
     "MissingDependency",
+    "PadColumns",
     "PoolClosed",
     "RandomAccessDataSource",
     "SampleError",
@@ -117,6 +119,7 @@ __all__ = [
     "concat",
     "data_source",
     "num_batches",
+    "pad_batch",
     "repeat",
     "sampling",
     "split",

@@ -43,7 +43,7 @@ def plain_sample(*sample: Any) -> Any:
 def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
     """A sampler over `n` rows; one that never ends only if `endless`."""
     repeats = draw(st.sampled_from([1, 1, 2, 3] + [-1] * endless))
-    kinds = ["standard", "subset", "in turn", "buckets"] + ["weighted", "weighted subset"] * endless
+    kinds = ["standard", "subset", "buckets"] + ["weighted", "weighted subset", "in turn"] * endless
     kind = draw(st.sampled_from(kinds))
     rows = np.array(draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
     if kind == "standard":

@@ -68,7 +68,7 @@ def test_each_row_comes_once_within_bounds(
         assert most is None or len(rows) * found[rows].max() <= most
     if most is None:
         assert [len(rows) for rows in batches[:-1]] == [batch_size] * (len(batches) - 1)
-    # A batch is as large as its bucket allows: that of its longest row, or a later one, where all rows are carried over.
+    # A batch is as large as its bucket allows: that of its longest row, or a later one, where all were carried over.
     owners = np.searchsorted(sampler.boundaries, found, side="right")
     longest = {owner: found[owners == owner].max() for owner in set(owners.tolist())}
     sizes = {owner: batch_size if most is None else min(batch_size, most // max(1, m)) for owner, m in longest.items()}
@@ -215,7 +215,7 @@ def test_sources_made_of_it_hand_out_its_batches() -> None:
         lambda: bu.zip(small(), small()),
         lambda: bu.split(small(), (0.5, 0.5), seed=1),
     ):
-        with pytest.raises(ArgumentTypeError, match=r"a source with a BucketSampler have no numbers.*leave its sampler"):
+        with pytest.raises(ArgumentTypeError, match=r"with a BucketSampler have no numbers.*leave its sampler out"):
             refused()
 
 
@@ -241,7 +241,7 @@ def test_no_rows_give_no_batches() -> None:
         (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
         (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
-        (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"ascend from at least 1, but boundaries\[0\] is 0"),
+        (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
         (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
         (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1"),
         (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
