@@ -277,8 +277,9 @@ def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return the padding value, if the dtype can hold it; a float is rounded."""
     with np.errstate(all="ignore"):
         try:
-            held = np.array(value).astype(dtype)
-            same = bool(held == value) or (value != value and held != held)
+            given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
+            held = given.astype(dtype)
+            same = bool(held == given) or bool(given != given and held != held)
             if dtype.kind == "f" and not same:
                 same = bool(np.isclose(held.astype(float), float(value), rtol=float(np.finfo(dtype).eps), atol=0.0))
         except (TypeError, ValueError, OverflowError):
