@@ -113,8 +113,19 @@ def test_batches_and_rows_are_shuffled_anew_each_epoch() -> None:
     one, two = (epoch(sampler, 16, OrderKey(3, number)) for number in (0, 1))
     means = [LENGTHS[rows].mean() for rows in one[:-1]]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.25  # short and long batches in no order
+    assert means != [LENGTHS[rows].mean() for rows in two[:-1]]
+    owners = np.searchsorted(sampler.boundaries, LENGTHS, "right")
+    firsts = [[owners[rows].min() for rows in order] for order in (one, two)]
+    assert np.mean(np.equal(*firsts)) < 0.5  # the batches of the buckets come in another order
     together = {tuple(sorted(rows.tolist())) for rows in one} & {tuple(sorted(rows.tolist())) for rows in two}
     assert len(together) == 0
+
+
+def test_each_bucket_has_an_order_of_its_own() -> None:
+    plan = BucketSampler(np.repeat([1, 2], 100), boundaries=[2]).row_plan(100, KEY, False)
+    one, two = sorted((plan.rows(number) for number in range(2)), key=min)
+    assert sorted(one.tolist()) == list(range(100))
+    assert (two - 100).tolist() != one.tolist()
 
 
 def test_each_row_shares_a_batch_with_any_of_its_bucket() -> None:
@@ -146,6 +157,7 @@ def test_a_source_counts_its_batches_and_goes_on_from_any(shuffle: Any) -> None:
     made = source(max_tokens=1000)
     whole = list(made.batch_iterator(32, shuffle=given_shuffle(), epoch=2))
     assert sorted(rows_of(whole)) == list(range(3000))
+    assert (rows_of(whole).tolist() == np.argsort(LENGTHS, kind="stable").tolist()) == (shuffle is None)
     assert made.num_samples() == 3000
     for stop in (0, 1, 57, len(whole) - 1, len(whole)):
         iterator = source(max_tokens=1000).batch_iterator(32, shuffle=given_shuffle(), epoch=2)

@@ -102,6 +102,20 @@ def test_no_rounding_draws_a_row_of_weight_zero(weights: list[float], at: float)
     assert (np.diff(rows) >= 0).all()
 
 
+def test_the_ends_of_the_numbers_draw_the_first_and_the_last_row_that_have_weight() -> None:
+    least, most = np.array([0.0]), np.array([1 - 2.0**-53])
+    for before in (0, 1, RUN, 3 * RUN):
+        assert WeightTable("weights", [0.0] * before + [1.0, 2.0]).rows_at(least) == before
+    disagreed = 0
+    for seed in range(200):
+        weights = np.zeros(RUN)
+        weights[:20] = np.random.default_rng(seed).random(20)
+        table = WeightTable("weights", weights)
+        assert table.rows_at(most) == 19
+        disagreed += np.cumsum(weights)[-1] <= np.nextafter(table.total, 0)
+    assert disagreed > 10  # in so many the sum that is searched, one by one, is less than that of the run
+
+
 def test_beyond_two_to_the_24_rows_are_still_drawn_evenly() -> None:
     n = 2**24 + 1000
     weights = np.ones(n, np.float32)  # whose plain sum in float32 would not go on from 2^24
@@ -127,17 +141,18 @@ def test_weights_too_small_for_products_keep_their_proportions() -> None:
     assert abs(chi_squared(np.bincount(rows, minlength=4), [5000, 0, 5000, 10_000])) < 5
 
 
-def test_a_later_change_of_the_users_array_changes_nothing() -> None:
-    weights = np.arange(100.0)
-    sampler, twin = WeightedSampler(weights), WeightedSampler(weights)
+@pytest.mark.parametrize("n", [100, 4 * RUN])
+def test_a_later_change_of_the_users_array_changes_nothing(n: int) -> None:
+    weights = np.arange(float(n))
+    sampler = WeightedSampler(weights)
     weights[:] = 0
     weights[3] = np.nan
-    for make in (WeightedSampler(np.arange(100.0)), twin):
-        np.testing.assert_array_equal(sampler.rows_at(np.arange(500), KEY), make.rows_at(np.arange(500), KEY))
-    np.testing.assert_array_equal(sampler.weights, np.arange(100.0) / np.arange(100.0).sum())
+    twin = WeightedSampler(np.arange(float(n)))
+    np.testing.assert_array_equal(sampler.rows_at(np.arange(500), KEY), twin.rows_at(np.arange(500), KEY))
+    p = np.arange(float(n)) / np.arange(float(n)).sum()
+    np.testing.assert_array_equal(sampler.weights, p)
     drawn = next(sampler.shuffled_indices_batch_iterator(500, np.random.RandomState(1)))
-    p = np.arange(100.0) / np.arange(100.0).sum()
-    np.testing.assert_array_equal(drawn, np.random.RandomState(1).choice(100, size=500, p=p))
+    np.testing.assert_array_equal(drawn, np.random.RandomState(1).choice(n, size=500, p=p))
 
 
 def test_normalised_weights_and_their_sums_are_only_made_when_asked_for() -> None:
@@ -313,6 +328,9 @@ def test_the_state_of_other_weights_or_options_is_refused() -> None:
         return bu.ArrayDataSource([np.arange(100_000)], sampler=sampler).batch_iterator(5, shuffle=1, state=state)
 
     weights = np.ones(100_000)
+    state = iterator(weights, num_samples=50, replacement=False).state_dict()
+    with pytest.raises(StateError, match="of another source"):
+        iterator(weights, num_samples=50, replacement=False, repeats=2, state=state)
     state = iterator(weights, num_samples=50).state_dict()
     iterator(np.ones(100_000), num_samples=50, state=state)
     other = weights.copy()
@@ -321,7 +339,6 @@ def test_the_state_of_other_weights_or_options_is_refused() -> None:
         ((other,), {"num_samples": 50}),
         ((weights,), {"num_samples": 51}),
         ((weights,), {"num_samples": 50, "replacement": False}),
-        ((weights,), {"num_samples": 50, "replacement": False, "repeats": 2}),
     ):
         with pytest.raises(StateError, match="of another source"):
             iterator(*args, **options, state=state)
