@@ -55,9 +55,11 @@ from .errors import (
     WorkerLost,
     WorkerWarning,
 )
+from .padding import PadColumns, pad_batch
 from .randomness import SampleRng
 from .sampling import (
     AbstractSampler,
+    BucketSampler,
     StandardSampler,
     SubsetSampler,
     WeightedSampler,
@@ -75,6 +77,7 @@ __all__ = [
     "BatchError",
     "BatchIterator",
     "BatchupError",
+    "BucketSampler",
     "CallableDataSource",
     "CannotTravel",
     "ChoiceDataSource",
@@ -89,6 +92,7 @@ __all__ = [
     "MapDataSource",
     "MapStyle",
     "MissingDependency",
+    "PadColumns",
     "PoolClosed",
     "RandomAccessDataSource",
     "SampleError",
@@ -115,6 +119,7 @@ __all__ = [
     "concat",
     "data_source",
     "num_batches",
+    "pad_batch",
     "repeat",
     "sampling",
     "split",

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from .errors import ArgumentError, ArgumentTypeError
 
 
@@ -33,6 +35,17 @@ def integer(name: str, value: Any) -> int:
         raise ArgumentTypeError(
             f"{name} must be a whole number, not {value!r} of type {type(value).__name__}; pass an int"
         ) from None
+
+
+def true_or_false(name: str, value: Any) -> bool:
+    """Return `value` as a ``bool``; NumPy's are welcome, numbers are not.
+
+    Raises:
+        ArgumentTypeError: it is no ``bool``.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
 
 
 def number_between(name: str, value: Any, above: float, most: float) -> float:

@@ -19,7 +19,7 @@ FLOORS = {
     "sampling": 1, "accessors": 1,
     "data_source": 2,
     "work_pool": 3,
-    "testing": 4, "image": 4,
+    "testing": 4, "image": 4, "padding": 4,
     "demo": 5, "cli": 5, "__main__": 5, "__init__": 5,
 }  # fmt: skip
 OPTIONAL = ("torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib",

@@ -3,7 +3,7 @@
 from ..accessors.base import Accessor
 from ..sampling.row_plan import ChoiceBatch
 from .array import ArrayDataSource
-from .base import AbstractDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
+from .base import AbstractDataSource, CollateDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
 from .batch_map import batch_map_concat, batch_map_mean
 from .choice import ChoiceDataSource
 from .compose import coerce_data_source, concat, repeat, split, subset, take, zip
@@ -22,6 +22,7 @@ __all__ = [
     "CallableDataSource",
     "ChoiceBatch",
     "ChoiceDataSource",
+    "CollateDataSource",
     "CompositeDataSource",
     "ConcatDataSource",
     "IteratorDataSource",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,19 +9,19 @@ from .. import batch as batches
 from .. import checks, randomness
 from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.row_plan import RowPlan
 from ..sampling.shards import START
-from . import batch_map
+from .batch_map import MapsEpochs
 from .iterator import BatchIterator, Engine, StreamEngine, walk
 from .node import SourceNode
 from .options import EpochOptions, epoch_options
 from .resume import open_epoch, open_stream
 
 
-class AbstractDataSource(SourceNode):
+class AbstractDataSource(MapsEpochs):
     """Makes batches: the base class of every data source.
 
     A source of one's own derives from this class and defines ``num_samples`` and ``batch_iterator``, and for random
@@ -52,82 +51,18 @@ class AbstractDataSource(SourceNode):
         """
         return SampleMapDataSource(self, fn, rng=rng)
 
-    def batch_map_concat(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress_iter_func: batch_map.ProgressFunction | None = None,
-        n_batches: int | None = None,
-        prepend_args: tuple[Any, ...] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, ...] | None:
-        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
+    def collate(self, fn: Callable[[list[Any]], Any]) -> CollateDataSource:
+        """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
+
+        For functions that exist: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They are
+        handed the samples one by one; where columns only have to be padded, ``map`` with
+        :class:`~batchup_ng.PadColumns` takes a batch as it is.
 
         Args:
-            batch_size: Samples a batch.
-            **kwargs: Options of ``batch_iterator``.
-
-        Raises:
-            ValueError: the epoch never ends and `n_batches` is not given.
+            fn: Called with a list of the samples of a batch, each a tuple; returns the batch to hand out: a tuple, a
+                list, which stands for one, or a dict, which a map behind it is called with as its one argument.
         """
-        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
-        return batch_map.joined(results)
-
-    def batch_map_mean(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress_iter_func: batch_map.ProgressFunction | None = None,
-        sum_axis: int | None = None,
-        n_batches: int | None = None,
-        prepend_args: tuple[Any, ...] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, ...] | None:
-        """Return the mean of ``func(*batch)`` over an epoch: see the function of the same name.
-
-        Args:
-            batch_size: Samples a batch.
-            **kwargs: Options of ``batch_iterator``.
-
-        Raises:
-            ValueError: the epoch never ends and `n_batches` is not given.
-        """
-        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
-        return batch_map.mean(results, sum_axis)
-
-    def _results(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress: batch_map.ProgressFunction | None,
-        n_batches: int | None,
-        prepend_args: tuple[Any, ...] | None,
-        kwargs: dict[str, Any],
-    ) -> Iterator[tuple[Any, Any]]:
-        """Return an iterator of each batch of an epoch with the result of `func`, at most `n_batches` of them."""
-        if n_batches is not None:
-            n_batches = checks.positive_int("n_batches", n_batches)
-        elif self.num_samples(**_for_counting(kwargs)) == math.inf:
-            raise ArgumentError(
-                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
-                "; pass n_batches="
-            )
-        iterator = self.batch_iterator(batch_size, **kwargs)
-        return batch_map.results_of(func, iterator, progress, _total(iterator, n_batches), n_batches, prepend_args)
-
-
-def _total(iterator: Any, n_batches: int | None) -> int | None:
-    """Return the number of batches to show: as many as were asked for, or else as there are, where that is known."""
-    if n_batches is not None:
-        return n_batches
-    try:
-        return len(iterator)
-    except TypeError:
-        return None
-
-
-def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}
+        return CollateDataSource(self, fn)
 
 
 class PlannedDataSource(AbstractDataSource):
@@ -256,6 +191,11 @@ def as_batch(result: Any) -> Any:
     return tuple(result) if type(result) is list else result
 
 
+def arguments_of(batch: Any) -> Any:
+    """Return what a function of a batch, or sample, is called with: its arrays; a dict is one argument."""
+    return (batch,) if isinstance(batch, dict) else batch
+
+
 def _given(shuffle: Any, options: dict[str, Any]) -> dict[str, Any]:
     return options if shuffle is None else {"shuffle": shuffle, **options}
 
@@ -315,11 +255,11 @@ class MapDataSource(PlannedDataSource):
 
     def _mapped(self, batch: Any, key: BatchKey) -> Any:
         if self.rng is None:
-            result = self.fn(*batch)
+            result = self.fn(*arguments_of(batch))
         elif self.rng == "batch":
-            result = self.fn(*batch, rng=key.generator())
+            result = self.fn(*arguments_of(batch), rng=key.generator())
         else:
-            result = self.fn(*batch, rng=key.sample_rng(batches.length(batch)))
+            result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch)))
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -370,13 +310,26 @@ class SampleMapDataSource(MapDataSource):
 
     def _mapped(self, batch: Any, key: BatchKey) -> Any:
         if self.rng is None:
-            samples = [self.fn(*sample) for sample in batches.samples_of(batch)]
+            samples = [self.fn(*arguments_of(sample)) for sample in batches.samples_of(batch)]
         else:
             rngs = key.sample_rng(batches.length(batch)).generators()
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
-            samples = [self.fn(*sample, rng=generator) for sample, generator in pairs]
+            samples = [self.fn(*arguments_of(sample), rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
         stacked = batches.stack(samples)
         return stacked if isinstance(stacked, tuple) else (stacked,)
+
+
+class CollateDataSource(MapDataSource):
+    """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
+
+    _kinds_of_rng = (None,)
+
+    def _mapped(self, batch: Any, key: BatchKey) -> Any:
+        result = self.fn(list(batches.samples_of(batch)))
+        if result is None:
+            name = function_name(self.fn)
+            raise ArgumentTypeError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
+        return as_batch(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from ..errors import ArgumentTypeError
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+from .node import SourceNode
 
 ProgressFunction = Callable[..., Iterable[Any]]
 """Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
@@ -131,3 +134,84 @@ def _as_tuple(result: Any, single: tuple[type, ...], wanted: str) -> tuple[Any, 
     raise ArgumentTypeError(
         f"Batch function should return a tuple of results, {wanted}, or None, not {type(result)}"
     )
+
+
+class MapsEpochs(SourceNode):
+    """The same as methods of a source, for one of its epochs."""
+
+    def batch_map_concat(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ValueError: the epoch never ends and `n_batches` is not given.
+        """
+        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
+        return joined(results)
+
+    def batch_map_mean(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        sum_axis: int | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the mean of ``func(*batch)`` over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ValueError: the epoch never ends and `n_batches` is not given.
+        """
+        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
+        return mean(results, sum_axis)
+
+    def _results(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress: ProgressFunction | None,
+        n_batches: int | None,
+        prepend_args: tuple[Any, ...] | None,
+        kwargs: dict[str, Any],
+    ) -> Iterator[tuple[Any, Any]]:
+        """Return an iterator of each batch of an epoch with the result of `func`, at most `n_batches` of them."""
+        if n_batches is not None:
+            n_batches = checks.positive_int("n_batches", n_batches)
+        elif self.num_samples(**_for_counting(kwargs)) == math.inf:
+            raise ArgumentError(
+                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
+                "; pass n_batches="
+            )
+        iterator = self.batch_iterator(batch_size, **kwargs)
+        return results_of(func, iterator, progress, _total(iterator, n_batches), n_batches, prepend_args)
+
+
+def _total(iterator: Any, n_batches: int | None) -> int | None:
+    """Return the number of batches to show: as many as were asked for, or else as there are, where that is known."""
+    if n_batches is not None:
+        return n_batches
+    try:
+        return len(iterator)
+    except TypeError:
+        return None
+
+
+def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}

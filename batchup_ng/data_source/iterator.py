@@ -128,7 +128,8 @@ def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers
     """Return the batch of `rows`, at its end an array that is False where a sample only pads: ``(n,) bool``."""
     batch = source.read(rows, key, buffers)
     # What pads was in the epoch before, so that its position is one that lies behind.
-    return *batch, key.positions(batches.length(batch)) >= key.start
+    mask = key.positions(batches.length(batch)) >= key.start
+    return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,8 @@ from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
+from ..sampling.batch_sampler import BatchSampler
+from ..sampling.buckets import BucketSampler
 from ..sampling.row_plan import RowPlan, SamplerPlan, count_batches
 from ..sampling.standard import StandardSampler, SubsetSampler
 from ..sampling.weighted import WeightedSampler, WeightedSubsetSampler
@@ -82,6 +84,8 @@ class RandomAccessDataSource(PlannedDataSource):
         return type(self).batch_indices_iterator is not PlannedDataSource.batch_indices_iterator
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        if isinstance(self.sampler, BatchSampler) and not self._lists_rows_itself():
+            return self.sampler.row_plan(batch_size, key, drop_last)
         if self._lists_rows_itself() or not isinstance(self.sampler, RandomAccessSampler):
             return SourceNode.row_plan(self, batch_size, key, drop_last)
         if key is None:
@@ -92,6 +96,8 @@ class RandomAccessDataSource(PlannedDataSource):
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         if self._lists_rows_itself():
             return SourceNode.drawn_rows(self, batch_size, rng, drop_last)
+        if isinstance(self.sampler, BatchSampler):
+            return self.sampler.drawn_rows(batch_size, rng, drop_last)
         if rng is None:
             drawn = self.sampler.in_order_indices_batch_iterator(batch_size)
         else:
@@ -99,6 +105,8 @@ class RandomAccessDataSource(PlannedDataSource):
         return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
+        if isinstance(self.sampler, BatchSampler) and not self._lists_rows_itself():
+            return self.sampler.count(batch_size, drop_last)
         n = None if self._lists_rows_itself() else self.sampler.num_indices_generated()
         return None if n is None else count_batches(n, batch_size, drop_last)
 
@@ -108,7 +116,10 @@ class RandomAccessDataSource(PlannedDataSource):
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
-            return SourceNode.rows_at(self, positions)
+            raise ArgumentTypeError(
+                f"the samples of a source with a {type(self.sampler).__name__} have no numbers of their own, so it "
+                f"cannot be part of concat, subset, split or zip; leave its sampler out"
+            )
         return self.sampler.rows_at(positions, None)
 
 
@@ -126,6 +137,8 @@ def _check_sampler(sampler: AbstractSampler, length: Any) -> None:
         _check_rows("sampler.indices", sampler.indices, length)
     elif isinstance(sampler, WeightedSampler) and sampler.length != length:
         raise ArgumentError(f"sampler has {sampler.length} weights for {length} rows; pass one weight for each row")
+    elif isinstance(sampler, BucketSampler) and sampler.length != length:
+        raise ArgumentError(f"sampler has {sampler.length} lengths for {length} rows; pass one length for each row")
     elif isinstance(sampler, StandardSampler) and sampler.length > length:
         raise ArgumentError(f"sampler hands out {sampler.length} rows, but there are {length}; pass that as its length")
 

@@ -222,8 +222,8 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
     if saved.batch_size != options.batch_size:
         raise StateError(
             f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; the "
-            f"order of this source (a choice of sources, rounds of one, or a generator's) is one of batches, which "
-            f"only goes on with the same size"
+            f"order of this source (a choice of sources, rounds of one, buckets, or a generator's) is one of batches, "
+            f"which only goes on with the same size"
         )
 
 

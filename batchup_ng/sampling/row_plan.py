@@ -89,7 +89,7 @@ class SamplerPlan:
         self._key = key
         self.n_samples = sampler.num_indices_generated()
         self.n_batches = count_batches(self.n_samples, batch_size, drop_last)
-        self._size = FIRST_BLOCK
+        self._size = min(FIRST_BLOCK, sampler.block)
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
 
     def rows(self, number: int) -> Any:

@@ -1,46 +1,91 @@
-"""Samplers that draw rows at random, in proportion to weights, for ever."""
+"""Samplers that draw rows at random, in proportion to weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
-from ..randomness import OrderKey, cumulative_weights, uniform_draws, unit_floats, words_at
+from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, array_outline
 from .standard import row_numbers
+from .weights import WeightTable
 
 
 class WeightedSampler(RandomAccessSampler):
-    """Draws rows with replacement, each with a probability in proportion to its weight.
+    """Draws rows at random, each with a chance in proportion to its weight.
 
-    The weights are summed up once; a batch of m rows then costs m binary searches. Rows of weight 0 are never drawn.
+    With replacement, a row may come any number of times, and an epoch has no end unless `num_samples` gives it one.
+    Without, each row comes at most once, drawn in proportion to the weights of those left, so that rows of large weight
+    tend to come early. Rows of weight 0 are never drawn.
+
+    The weights are copied and summed up once, when this is made; then a draw takes a binary search. Without replacement
+    the order of an epoch is a table of 8 bytes a row that it hands out, four times that while it is made; that of the
+    latest epoch or repeat and of the one before are kept.
 
     Args:
-        weights: One weight a row, finite, not negative, not all 0: ``(n,)``.
+        weights: One weight a row, finite, not negative, not all 0: ``(n,)``, any dtype of numbers, or a list.
+        replacement: Whether a row may come more than once.
+        num_samples: How many rows to draw an epoch. None: with replacement, for ever; without, all of weight above 0.
+        repeats: How often to draw so many, without replacement: each time anew; -1 for ever.
+
+    Attributes:
+        length: How many weights there are.
 
     Raises:
-        ArgumentError: a weight is negative, infinite or NaN, or all are 0.
+        ArgumentError: a weight is negative, infinite or NaN, or all are 0; `num_samples` is below 1, or without
+            replacement more than there are rows of weight above 0; `repeats` is given with replacement, or is neither
+            -1 nor at least 1.
+        ArgumentTypeError: an argument is of another kind.
+
+    >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
+    2
     """
 
-    block = 4096
+    block = 512  # half a millisecond's worth where there are so many weights that each draw misses every cache
+    _name = "weights"
 
-    def __init__(self, weights: Any) -> None:
-        self._cdf = cumulative_weights("weights", weights)
-        given = np.asarray(weights, dtype=np.float64)
-        with np.errstate(over="ignore"):
-            total = given.sum()
-        self.weights = given / total if np.isfinite(total) else np.diff(self._cdf, prepend=0.0)
-        self.length = len(self.weights)
+    def __init__(
+        self, weights: Any, *, replacement: bool = True, num_samples: int | None = None, repeats: int = 1
+    ) -> None:
+        self._table = WeightTable(self._name, weights)
+        self.length = self._table.length
+        self.replacement = checks.true_or_false("replacement", replacement)
+        self.repeats = checks.repeats(repeats)
+        self.num_samples = None if num_samples is None else checks.positive_int("num_samples", num_samples)
+        if self.replacement and self.repeats != 1:
+            raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
+        if not self.replacement:
+            self.num_samples = self._most(self.num_samples)
+        self._orders: dict[int, np.ndarray] = {}
+
+    def _most(self, num_samples: int | None) -> int:
+        """Return how many rows to draw without replacement."""
+        n = self._table.n_positive
+        if num_samples is not None and num_samples > n:
+            raise ArgumentError(
+                f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
+                f"{num_samples}; pass fewer, or replacement=True"
+            )
+        return n if num_samples is None else num_samples
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_orders": {}}  # the tables can be made again
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights divided by their sum: ``(n,) float64``, made when it is first asked for."""
+        return self._table.normalised
 
     def outline(self) -> list[Any]:
-        return [type(self).__name__, array_outline(self.weights)]
+        return [type(self).__name__, self._table.outline(), self.replacement, self.num_samples, self.repeats]
 
     def num_indices_generated(self) -> Any:
-        return np.inf
+        return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
 
     def check_in_order(self) -> None:
         raise InOrderNotSupported(
@@ -51,18 +96,58 @@ class WeightedSampler(RandomAccessSampler):
         if key is None:
             self.check_in_order()
             raise AssertionError("check_in_order did not raise")
-        return self._rows_of(unit_floats(words_at(key.word("weighted"), positions)))
+        if self.replacement:
+            return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
+        repeats, places = np.divmod(positions, np.int64(self.num_samples or 1))
+        rows = np.empty(len(positions), np.int64)
+        for repeat in np.unique(repeats):
+            mine = repeats == repeat
+            rows[mine] = self._order(key.word("without replacement", int(repeat)))[places[mine]]
+        return self._rows(rows)
+
+    def _order(self, key: int) -> np.ndarray:
+        """Return the order that belongs to a key, which is kept until two others were asked for."""
+        order = self._orders.get(key)
+        if order is None:
+            order = self._drawn_order(lambda start, stop: unit_floats(words_at(key, np.arange(start, stop))))
+            self._orders = dict([*list(self._orders.items())[-1:], (key, order)])
+        return order
+
+    def _drawn_order(self, uniform: Callable[[int, int], np.ndarray]) -> np.ndarray:
+        assert self.num_samples is not None
+        return self._table.drawn_in_turn(uniform, self.num_samples)
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        """Return an endless iterator of the rows of each batch, the draws of ``shuffle_rng.choice(..., p=weights)``."""
-        return self._drawn(checks.positive_int("batch_size", batch_size), shuffle_rng)
+        """Return an iterator of the rows of each batch.
+
+        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without, they have
+        the distribution of ``choice(n, size=num_samples, replace=False, p=weights)``, by one number in [0, 1) drawn
+        for each row when a repeat begins: ``choice`` itself may need as many passes over all weights as there are rows.
+        """
+        size = checks.positive_int("batch_size", batch_size)
+        return self._drawn(size, shuffle_rng) if self.replacement else self._drawn_in_turn(size, shuffle_rng)
 
     def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        while True:
-            yield self._rows_of(uniform_draws(shuffle_rng, batch_size))
+        left = self.num_indices_generated()
+        while left > 0:
+            uniform = uniform_draws(shuffle_rng, int(min(batch_size, left)))
+            yield self._rows(self._table.cdf.searchsorted(uniform, side="right"))
+            left -= batch_size
 
-    def _rows_of(self, uniform: np.ndarray) -> np.ndarray:
-        return np.asarray(self._cdf.searchsorted(uniform, side="right"))
+    def _drawn_in_turn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+        held = np.arange(0)
+        for _ in itertools.count() if self.repeats == -1 else range(self.repeats):
+            order = self._drawn_order(lambda start, stop: uniform_draws(shuffle_rng, stop - start))
+            held = np.concatenate([held, self._rows(order)])
+            while len(held) >= batch_size:
+                yield held[:batch_size]
+                held = held[batch_size:]
+        if len(held):
+            yield held
+
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the rows of the data for numbers of weights."""
+        return numbers
 
     @staticmethod
     def class_balancing_sample_weights(y: Any, n_classes: int | None = None) -> np.ndarray:
@@ -99,19 +184,36 @@ class WeightedSubsetSampler(WeightedSampler):
     Args:
         sub_weights: One weight for each of `indices`: ``(n,)``.
         indices: Row numbers: ``(n,) int``.
+        replacement: Whether one of `indices` may come more than once.
+        num_samples: How many rows to draw an epoch; as for :class:`WeightedSampler`.
+        repeats: How often to draw so many, without replacement.
 
     Raises:
-        ArgumentError: the lengths differ, a weight is negative, infinite or NaN, or all are 0.
+        ArgumentError: the lengths differ, or as for :class:`WeightedSampler`.
     """
 
-    def __init__(self, sub_weights: Any, indices: Any) -> None:
+    _name = "sub_weights"
+
+    def __init__(
+        self,
+        sub_weights: Any,
+        indices: Any,
+        *,
+        replacement: bool = True,
+        num_samples: int | None = None,
+        repeats: int = 1,
+    ) -> None:
         self.indices = row_numbers("indices", indices)
         if len(sub_weights) != len(self.indices):
             raise ArgumentError(
                 f"sub_weights and indices should have the same length; {len(sub_weights)} != {len(self.indices)}"
             )
-        super().__init__(sub_weights)
-        self.sub_weights = self.weights
+        super().__init__(sub_weights, replacement=replacement, num_samples=num_samples, repeats=repeats)
+
+    @property
+    def sub_weights(self) -> np.ndarray:
+        """The weights divided by their sum: ``(n,) float64``."""
+        return self.weights
 
     def outline(self) -> list[Any]:
         return [*super().outline(), array_outline(self.indices)]
@@ -119,8 +221,8 @@ class WeightedSubsetSampler(WeightedSampler):
     def map_indices(self, indices: Any) -> Any:
         return self.indices[indices]
 
-    def _rows_of(self, uniform: np.ndarray) -> np.ndarray:
-        return np.asarray(self.indices[super()._rows_of(uniform)])
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        return np.asarray(self.indices[numbers])
 
     @staticmethod
     def class_balancing_sampler(  # type: ignore[override]

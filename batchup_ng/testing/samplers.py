@@ -1,9 +1,13 @@
-"""The contract of a random-access sampler as a pytest suite to inherit.
+"""The contract of samplers as pytest suites to inherit: of those with random access, of those that make batches.
 
     class TestMine(SamplerContract):
         def make(self):
             return MySampler(...)
         in_order = True      # False for one that only draws
+
+    class TestMyBatches(BatchSamplerContract):
+        def make(self):
+            return MyBatchSampler(...)
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import pytest
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey
 from ..sampling.base import RandomAccessSampler
+from ..sampling.batch_sampler import BatchSampler
 
 SOME = 50
 """How many rows of an endless sampler are looked at."""
@@ -93,3 +98,66 @@ class SamplerContract(ABC):
                 iterate(0)
             with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
                 iterate(2.5)  # type: ignore[arg-type]  # on purpose
+
+
+class BatchSamplerContract(ABC):
+    """What every sampler must do that hands out each row once an epoch, in batches of its own."""
+
+    KEY = OrderKey(11, 2, (1, 0))
+
+    @abstractmethod
+    def make(self) -> BatchSampler:
+        """Return a sampler: new, but the same each time."""
+
+    def batches(self, key: OrderKey | None, batch_size: int = 4, drop_last: bool = False) -> list[np.ndarray]:
+        """Return the batches of an epoch."""
+        plan = self.make().row_plan(batch_size, key, drop_last)
+        return [plan.rows(number) for number in range(int(plan.n_batches))]
+
+    @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
+    def test_each_row_comes_once_in_batches_that_are_not_too_large(self, batch_size: int) -> None:
+        expected = np.sort(np.concatenate(self.batches(None)))
+        assert len(np.unique(expected)) == len(expected) == self.make().num_indices_generated()
+        for key in (None, self.KEY):
+            batches = self.batches(key, batch_size)
+            assert all(1 <= len(rows) <= batch_size for rows in batches)
+            np.testing.assert_array_equal(np.sort(np.concatenate(batches)), expected)
+
+    @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
+    def test_batches_are_counted_before_they_are_made(self, batch_size: int) -> None:
+        for drop_last in (False, True):
+            numbers = {len(self.batches(key, batch_size, drop_last)) for key in (None, self.KEY, OrderKey(5, 0))}
+            assert numbers == {self.make().count(batch_size, drop_last)}
+
+    def test_without_the_last_the_others_are_the_same(self) -> None:
+        for key in (None, self.KEY):
+            whole = self.batches(key)
+            for rows, same in zip(self.batches(key, drop_last=True), whole, strict=False):
+                np.testing.assert_array_equal(rows, same)
+
+    def test_any_batch_is_the_same_on_its_own(self) -> None:
+        for key in (None, self.KEY):
+            for number, rows in reversed(list(enumerate(self.batches(key)))):
+                np.testing.assert_array_equal(self.make().row_plan(4, key, False).rows(number), rows)
+
+    def test_another_seed_epoch_or_node_gives_another_order(self) -> None:
+        keys = [OrderKey(*key) for key in ((1, 0, ()), (2, 0, ()), (1, 1, ()), (1, 0, (0,)))]
+        assert len({tuple(np.concatenate(self.batches(key)).tolist()) for key in keys}) == 4
+
+    def test_the_same_generator_gives_the_same_batches_and_goes_on(self) -> None:
+        def drawn(rng: np.random.RandomState | np.random.Generator) -> list[list[int]]:
+            return [rows.tolist() for rows in self.make().shuffled_indices_batch_iterator(4, rng)]
+
+        for make in (np.random.RandomState, np.random.default_rng):
+            rng = make(5)
+            first = drawn(rng)
+            assert first == drawn(make(5))
+            assert first != drawn(rng)
+
+    def test_the_two_iterators_give_the_batches_of_the_plan(self) -> None:
+        for rows, same in zip(self.make().in_order_indices_batch_iterator(4), self.batches(None), strict=True):
+            np.testing.assert_array_equal(rows, same)
+        with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
+            self.make().in_order_indices_batch_iterator(0)
+        with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
+            self.make().shuffled_indices_batch_iterator(2.5, np.random.RandomState(1))  # type: ignore[arg-type]  # so

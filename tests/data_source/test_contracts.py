@@ -9,7 +9,7 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.data_source import PlannedDataSource
 from batchup_ng.randomness import SampleRng
-from batchup_ng.testing.sources import SourceContract
+from batchup_ng.testing.sources import SourceContract, assert_same_batches
 
 SHUFFLED = (5, "RandomState", "Generator")
 
@@ -51,6 +51,27 @@ class TestArrayWithWeights(SourceContract):
 
     def make(self) -> PlannedDataSource:
         return array(sampler=bu.WeightedSampler(np.arange(23)))
+
+
+class TestArrayWithWeightsInTurn(SourceContract):
+    shuffles = SHUFFLED
+
+    def make(self) -> PlannedDataSource:
+        return array(sampler=bu.WeightedSampler(np.arange(23), replacement=False, num_samples=9, repeats=3))
+
+
+class TestArrayInBuckets(SourceContract):
+    def make(self) -> PlannedDataSource:
+        return array(sampler=bu.BucketSampler(np.arange(23) * 7 % 10, num_buckets=3))
+
+
+class TestArrayInBucketsOfSoManyTokens(SourceContract):
+    def make(self) -> PlannedDataSource:
+        return array(sampler=bu.BucketSampler(np.arange(23) * 7 % 10, num_buckets=3, max_tokens=24))
+
+    def test_dropping_the_last_leaves_whole_batches(self) -> None:
+        for kind in self.shuffles:
+            assert_same_batches(self.epoch(kind, drop_last=True), self.epoch(kind)[:-1])
 
 
 class TestMap(SourceContract):

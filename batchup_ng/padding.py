@@ -1,0 +1,289 @@
+"""Arrays of different lengths, padded to one array.
+
+The names of the options are those of PyTorch's ``pad_sequence`` and of the tokenizers of Hugging Face; lengths and
+masks are NumPy arrays, as all that a batch holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .errors import ArgumentError, ArgumentTypeError
+
+
+def pad_batch(
+    arrays: Any,
+    *,
+    padding_value: Any = 0,
+    padding: str = "longest",
+    max_length: int | None = None,
+    truncation: bool = False,
+    pad_to_multiple_of: int | None = None,
+    padding_side: str = "right",
+    axes: int | Sequence[int] = 0,
+    return_lengths: bool = False,
+    return_mask: bool = False,
+) -> Any:
+    """Return arrays of different lengths in one array, padded to the longest of them.
+
+    It is a function of a module, so that ``source.map`` takes it with ``functools.partial``; for single columns of a
+    batch there is :class:`PadColumns`.
+
+    Args:
+        arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype.
+        padding_value: What to pad with; the dtype of the arrays, which is kept, must be able to hold it.
+        padding: ``"longest"``: pad to the longest of the arrays. ``"max_length"``: always to `max_length`, which gives
+            all batches one shape.
+        max_length: The most that an array may have, also after padding.
+        truncation: Whether to cut the end of what is longer than `max_length`, which otherwise is an error.
+        pad_to_multiple_of: Pad on until the length is a multiple of this, for devices that like that.
+        padding_side: ``"right"``: behind the values. ``"left"``: before them.
+        axes: Along which axes of the arrays lengths may differ; in the others they agree. All options hold for each.
+        return_lengths: Whether to return the lengths before padding, of what was kept, too: ``(n,) int64``; of several
+            axes ``(n, n_axes)``.
+        return_mask: Whether to return a mask too that is True for values, False for padding: ``(n, longest) bool``,
+            with several axes ``(n, longest, longest, ...)``. It is what Hugging Face calls an attention mask; the
+            ``key_padding_mask`` of PyTorch is its opposite.
+
+    Returns:
+        The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. Of no
+        arrays, whose dtype nobody knows, a ``float64`` array of length 0.
+
+    Raises:
+        ArgumentError: the arrays differ in dtype, dimensions or another axis, an array is longer than `max_length`, the
+            dtype cannot hold `padding_value`, or options contradict each other.
+        ArgumentTypeError: an option is of another kind.
+
+    >>> pad_batch([[1, 2, 3], [4]], padding_value=-1)
+    array([[ 1,  2,  3],
+           [ 4, -1, -1]])
+    >>> x, lengths = pad_batch([[1.0, 2.0], [3.0]], padding_side="left", pad_to_multiple_of=4, return_lengths=True)
+    >>> x.tolist(), lengths.tolist()
+    ([[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0]], [2, 1])
+    """
+    parts = _padded(
+        arrays,
+        _Options(
+            padding_value,
+            padding,
+            max_length,
+            truncation,
+            pad_to_multiple_of,
+            padding_side,
+            axes,
+            return_lengths,
+            return_mask,
+        ),
+        "arrays",
+    )
+    return parts[0] if len(parts) == 1 else parts
+
+
+class PadColumns:
+    """A function of a batch that pads some of its columns, for ``source.map``; any pool takes it.
+
+    Lengths and mask of a column, where they are asked for, stand right behind it. Its options are those of
+    :func:`pad_batch`. For columns that are padded in different ways, one is mapped after the other.
+
+    Args:
+        *columns: Which arrays of the batch, from 0, or from -1 at the end.
+
+    Raises:
+        ArgumentError: there are no columns, one is named twice, or options contradict each other.
+        ArgumentTypeError: a column is no whole number, or an option is of another kind.
+
+    >>> pad = PadColumns(0, padding_value=-1, return_lengths=True)
+    >>> for column in pad([np.array([7]), np.array([8, 9])], np.array([0, 1])):
+    ...     print(column.tolist())
+    [[7, -1], [8, 9]]
+    [1, 2]
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        *columns: int,
+        padding_value: Any = 0,
+        padding: str = "longest",
+        max_length: int | None = None,
+        truncation: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str = "right",
+        axes: int | Sequence[int] = 0,
+        return_lengths: bool = False,
+        return_mask: bool = False,
+    ) -> None:
+        self.columns = tuple([checks.integer(f"columns[{i}]", column) for i, column in enumerate(columns)])
+        if not columns or len(set(self.columns)) < len(columns):
+            raise ArgumentError(f"columns must be at least one column, each once, not {columns!r}; 0 is the first")
+        self._options = _Options(
+            padding_value,
+            padding,
+            max_length,
+            truncation,
+            pad_to_multiple_of,
+            padding_side,
+            axes,
+            return_lengths,
+            return_mask,
+        )
+
+    def __call__(self, *batch: Any) -> tuple[Any, ...]:
+        """Return the batch with its columns padded."""
+        wanted = {self._place(column, len(batch)) for column in self.columns}
+        result: list[Any] = []
+        for place, column in enumerate(batch):
+            result.extend(_padded(column, self._options, f"column {place}") if place in wanted else [column])
+        return tuple(result)
+
+    def _place(self, column: int, n: int) -> int:
+        if not -n <= column < n:
+            raise ArgumentError(f"PadColumns was given column {column}, and the batch has {n}; name one that it has")
+        return column % n
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """The options of :func:`pad_batch`, checked when they are given."""
+
+    padding_value: Any
+    padding: str
+    max_length: int | None
+    truncation: bool
+    pad_to_multiple_of: int | None
+    padding_side: str
+    axes: int | Sequence[int]
+    return_lengths: bool
+    return_mask: bool
+    places: tuple[int, ...] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        checks.one_of("padding", self.padding, ("longest", "max_length"))
+        checks.one_of("padding_side", self.padding_side, ("right", "left"))
+        for name in ("truncation", "return_lengths", "return_mask"):
+            checks.true_or_false(name, getattr(self, name))
+        for name in ("max_length", "pad_to_multiple_of"):
+            if getattr(self, name) is not None:
+                checks.positive_int(name, getattr(self, name))
+        if self.max_length is None and (self.truncation or self.padding == "max_length"):
+            raise ArgumentError("max_length must be given with truncation=True or padding='max_length', and is None")
+        if self.max_length is not None and self.max_length % (self.pad_to_multiple_of or 1):
+            raise ArgumentError(
+                f"max_length must be a multiple of pad_to_multiple_of, {self.pad_to_multiple_of}, not {self.max_length}"
+            )
+        if np.ndim(self.padding_value) != 0:
+            raise ArgumentTypeError(f"padding_value must be a single value, not {self.padding_value!r}")
+        object.__setattr__(self, "places", _as_axes(self.axes))
+
+    def target(self, longest: int) -> int:
+        """Return the length to pad to."""
+        if self.padding == "max_length":
+            longest = self.max_length or 0
+        multiple = self.pad_to_multiple_of or 1
+        return -(-longest // multiple) * multiple
+
+
+def _as_axes(axes: Any) -> tuple[int, ...]:
+    given = (axes,) if np.ndim(axes) == 0 else tuple(axes)
+    places = tuple([checks.integer("axes", axis) for axis in given])
+    if not places or len(set(places)) < len(places) or min(places) < 0:
+        raise ArgumentError(f"axes must be at least one axis, each once, counted from 0, not {axes!r}; 0 is the first")
+    return places
+
+
+def _padded(arrays: Any, options: _Options, name: str) -> tuple[np.ndarray, ...]:
+    """Return the padded array, with lengths and mask as the options ask for them."""
+    listed = [np.asarray(array) for array in arrays]
+    if not listed:
+        return _of_none(options)
+    _check_shapes(listed, options.places, name)
+    dtype = _common_dtype(listed, name)
+    lengths = np.array([[array.shape[axis] for axis in options.places] for array in listed], dtype=np.int64)
+    kept = _kept(lengths, options, name)
+    shape = list(listed[0].shape)
+    for axis, longest in zip(options.places, kept.max(axis=0), strict=True):
+        shape[axis] = options.target(int(longest))
+    out = np.full((len(listed), *shape), _as_value(options.padding_value, dtype), dtype)
+    mask = np.zeros((len(listed), *[shape[axis] for axis in options.places]), bool)
+    left = options.padding_side == "left"
+    for array, own, row, row_mask in zip(listed, kept.tolist(), out, mask, strict=True):
+        spans = [slice(size - n, None) if left else slice(n) for n, size in zip(own, row_mask.shape, strict=True)]
+        into, taken = [slice(None)] * array.ndim, [slice(None)] * array.ndim
+        for axis, n, span in zip(options.places, own, spans, strict=True):
+            into[axis], taken[axis] = span, slice(n)
+        row[tuple(into)] = array[tuple(taken)]
+        row_mask[tuple(spans)] = True
+    return _asked_for(out, kept, mask, options)
+
+
+def _asked_for(out: np.ndarray, lengths: np.ndarray, mask: np.ndarray, options: _Options) -> tuple[np.ndarray, ...]:
+    parts = [out]
+    if options.return_lengths:
+        parts.append(lengths[:, 0] if lengths.shape[1] == 1 else lengths)
+    if options.return_mask:
+        parts.append(mask)
+    return tuple(parts)
+
+
+def _of_none(options: _Options) -> tuple[np.ndarray, ...]:
+    n_axes = len(options.places)
+    shape = (0, *[options.target(0)] * n_axes)
+    return _asked_for(np.empty(shape), np.empty((0, n_axes), np.int64), np.empty(shape, bool), options)
+
+
+def _check_shapes(arrays: list[np.ndarray], axes: tuple[int, ...], name: str) -> None:
+    first = arrays[0]
+    for i, array in enumerate(arrays):
+        if array.ndim <= max(axes):
+            raise ArgumentError(f"{name}[{i}] is of shape {array.shape}, which has no axis {max(axes)}; pass arrays")
+        same = array.ndim == first.ndim and all(
+            axis in axes or n == m for axis, (n, m) in enumerate(zip(array.shape, first.shape, strict=True))
+        )
+        if not same:
+            raise ArgumentError(
+                f"{name}[{i}] is of shape {array.shape}, and {name}[0] of {first.shape}: they may only differ in "
+                f"length along axes={axes if len(axes) > 1 else axes[0]}; name the axes along which to pad"
+            )
+
+
+def _common_dtype(arrays: list[np.ndarray], name: str) -> np.dtype[Any]:
+    """Return the dtype of all arrays; empty ones, which may come from empty lists, do not matter."""
+    dtypes = {array.dtype: i for i, array in reversed(list(enumerate(arrays))) if array.size} or {arrays[0].dtype: 0}
+    if len(dtypes) > 1 and not all(dtype.kind in "US" for dtype in dtypes):
+        listed = ", ".join(f"{name}[{i}] of {dtype}" for dtype, i in sorted(dtypes.items(), key=lambda item: item[1]))
+        raise ArgumentError(f"{name} must have one dtype, and there are {listed}; convert them, x.astype(...)")
+    return np.result_type(*dtypes)
+
+
+def _kept(lengths: np.ndarray, options: _Options, name: str) -> np.ndarray:
+    """Return how much of each length is kept."""
+    if options.max_length is None:
+        return lengths
+    if not options.truncation and int(lengths.max()) > options.max_length:
+        i = int(np.argmax(lengths.max(axis=1) > options.max_length))
+        raise ArgumentError(
+            f"max_length is {options.max_length}, and {name}[{i}] has length {int(lengths[i].max())}; raise it, or "
+            f"pass truncation=True"
+        )
+    return np.asarray(np.minimum(lengths, options.max_length))
+
+
+def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the padding value, if the dtype can hold it; a float is rounded."""
+    with np.errstate(all="ignore"):
+        try:
+            given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
+            held = given.astype(dtype)
+            same = bool(held == given) or bool(given != given and held != held)
+            if dtype.kind == "f" and not same:
+                same = bool(np.isclose(held.astype(float), float(value), rtol=float(np.finfo(dtype).eps), atol=0.0))
+        except (TypeError, ValueError, OverflowError):
+            same = False
+    if not same:
+        raise ArgumentError(f"padding_value must be one that {dtype} can hold, not {value!r}; convert the arrays")
+    return held

@@ -1,0 +1,251 @@
+"""The sampler that puts rows of about one length into a batch.
+
+The rows lie sorted by length in one table, of which a bucket is a stretch. All batches of a bucket have the same
+number of rows: as many as its longest row allows. What is left of a bucket when no whole batch can be made any more
+goes to the front of the next, whose rows are longer; so an epoch has one batch at most that is not whole, and how many
+batches it has does not depend on the order. From that follows where in the table the rows of any batch stand, in a few
+steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import OrderKey
+from .base import array_outline
+from .batch_sampler import BatchSampler
+from .permutation import KeyedPermutation, keyed_permutation
+from .row_plan import OfBatches
+from .standard import row_numbers
+
+SOME = 256
+"""How many places of the shuffled order of batches are computed in one go."""
+
+
+class BucketSampler(BatchSampler):
+    """Puts rows of about one length into a batch, so that little of it is padding; each row comes once an epoch.
+
+    Rows are sorted into buckets by length. Shuffled, the rows of each bucket are shuffled among themselves, cut into
+    batches, and the batches of all buckets are shuffled; the one that is not whole, if there is one, comes last. In
+    order, rows come by ascending length. An order that is drawn from a generator is that of a seed which is drawn once.
+
+    The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens` a batch of n
+    samples, the longest of which has length m, has n·m <= `max_tokens` too: the size after padding. It counts as whole
+    if it has as many samples as the longest row of its bucket allows.
+
+    Many buckets pad little, few mix more rows: aim at some dozens of batches in each. Batches are what is in order, so
+    that an epoch is resumed with the batch size with which it was saved; a source with such a sampler cannot be part of
+    ``concat``, ``subset``, ``split`` or ``zip``. In a ``CompositeDataSource`` use ``trim=False``, or the other sources
+    lose what batches of this one are shorter.
+
+    Memory: 8 bytes a row, three times that while it is made.
+
+    Args:
+        lengths: Length of each row of the data, in whatever unit `max_tokens` is: ``(n,) int``, not negative.
+        boundaries: Lengths at which a bucket ends and the next begins, ascending: a row of length m is in the bucket
+            between the boundaries a and b if a <= m < b. None: `num_buckets` buckets that hold about as many tokens
+            each.
+        num_buckets: How many buckets to make without `boundaries`; fewer, where there are not so many lengths.
+        max_tokens: The most that a batch may hold after padding; None for any.
+        indices: The rows to hand out: ``(m,) int``, not negative; all where it is None.
+
+    Attributes:
+        length: How many lengths there are.
+        boundaries: The boundaries in use: a tuple.
+
+    Raises:
+        ArgumentError: a length is negative, or above `max_tokens`; the boundaries do not ascend; a number is below 1;
+            one of `indices` is out of range.
+        ArgumentTypeError: the lengths are no whole numbers.
+
+    >>> sampler = BucketSampler([3, 9, 2, 8, 1, 9], boundaries=[5], max_tokens=18)
+    >>> [rows.tolist() for rows in sampler.in_order_indices_batch_iterator(2)]
+    [[4, 2], [0, 3], [1, 5]]
+    """
+
+    def __init__(
+        self,
+        lengths: Any,
+        *,
+        boundaries: Any = None,
+        num_buckets: int = 16,
+        max_tokens: int | None = None,
+        indices: Any = None,
+    ) -> None:
+        sizes = _as_lengths(lengths)
+        self.length = len(sizes)
+        self.max_tokens = None if max_tokens is None else checks.positive_int("max_tokens", max_tokens)
+        self.indices = None if indices is None else _rows_below(self.length, indices)
+        rows = np.arange(self.length) if self.indices is None else self.indices
+        sizes = sizes[rows]
+        self._check_longest(sizes, rows)
+        order = np.argsort(sizes, kind="stable")
+        self._rows = rows[order]
+        ascending = sizes[order]
+        del sizes, rows, order
+        many = checks.positive_int("num_buckets", num_buckets)
+        self.boundaries = _even_boundaries(ascending, many) if boundaries is None else _as_boundaries(boundaries)
+        ends = np.unique([*np.searchsorted(ascending, self.boundaries), len(ascending)])
+        self._ends = ends[ends > 0]
+        self._longest = ascending[self._ends - 1]
+        self._outline = [array_outline(ascending), array_outline(self._rows)]
+
+    def _check_longest(self, sizes: np.ndarray, rows: np.ndarray) -> None:
+        if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
+            row = int(rows[np.argmax(sizes > self.max_tokens)])
+            raise ArgumentError(
+                f"max_tokens is {self.max_tokens}, and row {row} alone is longer: {int(sizes[rows == row][0])}; raise "
+                f"it, or leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
+            )
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]
+
+    def num_indices_generated(self) -> Any:
+        return len(self._rows)
+
+    def map_indices(self, indices: Any) -> Any:
+        return indices if self.indices is None else self.indices[indices]
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> BucketPlan:
+        return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last)
+
+    def count(self, batch_size: int, drop_last: bool) -> float:
+        return self.row_plan(batch_size, None, drop_last).n_batches
+
+    def _batch_sizes(self, batch_size: int) -> np.ndarray:
+        """Return how many rows a batch of each bucket has."""
+        if self.max_tokens is None:
+            return np.full(len(self._ends), batch_size)
+        return np.asarray(np.minimum(batch_size, self.max_tokens // np.maximum(self._longest, 1)))
+
+
+class BucketPlan(OfBatches):
+    """The batches of one epoch.
+
+    Each bucket has a stream of rows: first those that the bucket before could not make a whole batch of, then its own.
+
+    Args:
+        rows: All rows, sorted by length.
+        ends: Where in `rows` each bucket ends: ``(n_buckets,) int``.
+        sizes: Rows of a batch of each bucket: ``(n_buckets,) int``.
+        key: Names the order; None is in order.
+        drop_last: Whether to leave out the batch that is not whole.
+    """
+
+    def __init__(
+        self, rows: np.ndarray, ends: np.ndarray, sizes: np.ndarray, key: OrderKey | None, drop_last: bool
+    ) -> None:
+        self._rows = rows
+        self._starts = [0, *ends.tolist()]
+        self._sizes = sizes.tolist()
+        self._key = key
+        self._carried = [0]  # how many rows the stream of each bucket begins with that are of those before
+        firsts = [0]  # the number of the first batch of each bucket
+        for i, size in enumerate(self._sizes):
+            whole, left = divmod(self._stream_length(i), size)
+            firsts.append(firsts[-1] + whole)
+            self._carried.append(left)
+        self._firsts = np.array(firsts)
+        self._n_whole = firsts[-1]
+        self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
+        self._permutations: dict[int, KeyedPermutation] = {}
+        self._some = (0, np.arange(0))
+
+    def _stream_length(self, bucket: int) -> int:
+        return int(self._carried[bucket] + self._starts[bucket + 1] - self._starts[bucket])
+
+    def rows(self, number: int) -> np.ndarray:
+        if number == self._n_whole:  # the one that is not whole
+            bucket = len(self._sizes) - 1
+            end = self._stream_length(bucket)
+            return self._stream(bucket, end - self._carried[-1], end)
+        if self._key is not None:
+            number = self._shuffled(number, self._key)
+        bucket = int(np.searchsorted(self._firsts, number, side="right")) - 1
+        start = (number - int(self._firsts[bucket])) * self._sizes[bucket]
+        return self._stream(bucket, start, start + self._sizes[bucket])
+
+    def _shuffled(self, number: int, key: OrderKey) -> int:
+        """Return which of the whole batches stands at a place of the shuffled order, computed for some at a time."""
+        first, numbers = self._some
+        if not first <= number < first + len(numbers):
+            first = number - number % SOME
+            places = np.arange(first, min(first + SOME, self._n_whole))
+            numbers = keyed_permutation(self._n_whole, key.word("batches"))(places)
+            self._some = first, numbers
+        return int(numbers[number - first])
+
+    def _stream(self, bucket: int, start: int, stop: int) -> np.ndarray:
+        """Return the rows from one place to another of the stream of a bucket."""
+        parts = []
+        while True:
+            carried = self._carried[bucket]
+            if stop > carried:
+                parts.append(self._own_rows(bucket, max(start - carried, 0), stop - carried))
+            stop = min(stop, carried)
+            if start >= stop:
+                return np.concatenate(parts[::-1])
+            bucket -= 1
+            shift = self._stream_length(bucket) - carried
+            start, stop = start + shift, stop + shift
+
+    def _own_rows(self, bucket: int, start: int, stop: int) -> np.ndarray:
+        """Return the rows from one place to another of those that are of the bucket itself."""
+        places = np.arange(start, stop)
+        if self._key is not None:
+            places = self._permutation(bucket)(places)
+        return np.asarray(self._rows[self._starts[bucket] + places])
+
+    def _permutation(self, bucket: int) -> KeyedPermutation:
+        permutation = self._permutations.get(bucket)
+        if permutation is None:
+            assert self._key is not None
+            n = self._starts[bucket + 1] - self._starts[bucket]
+            permutation = KeyedPermutation(n, self._key.word("bucket", bucket))
+            self._permutations[bucket] = permutation
+        return permutation
+
+
+def _as_lengths(lengths: Any) -> np.ndarray:
+    sizes = np.asarray(lengths)
+    if sizes.ndim != 1:
+        raise ArgumentError(f"lengths must be one-dimensional, not of shape {sizes.shape}; pass one length a row")
+    if len(sizes) and sizes.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"lengths must be whole numbers, not {sizes.dtype}; pass [len(row) for row in rows]")
+    if len(sizes) and int(sizes.min()) < 0:
+        row = int(np.argmin(sizes))
+        raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
+    return sizes.astype(np.int64, copy=False)
+
+
+def _rows_below(n: int, indices: Any) -> np.ndarray:
+    rows = row_numbers("indices", indices)
+    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= n):
+        bad = int(rows.max()) if int(rows.max()) >= n else int(rows.min())
+        raise ArgumentError(f"indices must be row numbers from 0, below {n}, the number of lengths; one is {bad}")
+    return rows
+
+
+def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
+    given = tuple(checks.integer(f"boundaries[{i}]", bound) for i, bound in enumerate(boundaries))
+    for i, bound in enumerate(given):
+        if bound < 1 or (i and bound <= given[i - 1]):
+            raise ArgumentError(
+                f"boundaries must ascend from at least 1, but boundaries[{i}] is {bound}"
+                f"{f' after {given[i - 1]}' if i else ''}; pass each once, sorted"
+            )
+    return given
+
+
+def _even_boundaries(ascending: np.ndarray, many: int) -> tuple[int, ...]:
+    """Return boundaries between at most `many` buckets, each of which holds about as many tokens."""
+    tokens = np.cumsum(np.maximum(ascending, 1))
+    if len(tokens) == 0:
+        return ()
+    shares = np.arange(1, many) * (int(tokens[-1]) / many)
+    return tuple(sorted({int(ascending[place]) for place in np.searchsorted(tokens, shares)} - {int(ascending[0])}))

@@ -1,0 +1,147 @@
+"""The collate hook: a function makes batches of lists of samples, in any pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source import PlannedDataSource
+from batchup_ng.errors import ArgumentTypeError, StateError
+from batchup_ng.testing.sources import SourceContract, assert_same_batches
+
+A = np.arange(23)
+
+
+def base() -> bu.ArrayDataSource:
+    return bu.ArrayDataSource([A, A[:, None] * np.array([1.0, 0.5])])
+
+
+def stacked(samples: list[Any]) -> Any:
+    """A function as one has it for PyTorch."""
+    numbers, rows = zip(*samples, strict=True)
+    return np.array(numbers), np.stack(rows).astype(np.float32)
+
+
+def named(samples: list[Any]) -> dict[str, np.ndarray]:
+    return {"number": np.array([i for i, _ in samples]), "row": np.stack([x for _, x in samples])}
+
+
+class TestCollate(SourceContract):
+    def make(self) -> PlannedDataSource:
+        return base().collate(stacked)
+
+
+class TestCollateOfAGraph(SourceContract):
+    def make(self) -> PlannedDataSource:
+        return bu.concat(base(), base()).collate(stacked).map(lambda i, x: (i, x * 2))
+
+
+def test_it_is_handed_a_list_of_tuples() -> None:
+    seen: list[Any] = []
+
+    def look(samples: list[Any]) -> Any:
+        seen.append(samples)
+        return np.zeros(len(samples)), np.ones(len(samples))
+
+    list(base().collate(look).batch_iterator(10))
+    assert [len(samples) for samples in seen] == [10, 10, 3]
+    assert all(type(samples) is list and type(sample) is tuple for samples in seen for sample in samples)
+    number, row = seen[2][1]
+    assert number == 21
+    assert row.tolist() == [21.0, 10.5]
+
+
+def test_samples_of_nested_batches_are_nested() -> None:
+    seen: list[Any] = []
+    both = bu.CompositeDataSource([base(), bu.ArrayDataSource([A])], flatten=False)
+    list(both.collate(lambda samples: seen.append(samples[0]) or (A,)).batch_iterator(23))
+    ((number, row), (other,)) = seen[0]
+    assert (number, row.tolist(), other) == (0, [0.0, 0.0], 0)
+
+
+def test_a_list_is_a_batch_and_a_dict_is_one_too() -> None:
+    (batch,) = base().collate(lambda samples: list(stacked(samples))).batch_iterator(23)
+    assert type(batch) is tuple
+    source = base().collate(named)
+    for batch in source.batch_iterator(10):
+        assert sorted(batch) == ["number", "row"]
+    mapped = source.map(lambda batch: (batch["number"], batch["row"] + 1))
+    assert_same_batches(list(mapped.batch_iterator(10)), [(i, x + 1) for i, x in base().batch_iterator(10)])
+    again = source.map_samples(lambda sample: (sample["number"],)).map(lambda i, rng: (i,), rng="sample")
+    assert_same_batches(list(again.batch_iterator(10)), [(i,) for i, _ in base().batch_iterator(10)])
+    twice = source.collate(lambda samples: (np.array([sample["number"] for sample in samples]),))
+    assert_same_batches(list(twice.batch_iterator(10)), [(i,) for i, _ in base().batch_iterator(10)])
+
+
+def test_padding_is_marked_beside_a_dict() -> None:
+    ranks = [list(base().collate(named).batch_iterator(4, shard=(rank, 2), pad_mask=True)) for rank in range(2)]
+    marks = [mask for rank in ranks for batch, mask in rank]
+    assert sum(int(mask.sum()) for mask in marks) == 23
+    assert all(len(batch["row"]) == len(mask) for rank in ranks for batch, mask in rank)
+
+
+def test_arrays_of_different_lengths_are_collated() -> None:
+    def padded(samples: list[Any]) -> Any:
+        x, lengths = bu.pad_batch([x for x, _ in samples], return_lengths=True)
+        return x, lengths, np.array([i for _, i in samples])
+
+    source = bu.ArrayDataSource([A]).map_samples(lambda i: (np.ones(i % 5), i)).collate(padded)
+    for x, lengths, i in source.batch_iterator(6, shuffle=3):
+        assert (lengths == i % 5).all()
+        assert (x.sum(axis=1) == lengths).all()
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_torchs_own_function_works_in_any_pool(kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    source = base().collate(torch.utils.data.default_collate)
+    expected = list(base().batch_iterator(5, shuffle=2))
+    pools = {"serial": bu.SerialPool, "threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}
+    with pools[kind]() as pool:
+        got = list(pool.parallel_data_source(source).batch_iterator(5, shuffle=2))
+    assert all(type(part) is torch.Tensor for batch in got for part in batch)
+    assert_same_batches([tuple(part.numpy() for part in batch) for batch in got], expected)
+    assert got[0][1].dtype == torch.float64
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_an_error_names_the_function_and_the_sample(kind: str) -> None:
+    def choosy(samples: list[Any]) -> Any:
+        if any(i == 17 for i, _ in samples):
+            raise ValueError("no 17")
+        return stacked(samples)
+
+    pool = {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}[kind](2)
+    with pool:
+        with pytest.raises(bu.BatchError, match=r"no 17 .*row 17.*map 'choosy'") as caught:
+            list(pool.parallel_data_source(base().collate(choosy)).batch_iterator(5))
+        assert caught.value.op == "choosy"
+        skipping = pool.parallel_data_source(base().collate(choosy), on_error="skip").batch_iterator(5)
+        with pytest.warns(bu.SampleWarning):
+            left = np.concatenate([i for i, _ in skipping])
+    assert left.tolist() == [i for i in range(23) if i != 17]
+
+
+def test_a_stream_is_collated() -> None:
+    stream = bu.IteratorDataSource(iter([(A[:3], A[:3] * 2), (A[3:5], A[3:5] * 2)]))
+    got = list(stream.collate(lambda samples: (np.array(samples),)).batch_iterator(3))
+    assert [x.tolist() for (x,) in got] == [[[0, 0], [1, 2], [2, 4]], [[3, 6], [4, 8]]]
+
+
+def test_it_is_told_from_a_map_when_resumed() -> None:
+    state = base().collate(stacked).batch_iterator(5).state_dict()
+    assert len(list(base().collate(named).batch_iterator(5, state=state))) == 5
+    with pytest.raises(StateError, match=r"saved from CollateDataSource.*this is MapDataSource"):
+        base().map(lambda *batch: batch).batch_iterator(5, state=state)
+
+
+def test_what_is_no_function_and_what_returns_nothing_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="fn must be callable, not a int"):
+        base().collate(3)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ArgumentTypeError, match=r"collate function '.*lambda.*' returned None; let it return a batch"):
+        next(base().collate(lambda samples: None).batch_iterator(5))
+    with pytest.raises(TypeError, match="rng"):
+        base().collate(stacked, rng="batch")  # type: ignore[call-arg]  # on purpose

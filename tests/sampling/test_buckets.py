@@ -1,0 +1,276 @@
+"""Batches of rows of about one length: each row once, within bounds, with little padding."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
+from batchup_ng.randomness import OrderKey
+from batchup_ng.sampling import BatchSampler, BucketSampler, StandardSampler
+from batchup_ng.testing.samplers import BatchSamplerContract
+from batchup_ng.testing.sources import assert_same_batches
+
+LENGTHS = np.random.default_rng(4).lognormal(3, 0.8, 3000).astype(int)
+KEY = OrderKey(3, 1)
+
+
+class TestFewBuckets(BatchSamplerContract):
+    def make(self) -> BatchSampler:
+        return BucketSampler(np.arange(53) * 31 % 40, num_buckets=3)
+
+
+class TestMoreBucketsThanBatches(BatchSamplerContract):
+    def make(self) -> BatchSampler:
+        return BucketSampler(np.arange(53) * 31 % 40, boundaries=range(1, 60))
+
+
+class TestTokensOfSomeRows(BatchSamplerContract):
+    def make(self) -> BatchSampler:
+        return BucketSampler(np.arange(53) * 31 % 40, max_tokens=90, indices=np.arange(50, 2, -1))
+
+
+def epoch(sampler: BucketSampler, batch_size: int, key: OrderKey | None = KEY) -> list[np.ndarray]:
+    plan = sampler.row_plan(batch_size, key, False)
+    return [plan.rows(number) for number in range(int(plan.n_batches))]
+
+
+def padded(batches: list[np.ndarray], lengths: np.ndarray = LENGTHS) -> float:
+    """Return how many tokens the batches have after padding, for each before."""
+    return sum(len(rows) * int(lengths[rows].max()) for rows in batches) / int(lengths.sum())
+
+
+@given(
+    lengths=st.lists(st.integers(0, 30), min_size=1, max_size=80),
+    buckets=st.integers(1, 12) | st.lists(st.integers(1, 40), max_size=6, unique=True).map(sorted),
+    spare=st.none() | st.integers(0, 60),
+    batch_size=st.integers(1, 12),
+    seed=st.none() | st.integers(0, 2**60),
+)  # fmt: skip
+def test_each_row_comes_once_within_bounds(
+    lengths: list[int], buckets: Any, spare: int | None, batch_size: int, seed: int | None
+) -> None:
+    most = None if spare is None else max(1, *lengths) + spare
+    options = {"num_buckets": buckets} if isinstance(buckets, int) else {"boundaries": buckets}
+    sampler = BucketSampler(lengths, max_tokens=most, **options)
+    batches = epoch(sampler, batch_size, None if seed is None else OrderKey(seed, 0))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    found = np.array(lengths)
+    for rows in batches:
+        assert 1 <= len(rows) <= batch_size
+        assert most is None or len(rows) * found[rows].max() <= most
+    if most is None:
+        assert [len(rows) for rows in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    # A batch is as large as its bucket allows: that of its longest row, or a later one, where all were carried over.
+    owners = np.searchsorted(sampler.boundaries, found, side="right")
+    longest = {owner: found[owners == owner].max() for owner in set(owners.tolist())}
+    sizes = {owner: batch_size if most is None else min(batch_size, most // max(1, m)) for owner, m in longest.items()}
+    for rows in batches[:-1]:
+        own = max(owners[rows])
+        assert len(rows) in {size for owner, size in sizes.items() if owner >= own}
+
+
+def test_in_order_rows_come_by_length_and_equal_ones_by_number() -> None:
+    rows = np.concatenate(epoch(BucketSampler(LENGTHS, max_tokens=500), 16, None))
+    np.testing.assert_array_equal(rows, np.argsort(LENGTHS, kind="stable"))
+
+
+def test_little_is_padding() -> None:
+    full = [StandardSampler(3000).rows_at(np.arange(i, min(i + 32, 3000)), KEY) for i in range(0, 3000, 32)]
+    assert padded(full) > 2.5
+    assert padded(epoch(BucketSampler(LENGTHS), 32)) < 1.3
+    assert padded(epoch(BucketSampler(LENGTHS, num_buckets=64), 32)) < 1.15
+    assert padded(epoch(BucketSampler(LENGTHS, max_tokens=1000), 32)) < 1.3
+    assert padded(epoch(BucketSampler(LENGTHS), 32, None)) < 1.1
+
+
+def test_tokens_fill_batches() -> None:
+    batches = epoch(BucketSampler(LENGTHS, max_tokens=1000), 10_000)
+    assert LENGTHS.sum() / (1000 * len(batches)) > 0.75
+
+
+def test_buckets_hold_about_as_many_tokens_each() -> None:
+    sampler = BucketSampler(LENGTHS, num_buckets=8)
+    assert len(sampler.boundaries) == 7
+    shares = np.bincount(np.searchsorted(sampler.boundaries, LENGTHS, side="right"), LENGTHS) / LENGTHS.sum()
+    np.testing.assert_allclose(shares, 1 / 8, atol=0.03)
+
+
+def test_a_row_as_long_as_a_boundary_is_in_the_bucket_above() -> None:
+    sampler = BucketSampler([5, 4, 5, 4, 6, 4], boundaries=[5], max_tokens=12)
+    assert [sorted(rows.tolist()) for rows in epoch(sampler, 10, None)] == [[1, 3, 5], [0, 2], [4]]
+
+
+def test_batches_and_rows_are_shuffled_anew_each_epoch() -> None:
+    sampler = BucketSampler(LENGTHS, num_buckets=6)
+    one, two = (epoch(sampler, 16, OrderKey(3, number)) for number in (0, 1))
+    means = [LENGTHS[rows].mean() for rows in one[:-1]]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.25  # short and long batches in no order
+    assert means != [LENGTHS[rows].mean() for rows in two[:-1]]
+    owners = np.searchsorted(sampler.boundaries, LENGTHS, "right")
+    firsts = [[owners[rows].min() for rows in order] for order in (one, two)]
+    assert np.mean(np.equal(*firsts)) < 0.5  # the batches of the buckets come in another order
+    together = {tuple(sorted(rows.tolist())) for rows in one} & {tuple(sorted(rows.tolist())) for rows in two}
+    assert len(together) == 0
+
+
+def test_each_bucket_has_an_order_of_its_own() -> None:
+    plan = BucketSampler(np.repeat([1, 2], 100), boundaries=[2]).row_plan(100, KEY, False)
+    one, two = sorted((plan.rows(number) for number in range(2)), key=min)
+    assert sorted(one.tolist()) == list(range(100))
+    assert (two - 100).tolist() != one.tolist()
+
+
+def test_each_row_shares_a_batch_with_any_of_its_bucket() -> None:
+    # 12 rows of one bucket, in batches of 3: each pair shares one with chance 2/11.
+    sampler = BucketSampler(np.ones(12, int))
+    pairs = np.zeros((12, 12))
+    for number in range(2200):
+        for rows in epoch(sampler, 3, OrderKey(1, number)):
+            pairs[np.ix_(rows, rows)] += 1
+    counts = pairs[np.triu_indices(12, 1)]
+    chi_squared = ((counts - 400) ** 2 / 400).sum()
+    assert abs(chi_squared - 65) < 5 * math.sqrt(2 * 65)
+
+
+def source(**options: Any) -> bu.ArrayDataSource:
+    return bu.ArrayDataSource([np.arange(3000)], sampler=BucketSampler(LENGTHS, **options))
+
+
+def rows_of(batches: Any) -> np.ndarray:
+    return np.concatenate([batch[0] for batch in batches])
+
+
+@pytest.mark.parametrize("shuffle", [None, 7, "RandomState", "Generator"])
+def test_a_source_counts_its_batches_and_goes_on_from_any(shuffle: Any) -> None:
+    def given_shuffle() -> Any:
+        makers = {"RandomState": np.random.RandomState, "Generator": np.random.default_rng}
+        return makers[shuffle](7) if shuffle in makers else shuffle
+
+    made = source(max_tokens=1000)
+    whole = list(made.batch_iterator(32, shuffle=given_shuffle(), epoch=2))
+    assert sorted(rows_of(whole)) == list(range(3000))
+    assert (rows_of(whole).tolist() == np.argsort(LENGTHS, kind="stable").tolist()) == (shuffle is None)
+    assert made.num_samples() == 3000
+    for stop in (0, 1, 57, len(whole) - 1, len(whole)):
+        iterator = source(max_tokens=1000).batch_iterator(32, shuffle=given_shuffle(), epoch=2)
+        assert len(iterator) == len(whole)
+        for _ in range(stop):
+            next(iterator)
+        state = json.loads(json.dumps(iterator.state_dict()))
+        rest = made.batch_iterator(32, shuffle=given_shuffle(), state=state)
+        assert len(rest) == len(whole) - stop
+        assert_same_batches(list(rest), whole[stop:])
+    with pytest.raises(StateError, match="buckets"):
+        made.batch_iterator(16, shuffle=given_shuffle(), state=state)
+
+
+def test_the_state_of_other_buckets_is_refused() -> None:
+    state = source(max_tokens=1000).batch_iterator(32, shuffle=7).state_dict()
+    for other in (source(max_tokens=1001), source(), source(max_tokens=1000, num_buckets=5)):
+        with pytest.raises(StateError, match="of another source"):
+            other.batch_iterator(32, shuffle=7, state=state)
+    changed = LENGTHS.copy()
+    changed[[10, 11]] = changed[[11, 10]]
+    assert changed[10] != LENGTHS[10]
+    other = bu.ArrayDataSource([np.arange(3000)], sampler=BucketSampler(changed, max_tokens=1000))
+    with pytest.raises(StateError, match="of another source"):
+        other.batch_iterator(32, shuffle=7, state=state)
+
+
+@pytest.mark.parametrize("world", [2, 3, 5])
+def test_ranks_have_equally_many_batches_and_together_all_rows(world: int) -> None:
+    whole = list(source(max_tokens=1000).batch_iterator(32, shuffle=7))
+    ranks = [list(source(max_tokens=1000).batch_iterator(32, shuffle=7, shard=(r, world))) for r in range(world)]
+    assert {len(rank) for rank in ranks} == {math.ceil(len(whole) / world)}
+    mixed = [batch for together in zip(*ranks, strict=True) for batch in together]
+    assert_same_batches(mixed[: len(whole)], whole)
+
+
+def test_processes_give_the_same_batches() -> None:
+    with bu.WorkerProcessPool(2) as pool:
+        for shuffle in (None, 7):
+            parallel = pool.parallel_data_source(source(max_tokens=1000))
+            expected = list(source(max_tokens=1000).batch_iterator(32, shuffle=shuffle))
+            assert_same_batches(list(parallel.batch_iterator(32, shuffle=shuffle)), expected)
+
+
+def negative(rows: np.ndarray) -> tuple[np.ndarray]:
+    return (-rows,)
+
+
+def test_sources_made_of_it_hand_out_its_batches() -> None:
+    lengths = np.arange(40) % 9
+
+    def small(first: int = 0) -> bu.ArrayDataSource:
+        return bu.ArrayDataSource([first + np.arange(40)], sampler=BucketSampler(lengths, max_tokens=24))
+
+    own = sorted(range(40))
+    twice = list(bu.repeat(small().map(negative), 2).batch_iterator(6, shuffle=1))
+    assert sorted(-rows_of(twice)) == sorted(own * 2)
+    choice = list(bu.ChoiceDataSource([small(), small(100)], stratified=True).batch_iterator(6, shuffle=1))
+    assert sorted(rows_of(choice)) == own + [100 + row for row in own]
+    some = list(bu.take(small(), 17).batch_iterator(6, shuffle=1))
+    assert len(set(rows_of(some))) == 17
+    both = bu.CompositeDataSource([small(), bu.ArrayDataSource([np.arange(1000)])], trim=False)
+    assert sorted(rows_of(both.batch_iterator(6, shuffle=1))) == own
+    for refused in (
+        lambda: bu.concat(small(), small()),
+        lambda: bu.subset(small(), [1, 2]),
+        lambda: bu.zip(small(), small()),
+        lambda: bu.split(small(), (0.5, 0.5), seed=1),
+    ):
+        with pytest.raises(ArgumentTypeError, match=r"with a BucketSampler have no numbers.*leave its sampler out"):
+            refused()
+
+
+def test_rows_of_one_number_are_those_of_the_data() -> None:
+    made = bu.ArrayDataSource([np.arange(4) * 10], sampler=BucketSampler([3, 1, 2, 0], indices=[0, 3]))
+    assert made.samples_by_indices(np.array([1]))[0].tolist() == [30]
+    whole = bu.ArrayDataSource([np.arange(4) * 10], sampler=BucketSampler([3, 1, 2, 0]))
+    assert whole.samples_by_indices(np.array([1]))[0].tolist() == [10]
+
+
+def test_no_rows_give_no_batches() -> None:
+    for sampler in (BucketSampler([]), BucketSampler([3, 4], indices=[], max_tokens=2)):
+        assert epoch(sampler, 4) == epoch(sampler, 4, None) == []
+        assert sampler.count(4, False) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: BucketSampler([[1]]), ArgumentError, "lengths must be one-dimensional"),
+        (lambda: BucketSampler([1.5]), ArgumentTypeError, "lengths must be whole numbers, not float64"),
+        (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
+        (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
+        (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
+        (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
+        (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
+        (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
+        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1"),
+        (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
+        (
+            lambda: BucketSampler([1, 9, 2, 7], max_tokens=6, indices=[0, 3]),
+            ArgumentError,
+            r"max_tokens is 6, and row 3 alone is longer: 7; raise it.*flatnonzero\(lengths <= 6\)",
+        ),
+        (
+            lambda: bu.ArrayDataSource([np.arange(3)], sampler=BucketSampler([1, 2])),
+            ArgumentError,
+            "sampler has 2 lengths for 3 rows",
+        ),
+        (lambda: BatchSampler().row_plan(3, None, False), NotImplementedError, "Abstract for type"),
+        (lambda: BatchSampler().count(3, False), NotImplementedError, "Abstract for type"),
+    ],
+)
+def test_bad_arguments_are_refused(make: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()

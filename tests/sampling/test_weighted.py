@@ -1,0 +1,375 @@
+"""Weighted draws: what is drawn how often, with and without replacement, and what that costs."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import math
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
+from batchup_ng.randomness import OrderKey
+from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
+from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable, _minus_log
+from batchup_ng.testing.samplers import SamplerContract
+from batchup_ng.testing.sources import assert_same_batches
+
+KEY = OrderKey(3, 1)
+
+
+class TestWeightedWithAnEnd(SamplerContract):
+    in_order = False
+
+    def make(self) -> RandomAccessSampler:
+        return WeightedSampler(np.arange(30), num_samples=45)
+
+
+class TestWithoutReplacement(SamplerContract):
+    in_order = False
+
+    def make(self) -> RandomAccessSampler:
+        return WeightedSampler(np.arange(30), replacement=False)
+
+
+class TestSomeWithoutReplacement(SamplerContract):
+    in_order = False
+
+    def make(self) -> RandomAccessSampler:
+        return WeightedSampler(np.arange(30), replacement=False, num_samples=11, repeats=3)
+
+
+class TestSubsetWithoutReplacementForEver(SamplerContract):
+    in_order = False
+
+    def make(self) -> RandomAccessSampler:
+        return WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False, repeats=-1)
+
+
+def chi_squared(counts: Any, expected: Any) -> float:
+    """Return Pearson's statistic in deviations from its mean, for expected counts that are given."""
+    counts, expected = np.asarray(counts, float), np.asarray(expected, float)
+    degrees = np.count_nonzero(expected) - 1
+    assert counts[expected == 0].sum() == 0
+    some = expected > 0
+    statistic = float(((counts[some] - expected[some]) ** 2 / expected[some]).sum())
+    return float((statistic - degrees) / math.sqrt(2 * degrees))
+
+
+# -- with replacement ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 1000, 100_000])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8, bool])
+def test_each_row_is_drawn_in_proportion(n: int, dtype: Any) -> None:
+    weights = (np.random.default_rng(n).integers(0, 5, n) * 40).astype(dtype)
+    weights[-1] = 1
+    rows = WeightedSampler(weights).rows_at(np.arange(300_000), KEY)
+    shares = weights.astype(float) / weights.astype(float).sum()
+    assert not set(rows.tolist()) & set(np.flatnonzero(weights == 0).tolist())
+    cells = np.minimum(np.arange(n) * 1000 // n, 999)
+    expected = np.bincount(cells, shares) * 300_000
+    if np.count_nonzero(expected) > 1:
+        assert abs(chi_squared(np.bincount(cells[rows], minlength=len(expected)), expected)) < 5
+
+
+@pytest.mark.parametrize("place", [0, 1, RUN - 1, RUN, RUN + 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 4])
+def test_one_row_among_zeros_is_always_drawn(place: int) -> None:
+    weights = np.zeros(2 * CHUNK + 5)
+    weights[place] = 1e-300
+    assert set(WeightedSampler(weights).rows_at(np.arange(5000), KEY).tolist()) == {place}
+
+
+@given(
+    st.lists(st.sampled_from([0, 0.1, 1 / 3, 1e-17, 1, 1e17, 5e-324, 1.7e308]), min_size=1, max_size=99).filter(any),
+    st.sampled_from([0.0, 2.0**-53, 0.5, 1 - 2.0**-53]),
+)
+def test_no_rounding_draws_a_row_of_weight_zero(weights: list[float], at: float) -> None:
+    table = WeightTable("weights", weights)
+    inner = table._ends / table.total  # where one run ends and the next begins
+    uniform = np.unique([at, *inner[inner < 1], *np.nextafter(inner, 0), *np.nextafter(inner, 1)[inner < 1 - 2e-16]])
+    rows = table.rows_at(uniform)
+    assert (rows < len(weights)).all()
+    assert (np.array(weights)[rows] > 0).all()
+    assert (np.diff(rows) >= 0).all()
+
+
+def test_the_ends_of_the_numbers_draw_the_first_and_the_last_row_that_have_weight() -> None:
+    least, most = np.array([0.0]), np.array([1 - 2.0**-53])
+    for before in (0, 1, RUN, 3 * RUN):
+        assert WeightTable("weights", [0.0] * before + [1.0, 2.0]).rows_at(least) == before
+    disagreed = 0
+    for seed in range(200):
+        weights = np.zeros(RUN)
+        weights[:20] = np.random.default_rng(seed).random(20)
+        table = WeightTable("weights", weights)
+        assert table.rows_at(most) == 19
+        disagreed += np.cumsum(weights)[-1] <= np.nextafter(table.total, 0)
+    assert disagreed > 10  # in so many the sum that is searched, one by one, is less than that of the run
+
+
+def test_beyond_two_to_the_24_rows_are_still_drawn_evenly() -> None:
+    n = 2**24 + 1000
+    weights = np.ones(n, np.float32)  # whose plain sum in float32 would not go on from 2^24
+    table = WeightTable("weights", weights)
+    assert table.total == n
+    rows = WeightedSampler(weights).rows_at(np.arange(200_000), KEY)
+    assert abs(chi_squared(np.bincount(rows * 100 // n, minlength=100), np.full(100, 2000.0))) < 5
+    last = table.rows_at(np.array([1 - 2.0**-53, (n - 0.5) / n, (n - 1.5) / n]))
+    assert last.tolist() == [n - 1, n - 1, n - 2]
+
+
+def test_weights_whose_sum_overflows_keep_their_proportions() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler = WeightedSampler([1.5e308, 0.0, 1.5e308, 0.75e308])
+        assert sampler.weights.tolist() == [0.4, 0.0, 0.4, 0.2]
+        rows = sampler.rows_at(np.arange(20_000), KEY)
+    assert abs(chi_squared(np.bincount(rows, minlength=4), [8000, 0, 8000, 4000])) < 5
+
+
+def test_weights_too_small_for_products_keep_their_proportions() -> None:
+    rows = WeightedSampler([5e-324, 0.0, 5e-324, 1e-323]).rows_at(np.arange(20_000), KEY)
+    assert abs(chi_squared(np.bincount(rows, minlength=4), [5000, 0, 5000, 10_000])) < 5
+
+
+@pytest.mark.parametrize("n", [100, 4 * RUN])
+def test_a_later_change_of_the_users_array_changes_nothing(n: int) -> None:
+    weights = np.arange(float(n))
+    sampler = WeightedSampler(weights)
+    weights[:] = 0
+    weights[3] = np.nan
+    twin = WeightedSampler(np.arange(float(n)))
+    np.testing.assert_array_equal(sampler.rows_at(np.arange(500), KEY), twin.rows_at(np.arange(500), KEY))
+    p = np.arange(float(n)) / np.arange(float(n)).sum()
+    np.testing.assert_array_equal(sampler.weights, p)
+    drawn = next(sampler.shuffled_indices_batch_iterator(500, np.random.RandomState(1)))
+    np.testing.assert_array_equal(drawn, np.random.RandomState(1).choice(n, size=500, p=p))
+
+
+def test_normalised_weights_and_their_sums_are_only_made_when_asked_for() -> None:
+    sampler = WeightedSampler(np.ones(1000))
+    sampler.rows_at(np.arange(1000), KEY)
+    sampler.outline()
+    kept = {name: value.nbytes for name, value in vars(sampler._table).items() if isinstance(value, np.ndarray)}
+    assert sum(kept.values()) <= 1000 * 8 * (1 + 1 / RUN) + 600
+    next(sampler.shuffled_indices_batch_iterator(5, np.random.RandomState(1)))
+    assert sampler.weights.sum() == pytest.approx(1)
+    assert len(pickle.dumps(sampler)) < 10_000  # what can be made again does not travel
+
+
+def test_a_number_of_samples_ends_the_epoch() -> None:
+    source = bu.ArrayDataSource([np.arange(20)], sampler=WeightedSampler(np.arange(20), num_samples=33))
+    for shuffle in (5, np.random.RandomState(5), np.random.default_rng(5)):
+        iterator = source.batch_iterator(10, shuffle=shuffle)
+        assert len(iterator) == 4
+        assert [len(x) for (x,) in iterator] == [10, 10, 10, 3]
+    assert source.num_samples() == 33
+    endless = WeightedSampler(np.arange(20)).shuffled_indices_batch_iterator(10, np.random.RandomState(5))
+    ended = WeightedSampler(np.arange(20), num_samples=33).shuffled_indices_batch_iterator(10, np.random.RandomState(5))
+    np.testing.assert_array_equal(np.concatenate(list(ended)), np.concatenate(list(itertools.islice(endless, 4)))[:33])
+
+
+# -- without ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e-9, 1e9]), min_size=1, max_size=60).filter(any),
+    st.integers(0, 2**60), st.integers(1, 3), st.data(),
+)  # fmt: skip
+def test_each_row_of_weight_above_zero_comes_once(weights: list[float], seed: int, repeats: int, data: Any) -> None:
+    positive = np.flatnonzero(weights)
+    n = data.draw(st.none() | st.integers(1, len(positive)))
+    sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=repeats)
+    each = len(positive) if n is None else n
+    assert sampler.num_indices_generated() == each * repeats
+    rows = sampler.rows_at(np.arange(each * repeats), OrderKey(seed, 0))
+    for repeat in rows.reshape(repeats, each):
+        assert len(set(repeat.tolist())) == each
+        assert set(repeat.tolist()) <= set(positive.tolist())
+    drawn = list(sampler.shuffled_indices_batch_iterator(7, np.random.RandomState(seed % 2**32)))
+    for repeat in np.concatenate(drawn).reshape(repeats, each):
+        assert len(set(repeat.tolist())) == each
+        assert set(repeat.tolist()) <= set(positive.tolist())
+
+
+def shares_of_orders(weights: list[float], n: int) -> dict[tuple[int, ...], float]:
+    """Return the chance of each order of `n` rows that are drawn one after the other."""
+    shares: dict[tuple[int, ...], float] = {}
+    for order in itertools.permutations(range(len(weights)), n):
+        share, left = 1.0, sum(weights)
+        for row in order:
+            share *= weights[row] / left
+            left -= weights[row]
+        shares[order] = share
+    return shares
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["seed", "RandomState", "Generator"])
+def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind: str) -> None:
+    weights = [0.5, 4.0, 1.5, 2.0]
+    shares = shares_of_orders(weights, n)
+    runs = 6000
+    sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=runs)
+    if kind == "seed":
+        rows = sampler.rows_at(np.arange(n * runs), KEY)
+    else:
+        rng = np.random.RandomState(2) if kind == "RandomState" else np.random.default_rng(2)
+        rows = np.concatenate(list(sampler.shuffled_indices_batch_iterator(10, rng)))
+    seen = collections.Counter(map(tuple, rows.reshape(runs, n).tolist()))
+    counts = [seen[order] for order in shares]
+    assert sum(counts) == runs
+    assert abs(chi_squared(counts, [share * runs for share in shares.values()])) < 5
+
+
+def test_the_first_rows_are_those_of_the_whole_order() -> None:
+    weights = np.random.default_rng(0).random(10_000) ** 4
+    weights[::7] = 0
+    whole = WeightedSampler(weights, replacement=False).rows_at(np.arange(8000), KEY)
+    for n in (1, 17, 5000):
+        some = WeightedSampler(weights, replacement=False, num_samples=n)
+        np.testing.assert_array_equal(some.rows_at(np.arange(n), KEY), whole[:n])
+
+
+def test_large_weights_come_early() -> None:
+    weights = np.repeat([1.0, 1000.0], 5000)
+    rows = WeightedSampler(weights, replacement=False).rows_at(np.arange(10_000), KEY)
+    assert (rows[:4000] >= 5000).mean() > 0.99
+    assert sorted(rows) == list(range(10_000))
+
+
+def test_ties_and_extremes_have_an_order_too() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler = WeightedSampler([1e-320, 1e308, 0, 5e-324, 1e308], replacement=False)
+        rows = sampler.rows_at(np.arange(4), KEY)
+    assert (sorted(rows[:2]), sorted(rows[2:])) == ([1, 4], [0, 3])
+
+
+def test_the_logarithm_is_one() -> None:
+    x = np.concatenate([1 - np.arange(1000) * 2.0**-53, np.random.default_rng(0).random(100_000) + 2.0**-60,
+                        2.0 ** -np.arange(60), [0.7071067811865475, 0.7071067811865476]])  # fmt: skip
+    expected = -np.log(np.minimum(x, 1.0))
+    np.testing.assert_allclose(_minus_log(np.minimum(x, 1.0)), expected, rtol=1e-15, atol=0)
+
+
+def test_the_tables_of_two_epochs_are_kept() -> None:
+    sampler = WeightedSampler(np.ones(1000), replacement=False)
+    for epoch in range(5):
+        sampler.rows_at(np.arange(10), OrderKey(1, epoch))
+    before = dict(sampler._orders)
+    assert len(before) == 2
+    sampler.rows_at(np.arange(10), OrderKey(1, 3))
+    sampler.rows_at(np.arange(10), OrderKey(1, 4))
+    assert all(sampler._orders[key] is order for key, order in before.items())
+    assert len(pickle.dumps(sampler)) < 10_000
+
+
+def test_a_batch_may_reach_over_the_end_of_a_repeat() -> None:
+    source = bu.ArrayDataSource([np.arange(10)], sampler=WeightedSampler(np.ones(10), replacement=False, repeats=3))
+    for shuffle in (5, np.random.RandomState(5)):
+        assert [len(x) for (x,) in source.batch_iterator(7, shuffle=shuffle)] == [7, 7, 7, 7, 2]
+
+
+# -- with the rest of the library ------------------------------------------------------------------------------
+
+SAMPLERS: dict[str, Any] = {
+    "with": lambda: WeightedSampler(np.arange(60.0), num_samples=100),
+    "without": lambda: WeightedSampler(np.arange(60.0), replacement=False),
+    "some, repeated": lambda: WeightedSampler(np.arange(60.0), replacement=False, num_samples=23, repeats=4),
+    "subset": lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(60)[::2], replacement=False, repeats=2),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_ranks_share_what_one_would_have_and_others_go_on(name: str) -> None:
+    def source() -> Any:
+        return bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS[name]())
+
+    whole = np.concatenate([x for (x,) in source().batch_iterator(4, shuffle=7, epoch=2)])
+    ranks = [source().batch_iterator(4, shuffle=7, epoch=2, shard=(rank, 3)) for rank in range(3)]
+    first = [next(rank)[0] for _ in range(3) for rank in ranks]
+    state = json.loads(json.dumps(ranks[1].state_dict()))
+    rest = [x for (x,) in source().batch_iterator(5, shuffle=7, state=state)]
+    np.testing.assert_array_equal(np.concatenate(first + rest), whole)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_processes_give_the_same_batches(name: str) -> None:
+    source = bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS[name]())
+    with bu.WorkerProcessPool(2) as pool:
+        for shuffle in (7, "RandomState"):
+            made = [np.random.RandomState(3) if shuffle == "RandomState" else 7 for _ in range(2)]
+            got = list(pool.parallel_data_source(source).batch_iterator(9, shuffle=made[0]))
+            assert_same_batches(got, list(source.batch_iterator(9, shuffle=made[1])))
+
+
+def test_a_generators_draws_go_on_from_a_state() -> None:
+    source = bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS["some, repeated"]())
+    whole = list(source.batch_iterator(7, shuffle=np.random.RandomState(3)))
+    iterator = source.batch_iterator(7, shuffle=np.random.RandomState(3))
+    done = [next(iterator) for _ in range(5)]
+    rest = list(source.batch_iterator(7, shuffle=np.random.RandomState(9), state=iterator.state_dict()))
+    assert_same_batches(done + rest, whole)
+
+
+def test_the_state_of_other_weights_or_options_is_refused() -> None:
+    def iterator(*args: Any, state: Any = None, **options: Any) -> Any:
+        sampler = WeightedSampler(*args, **options)
+        return bu.ArrayDataSource([np.arange(100_000)], sampler=sampler).batch_iterator(5, shuffle=1, state=state)
+
+    weights = np.ones(100_000)
+    state = iterator(weights, num_samples=50, replacement=False).state_dict()
+    with pytest.raises(StateError, match="of another source"):
+        iterator(weights, num_samples=50, replacement=False, repeats=2, state=state)
+    state = iterator(weights, num_samples=50).state_dict()
+    iterator(np.ones(100_000), num_samples=50, state=state)
+    other = weights.copy()
+    other[12_345] = 2  # which is not among those that are looked at
+    for args, options in (
+        ((other,), {"num_samples": 50}),
+        ((weights,), {"num_samples": 51}),
+        ((weights,), {"num_samples": 50, "replacement": False}),
+    ):
+        with pytest.raises(StateError, match="of another source"):
+            iterator(*args, **options, state=state)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: WeightedSampler([1, 2], num_samples=0), ArgumentError, "num_samples must be at least 1, not 0"),
+        (lambda: WeightedSampler([1, 2], num_samples=1.5), ArgumentTypeError, "num_samples must be a whole number"),
+        (lambda: WeightedSampler([1, 2], replacement=0), ArgumentTypeError, "replacement must be True or False, not 0"),
+        (lambda: WeightedSampler([1, 2], repeats=2), ArgumentError, "repeats is for replacement=False"),
+        (lambda: WeightedSampler([1, 2], replacement=False, repeats=0), ArgumentError, "should be >= 1 or -1"),
+        (
+            lambda: WeightedSampler([1, 0, 2], replacement=False, num_samples=3),
+            ArgumentError,
+            "num_samples must be at most 2, the number of weights above 0, with replacement=False, not 3",
+        ),
+        (
+            lambda: WeightedSubsetSampler([1, -1], [5, 6]),
+            ArgumentError,
+            r"sub_weights must be finite and not negative, but sub_weights\[1\] is -1",
+        ),
+        (lambda: WeightedSampler(["a", "b"]), ArgumentTypeError, "weights must be numbers, not <U1"),
+        (lambda: WeightedSampler([1j]), ArgumentTypeError, "weights must be numbers, not complex"),
+        (lambda: WeightedSampler([object(), 1.0]), ArgumentTypeError, "weights must be numbers"),
+        (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),
+        (lambda: WeightedSampler([1.0] * CHUNK + [0, np.nan]), ArgumentError, rf"weights\[{CHUNK + 1}\] is nan"),
+        (lambda: WeightedSampler([1, 2], True), TypeError, "positional"),
+    ],
+)
+def test_bad_arguments_are_refused(make: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,217 @@
+"""Arrays of different lengths become one array, on their own and as columns of batches."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.testing.sources import assert_same_batches
+
+
+@given(
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    inner=arrays_of.array_shapes(min_dims=0, max_dims=2, max_side=3),
+    side=st.sampled_from(["left", "right"]),
+    multiple=st.none() | st.integers(1, 5),
+    dtype=st.sampled_from([np.uint8, np.int64, np.float32, np.float64, np.bool_]),
+)
+def test_values_stay_and_all_else_is_padding(
+    lengths: list[int], inner: tuple[int, ...], side: str, multiple: int | None, dtype: Any
+) -> None:
+    given_arrays = [np.arange(n * int(np.prod(inner))).reshape(n, *inner).astype(dtype) for n in lengths]
+    x, found, mask = bu.pad_batch(
+        given_arrays, padding_value=1, padding_side=side, pad_to_multiple_of=multiple, return_lengths=True,
+        return_mask=True,
+    )  # fmt: skip
+    assert x.dtype == dtype
+    assert x.shape == (len(lengths), x.shape[1], *inner)
+    assert max(lengths) <= x.shape[1] < max(lengths) + (multiple or 1)
+    assert x.shape[1] % (multiple or 1) == 0
+    assert found.tolist() == lengths
+    assert mask.shape == x.shape[:2]
+    for row, own, real in zip(x, given_arrays, mask, strict=True):
+        np.testing.assert_array_equal(row[real], own)
+        assert (row[~real] == 1).all()
+        assert real.tolist() == sorted(real.tolist(), reverse=side == "right")
+
+
+def test_it_pads_as_torch_does() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rng = np.random.default_rng(0)
+    given_arrays = [rng.random((n, 3), dtype=np.float32) for n in (4, 1, 7, 0)]
+    tensors = [torch.from_numpy(array) for array in given_arrays]
+    for side in ("right", "left"):
+        theirs = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=-2.5, padding_side=side)
+        np.testing.assert_array_equal(bu.pad_batch(given_arrays, padding_value=-2.5, padding_side=side), theirs.numpy())
+        np.testing.assert_array_equal(bu.pad_batch(tensors, padding_value=-2.5, padding_side=side), theirs.numpy())
+
+
+def test_columns_come_in_many_forms() -> None:
+    parts = [np.array([1, 2]), np.array([3])]
+    objects = np.empty(2, object)
+    objects[:] = parts
+    for column in (parts, tuple(parts), objects, [[1, 2], [3]], iter(parts)):
+        assert bu.pad_batch(column).tolist() == [[1, 2], [3, 0]]
+    assert bu.pad_batch([[], [1, 2]]).dtype == np.int64  # what an empty list would be does not matter
+    assert bu.pad_batch([[], []]).shape == (2, 0)
+    assert bu.pad_batch([["a", "bcd"], ["e"]], padding_value="").tolist() == [["a", "bcd"], ["e", ""]]
+
+
+def test_equal_lengths_are_copied() -> None:
+    whole = np.arange(6).reshape(2, 3)
+    padded = bu.pad_batch(whole)
+    np.testing.assert_array_equal(padded, whole)
+    padded[0] = 9
+    assert whole[0, 0] == 0
+    assert bu.pad_batch(whole, pad_to_multiple_of=4, padding_value=7).tolist() == [[0, 1, 2, 7], [3, 4, 5, 7]]
+
+
+def test_several_axes_are_padded_at_once() -> None:
+    pictures = [np.ones((2, 3, 3), np.uint8), np.ones((4, 1, 3), np.uint8)]
+    x, lengths, mask = bu.pad_batch(pictures, axes=(0, 1), return_lengths=True, return_mask=True)
+    assert x.shape == (2, 4, 3, 3)
+    assert lengths.tolist() == [[2, 3], [4, 1]]
+    np.testing.assert_array_equal(mask, x[..., 0] == 1)
+    assert mask.sum(axis=(1, 2)).tolist() == [6, 4]
+    last = bu.pad_batch([np.ones((2, 3)), np.ones((2, 1))], axes=1)
+    assert last.sum(axis=2).tolist() == [[3, 3], [1, 1]]
+
+
+def test_lengths_are_bounded() -> None:
+    parts = [[1, 2, 3], [4], []]
+    x, lengths = bu.pad_batch(parts, max_length=2, truncation=True, return_lengths=True)
+    assert (x.tolist(), lengths.tolist()) == ([[1, 2], [4, 0], [0, 0]], [2, 1, 0])
+    left = bu.pad_batch(parts, max_length=2, truncation=True, padding_side="left")
+    assert left.tolist() == [[1, 2], [0, 4], [0, 0]]
+    assert bu.pad_batch(parts, max_length=5).shape == (3, 3)
+    assert bu.pad_batch(parts, max_length=5, padding="max_length").shape == (3, 5)
+    assert bu.pad_batch(parts, max_length=4, pad_to_multiple_of=2).shape == (3, 4)
+
+
+def test_no_samples_give_an_array_of_none() -> None:
+    x, lengths, mask = bu.pad_batch([], return_lengths=True, return_mask=True, max_length=4, padding="max_length")
+    assert (x.shape, lengths.shape, mask.shape) == ((0, 4), (0,), (0, 4))
+    assert bu.pad_batch([], axes=(0, 1)).shape == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(0, np.uint8), (255, np.uint8), (0.1, np.float32), (np.nan, np.float64), (-np.inf, np.float16), (False, bool)],
+)
+def test_padding_values_that_fit_are_taken(value: Any, dtype: Any) -> None:
+    padded = bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
+    np.testing.assert_array_equal(padded[0, 1], np.array(value, dtype))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(-1, np.uint8), (256, np.uint8), (0.5, np.int64), (np.nan, np.int32), (-1e9, np.float16), (2, bool), ("", float)],
+)
+def test_padding_values_that_do_not_fit_are_refused(value: Any, dtype: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"padding_value must be one that {np.dtype(dtype)} can hold"):
+        bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
+
+
+ONE = [np.ones(1), np.ones(2)]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: bu.pad_batch([1, 2]), ArgumentError, r"arrays\[0\] is of shape \(\), which has no axis 0"),
+        (
+            lambda: bu.pad_batch([np.ones((2, 3)), np.ones((2, 4))]),
+            ArgumentError,
+            r"arrays\[1\] is of shape \(2, 4\), and arrays\[0\] of \(2, 3\).*along axes=0; name the axes",
+        ),
+        (lambda: bu.pad_batch([np.ones((2, 3)), np.ones(2)]), ArgumentError, r"arrays\[1\] is of shape \(2,\)"),
+        (
+            lambda: bu.pad_batch([[1], [2], [2.5]]),
+            ArgumentError,
+            r"one dtype, and there are arrays\[0\] of int64, arrays\[2\] of float64",
+        ),
+        (
+            lambda: bu.pad_batch([[1], [2, 3]], max_length=1),
+            ArgumentError,
+            r"max_length is 1, and arrays\[1\] has length 2; raise it, or pass truncation=True",
+        ),
+        (lambda: bu.pad_batch(ONE, padding="max"), ArgumentError, "padding must be one of 'longest', 'max_length'"),
+        (lambda: bu.pad_batch(ONE, padding_side="top"), ArgumentError, "padding_side must be one of"),
+        (lambda: bu.pad_batch(ONE, padding="max_length"), ArgumentError, "max_length must be given"),
+        (lambda: bu.pad_batch(ONE, truncation=True), ArgumentError, "max_length must be given"),
+        (lambda: bu.pad_batch(ONE, truncation=1), ArgumentTypeError, "truncation must be True or False"),
+        (lambda: bu.pad_batch(ONE, max_length=0), ArgumentError, "max_length must be at least 1"),
+        (lambda: bu.pad_batch(ONE, pad_to_multiple_of=0), ArgumentError, "pad_to_multiple_of must be at least 1"),
+        (
+            lambda: bu.pad_batch(ONE, pad_to_multiple_of=4, max_length=6),
+            ArgumentError,
+            "max_length must be a multiple of pad_to_multiple_of, 4, not 6",
+        ),
+        (lambda: bu.pad_batch(ONE, padding_value=[1]), ArgumentTypeError, "padding_value must be a single value"),
+        (lambda: bu.pad_batch(ONE, axes=-1), ArgumentError, "axes must be at least one axis"),
+        (lambda: bu.pad_batch(ONE, axes=()), ArgumentError, "axes must be at least one axis"),
+        (lambda: bu.pad_batch(ONE, axes=(0, 0)), ArgumentError, "each once"),
+        (lambda: bu.pad_batch(ONE, axes=0.5), ArgumentTypeError, "axes must be a whole number"),
+        (lambda: bu.PadColumns(), ArgumentError, "columns must be at least one column"),
+        (lambda: bu.PadColumns(0, 0), ArgumentError, "each once"),
+        (lambda: bu.PadColumns("x"), ArgumentTypeError, r"columns\[0\] must be a whole number"),
+        (lambda: bu.PadColumns(0, padding="max"), ArgumentError, "padding must be one of"),
+        (lambda: bu.PadColumns(2)(ONE, ONE), ArgumentError, "column 2, and the batch has 2; name one that it has"),
+        (lambda: bu.PadColumns(1)(ONE, [[1], [2.5]]), ArgumentError, r"column 1\[0\] of int64"),
+    ],
+)
+def test_what_cannot_be_padded_is_refused(call: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_lengths_and_mask_stand_behind_their_column() -> None:
+    pad = bu.PadColumns(-1, 0, return_lengths=True, return_mask=True)
+    batch = pad([[1], [2, 3]], np.array([5, 6]), [[7], [8]])
+    assert [part.tolist() for part in batch] == [
+        [[1, 0], [2, 3]], [1, 2], [[True, False], [True, True]], [5, 6], [[7], [8]], [1, 1], [[True], [True]],
+    ]  # fmt: skip
+
+
+class Sentences:
+    """An accessor that gives a list of arrays of different lengths."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, rows: Any) -> Any:
+        return [np.arange(int(row) % 7 + 1) for row in np.atleast_1d(rows)]
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_any_pool_pads_columns(kind: str) -> None:
+    objects = np.empty(40, object)
+    objects[:] = Sentences()[np.arange(40)]
+    for column in (Sentences(), objects):
+        source = bu.ArrayDataSource([column, np.arange(40)])
+        padded = source.map(bu.PadColumns(0, padding_value=-1, return_lengths=True))
+        expected = list(padded.batch_iterator(8, shuffle=3))
+        for x, lengths, rows in expected:
+            assert (lengths == rows % 7 + 1).all()
+            assert ((x >= 0).sum(axis=1) == lengths).all()
+        pool = {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}[kind](2)
+        with pool:
+            got = list(pool.parallel_data_source(padded).batch_iterator(8, shuffle=3))
+            assert_same_batches(got, expected)
+            only = bu.ArrayDataSource([column]).map(functools.partial(bu.pad_batch, padding_value=-1, return_mask=True))
+            x, mask = next(pool.parallel_data_source(only).batch_iterator(8))
+            np.testing.assert_array_equal(x >= 0, mask)
+
+
+def test_an_error_names_it_as_the_map() -> None:
+    source = bu.ArrayDataSource([np.arange(40)]).map(bu.PadColumns(0))
+    with bu.WorkerThreadPool(1) as pool, pytest.raises(bu.BatchError, match="map 'PadColumns'"):
+        next(pool.parallel_data_source(source).batch_iterator(8))
