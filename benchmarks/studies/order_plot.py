@@ -40,7 +40,7 @@ def plot(bars: Sequence[Bar]) -> str:
     """
     figures = "; ".join(f"{bar.label}: {number(bar.first_batch)} ms, {number(bar.memory)} MB" for bar in bars)
     told = f"Time to the first batch and growth of memory. {figures}."
-    return svg("order", TITLE, told, lambda figure: _draw(figure, bars))
+    return svg("order", TITLE, told, lambda figure: _draw(figure, bars), size=(9.6, 4.0))
 
 
 def _draw(figure: Any, bars: Sequence[Bar]) -> None:
@@ -55,15 +55,17 @@ def _draw(figure: Any, bars: Sequence[Bar]) -> None:
 def _draw_bars(axes: Any, bars: Sequence[Bar], values: Sequence[float], what: str) -> None:
     axes.set_facecolor(PAPER)
     colours = [OURS if bar.ours else OTHERS for bar in bars]
-    widths = [max(value, LEAST) for value in values]
-    axes.barh(range(len(bars)), widths, color=colours, height=0.62)
-    for place, (value, width) in enumerate(zip(values, widths, strict=True)):
-        axes.annotate(number(value), (width, place), (4, 0), textcoords="offset points", va="center", color=INK)
+    ends = [max(value, LEAST) for value in values]
     axes.set_xscale("log")
-    axes.set_xlim(LEAST, max(widths) * 12)
+    axes.barh(range(len(bars)), [end - LEAST for end in ends], left=LEAST, color=colours, height=0.62)
+    for place, (value, end) in enumerate(zip(values, ends, strict=True)):
+        axes.annotate(number(value), (end, place), (4, 0), textcoords="offset points", va="center", color=INK)
+    axes.set_xlim(LEAST, max(ends) * 12)
+    axes.set_xticks([10.0**k for k in range(-2, 10, 2) if 10.0**k < max(ends) * 12])
+    axes.minorticks_off()
     axes.set_xlabel(what, color=INK)
-    axes.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
-    axes.tick_params(colors=INK, which="both")
+    axes.xaxis.set_major_formatter(lambda value, place: f"{value:,g}")
+    axes.tick_params(colors=INK)
     axes.tick_params(axis="y", length=0)
     axes.grid(which="major", axis="x", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
