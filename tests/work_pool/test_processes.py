@@ -378,7 +378,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
     bu.WorkerProcessPool(2)
     gc.collect()
-    assert not [fd for fd in os.listdir("/proc/self/fd") if "batchup_ng" in _target(fd)]
+    assert not [fd for fd in os.listdir("/proc/self/fd") if "memfd:batchup_ng" in _target(fd)]
 
 
 def _target(fd: str) -> str:
