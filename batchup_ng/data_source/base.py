@@ -341,11 +341,11 @@ class MapDataSource(PlannedDataSource):
         return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        start, first = options.reached
-        for number, batch in enumerate(self.source.stream(options, (*path, 0)), first):
-            # Batches may be of any length here, so the position is counted.
+        for number, batch in enumerate(self.source.stream(options, (*path, 0)), options.reached.batches):
+            # Batches may be of any length here, and another after the map, so the position is counted.
+            start = options.counted.get(path, 0)
+            options.counted[path] = start + batches.length(batch)
             yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path))
-            start += batches.length(batch)
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.source.stream_count(options)

@@ -386,7 +386,7 @@ def test_another_number_of_batches() -> None:
 def test_what_has_no_random_access_is_refused() -> None:
     stream = bu.IteratorDataSource(iter([(np.arange(3),)]))
     for source in (stream, stream.map(each_sample, rng="sample")):
-        with pytest.raises(ArgumentTypeError, match="must have random access .* only streams; check the sources"):
+        with pytest.raises(ArgumentTypeError, match=r"must have random access .* only streams; check the sources"):
             assert_reproducible(source)
     with bu.WorkerThreadPool(1) as pool, pytest.raises(ArgumentTypeError, match="the one that was given to the pool"):
         assert_reproducible(pool.parallel_data_source(ROWS))  # type: ignore[arg-type]  # on purpose
