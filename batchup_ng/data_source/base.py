@@ -353,8 +353,7 @@ class MapDataSource(PlannedDataSource):
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 
-    def draws_globally(self) -> bool:
-        return self.rng is None or self.source.draws_globally()
+    # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
 
     def stateful(self) -> Any:
         return self.source.stateful()
