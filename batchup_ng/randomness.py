@@ -138,8 +138,12 @@ class BatchKey(NamedTuple):
         return self.start + (place if self.offsets is None else int(self.offsets[place]))
 
     def generator(self) -> np.random.Generator:
-        """Return the batch's generator, a function of (seed, epoch, batch, node)."""
-        return generator("batch", self.seed, self.epoch, self.batch, len(self.path), *self.path)
+        """Return the batch's generator, a function of (seed, epoch, batch, node).
+
+        A batch is its number with its first position: an epoch that went on with larger batches has numbers twice.
+        """
+        first = self.position(0) if self.offsets is None or len(self.offsets) else self.start
+        return generator("batch", self.seed, self.epoch, self.batch, first, len(self.path), *self.path)
 
     def sample_rng(self, n: int) -> SampleRng:
         """Return the row-wise generator of the batch's `n` samples."""

@@ -86,6 +86,8 @@ def composed(draw: st.DrawFn, inner: st.SearchStrategy[Any], endless: bool) -> A
         if kind == "composite":
             return bu.CompositeDataSource(others, flatten=draw(st.booleans()), trim=draw(st.booleans()))
         return bu.ChoiceDataSource([other.map(one_column) for other in others], stratified=draw(st.booleans()))
+    if kind == "for ever" and not endless:
+        kind = "repeat"
     return rearranged(kind, source, draw(inner), draw(st.integers(0, 10**6)))
 
 
@@ -96,7 +98,7 @@ MAPS: dict[str, Any] = {
     "samples": lambda source: source.map_samples(plain_sample),
     "random samples": lambda source: source.map_samples(noisy_sample, rng="sample"),
 }
-KINDS = [*MAPS, "composite", "choice", "concat", "zip", "subset", "split", "take", "repeat"]
+KINDS = [*MAPS, "composite", "choice", "concat", "zip", "subset", "filtered", "split", "take", "repeat", "for ever"]
 
 
 def rearranged(kind: str, source: Any, other: Any, number: int) -> Any:
@@ -105,6 +107,8 @@ def rearranged(kind: str, source: Any, other: Any, number: int) -> Any:
         return bu.take(source, 1 + number % 40)
     if kind == "repeat":
         return bu.repeat(source, 1 + number % 3)
+    if kind == "for ever":
+        return bu.repeat(source, -1)
     try:
         if kind == "concat":
             return bu.concat(source.map(one_column), other.map(one_column), source.map(noisy, rng="sample"))
@@ -113,9 +117,20 @@ def rearranged(kind: str, source: Any, other: Any, number: int) -> Any:
         if kind == "split":
             return bu.split(source, (0.6, 0.4), seed=number)[number % 2]
         n = source.num_samples()
+        if kind == "filtered":  # the nests of a zip, of which some are kept by what they hold
+            nests = bu.zip(source, other.map(one_column) if other.num_samples() == n else source, flatten=False)
+            return bu.subset(nests, kept(nests, number))
         return bu.subset(source, (np.arange(7) * (number + 1)) % n)
     except (bu.ArgumentError, bu.ArgumentTypeError):
         return source  # endless, without numbers, or too small to be split: refused, as it says
+
+
+def kept(source: Any, number: int) -> np.ndarray:
+    """Return the positions of the samples whose first value a rule keeps, or all."""
+    (batch,) = bu.subset(source, np.arange(source.num_samples())).batch_iterator(10**6)
+    first = np.asarray(next(iter(batches.leaves(batch))), dtype=np.float64).reshape(int(source.num_samples()), -1)[:, 0]
+    keep = np.flatnonzero(np.floor(first * 7).astype(np.int64) % 3 != number % 3)
+    return keep if len(keep) else np.arange(len(first))
 
 
 def shuffles() -> st.SearchStrategy[tuple[str, int]]:

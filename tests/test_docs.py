@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import batchup_ng
+from batchup_ng import testing
 
 DOCS = Path(__file__).parents[1] / "docs"
-RUN_PAGES = ("quickstart", "concepts", "pools", "checkpoints", "faults", "moving_from_batchup")
+RUN_PAGES = ("quickstart", "concepts", "pools", "reproducibility", "checkpoints", "faults", "moving_from_batchup")
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -103,7 +104,7 @@ def documented(inventory: Any) -> set[str]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "module",
-    [batchup_ng, batchup_ng.data_source, batchup_ng.sampling, batchup_ng.work_pool, batchup_ng.errors],
+    [batchup_ng, batchup_ng.data_source, batchup_ng.sampling, batchup_ng.work_pool, batchup_ng.errors, testing],
     ids=lambda module: module.__name__,
 )
 def test_every_public_name_is_in_the_reference(module: ModuleType, inventory: Any) -> None:

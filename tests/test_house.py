@@ -94,7 +94,9 @@ def test_no_file_is_longer_than_the_house_allows(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 500
 
 
-@pytest.mark.parametrize("name", ["", ".data_source", ".sampling", ".work_pool", ".accessors", ".image.utils"])
+@pytest.mark.parametrize(
+    "name", ["", ".data_source", ".sampling", ".work_pool", ".accessors", ".image.utils", ".testing"]
+)
 def test_what_is_public_is_listed_sorted_and_there(name: str) -> None:
     module = importlib.import_module("batchup_ng" + name)
     assert module.__all__ == sorted(module.__all__)

@@ -281,11 +281,11 @@ class MapDataSource(PlannedDataSource):
         return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        start, first = options.reached
-        for number, batch in enumerate(self.source.stream(options, (*path, 0)), first):
-            # Batches may be of any length here, so the position is counted.
+        for number, batch in enumerate(self.source.stream(options, (*path, 0)), options.reached.batches):
+            # Batches may be of any length here, and another after the map, so the position is counted.
+            start = options.counted.get(path, 0)
+            options.counted[path] = start + batches.length(batch)
             yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path))
-            start += batches.length(batch)
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.source.stream_count(options)
@@ -293,8 +293,7 @@ class MapDataSource(PlannedDataSource):
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 
-    def draws_globally(self) -> bool:
-        return self.rng is None or self.source.draws_globally()
+    # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
 
     def stateful(self) -> Any:
         return self.source.stateful()

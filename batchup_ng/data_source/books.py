@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from typing import Any
 
 from ..errors import LostSamples
@@ -38,10 +39,12 @@ class Books:
     roads: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "inline": 0, "memory": 0})
     arrays: str = ""
     failed_before: int = 0
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
-    def counts(self) -> dict[str, int]:
-        """Return what a saved state tells of the books."""
-        return {name: getattr(self, name) for name in COUNTS}
+    def counted(self) -> tuple[int, dict[str, int]]:
+        """Return what a saved state tells of the books: the batches, the counts; from any thread."""
+        with self._lock:
+            return self.batches, {name: getattr(self, name) for name in COUNTS}
 
     def carry(self, batches: int, counts: dict[str, int]) -> None:
         """Begin with what an earlier run entered: its number of batches, its counts."""
@@ -50,8 +53,10 @@ class Books:
             setattr(self, name, counts[name])
         self.failed_before = counts["failed"] + counts["replaced"]
 
-    def settle(self, number: int, planned: int, delivered: int, failed: int, road: str) -> None:
-        """Enter what became of one batch.
+    def settle(
+        self, number: int, planned: int, delivered: int, failed: int, road: str, replaced: int = 0
+    ) -> None:
+        """Enter what became of one batch, all at once for whoever saves the state meanwhile.
 
         Raises:
             LostSamples: it is not the batch whose turn it is, or samples are missing.
@@ -61,10 +66,12 @@ class Books:
                 f"batch {self.batches} of {planned} samples was to be handed out, but it is batch {number}, with "
                 f"{delivered} samples and {failed} reported as failed; this is a bug of the library"
             )
-        self.batches += 1
-        self.planned += planned
-        self.delivered += delivered
-        self.failed += failed
+        with self._lock:
+            self.batches += 1
+            self.planned += planned
+            self.delivered += delivered
+            self.failed += failed
+            self.replaced += replaced
         if road:
             self.roads[road] = self.roads.get(road, 0) + 1
 

@@ -143,7 +143,7 @@ class Epoch:
         books: The books of the epoch.
         kept: Whether the engine keeps them; else what is handed out is entered here.
         state: Returns the state of the epoch for what was handed out, from the books.
-        reopen: Returns the epoch as it goes on from a state.
+        reopen: Checks a state, then returns what opens the epoch as it goes on from it, once this one is closed.
     """
 
     engine: Engine
@@ -152,7 +152,7 @@ class Epoch:
     books: Books = dataclasses.field(default_factory=Books)
     kept: bool = False
     state: Callable[[Books], dict[str, Any]] | None = None
-    reopen: Callable[[Any], Epoch] | None = None
+    reopen: Callable[[Any], Callable[[], Epoch]] | None = None
 
 
 class BatchIterator(Iterator[Any]):
@@ -284,9 +284,9 @@ class BatchIterator(Iterator[Any]):
         if self._epoch.reopen is None:
             self.state_dict()  # which tells why it cannot be
             raise AssertionError("state_dict did not raise")
-        epoch = self._epoch.reopen(state)
+        opened = self._epoch.reopen(state)
         self.close()
-        self._begin(epoch)
+        self._begin(opened())
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON, which then holds what it held before or all of it, nothing else.

@@ -127,7 +127,7 @@ class SourceNode:
         return True
 
     def stateful(self) -> Any:
-        """Return the user's own iterator that a stream comes from, if it has ``state_dict`` and ``load_state_dict``."""
+        """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
         return None
 
     def calls_user_functions(self) -> bool:

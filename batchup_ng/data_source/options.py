@@ -38,6 +38,7 @@ class EpochOptions:
         reached: From where on.
         given: The options as the user gave them, which functions of the user's are called with.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
+        counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
     """
 
     batch_size: int
@@ -50,6 +51,7 @@ class EpochOptions:
     place: tuple[int, ...] = ()
     shard: Shard = ALONE
     reached: Reached = START
+    counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""

@@ -56,11 +56,13 @@ def open_epoch(
     if saved is not None:
         books.carry(plan.first, saved.counts)
 
-    def reopen(state: Any) -> Epoch:
-        return open_epoch(source, asked, state, plan_of, engine_of)
+    def reopen(state: Any) -> Callable[[], Epoch]:
+        epoch = open_epoch(source, asked, state, plan_of, engine_of)
+        return lambda: epoch
 
     def state_now(now: Books) -> dict[str, Any]:
-        return resumable.state(plan.reached(now.batches), now)
+        batches, counts = now.counted()
+        return resumable.state(plan.reached(batches), counts)
 
     return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
 
@@ -87,31 +89,79 @@ def open_stream(
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
             "give each rank its own"
         )
-    asked, books, owner = options, Books(), source.stateful()
-    before = 0
+    return _checked_stream(source, options, state, engine_of)()
+
+
+def _checked_stream(
+    source: SourceNode, asked: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
+) -> Callable[[], Epoch]:
+    """Check a state; return what then opens the epoch, which puts the user's own iterator back."""
+    options, owner, saved = dataclasses.replace(asked, counted={}), source.stateful(), None
+    resumable = owner is not None and not options.drop_last
     if state is not None:
-        if owner is None or options.drop_last:
+        if not resumable:
             raise StateError(CANNOT)
         options, saved = resumed(source, options, state, "stream")
-        owner.load_state_dict(saved.inner)
-        books.carry(saved.batches, saved.counts)
-        before = books.delivered
+        options = dataclasses.replace(options, counted=_counted(saved))
+
+    def opened() -> Epoch:
+        books = Books()
+        if saved is not None:
+            owner.load_state_dict(saved.inner["iterator"])
+            books.carry(saved.batches, saved.counts)
+        total = source.stream_count(options)
+        n_batches = None if total is None else lambda: total
+        if not resumable:
+            return Epoch(engine_of(options), n_batches, False)
+        return _saved_stream(source, options, engine_of, books, n_batches, reopen)
+
+    def reopen(state: Any) -> Callable[[], Epoch]:
+        return _checked_stream(source, asked, state, engine_of)
+
+    return opened
+
+
+def _saved_stream(
+    source: SourceNode,
+    options: EpochOptions,
+    engine_of: Callable[[EpochOptions], Engine],
+    books: Books,
+    n_batches: Callable[[], float] | None,
+    reopen: Callable[[Any], Callable[[], Epoch]],
+) -> Epoch:
+    """Return the epoch of a stream that can be saved."""
+    before, first = books.delivered, inner_state(source, options)
     engine = engine_of(options)
     latest = getattr(engine, "latest_state", None)  # where the iterator is ahead of what was handed out
-    total = source.stream_count(options)
-    n_batches = None if total is None else lambda: total
-    if owner is None or options.drop_last:
-        return Epoch(engine, n_batches, False)
 
     def state_now(now: Books) -> dict[str, Any]:
-        inner = owner.state_dict() if latest is None else latest()
-        reached = Reached(options.reached.samples + now.delivered - before, now.batches)
-        return Resumable(source, options, "stream").state(reached, now, inner)
-
-    def reopen(state: Any) -> Epoch:
-        return open_stream(source, asked, state, engine_of)
+        inner = inner_state(source, options) if latest is None else latest() or first
+        batches, counts = now.counted()
+        reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
+        return Resumable(source, options, "stream").state(reached, counts, inner)
 
     return Epoch(engine, n_batches, False, books, False, state_now, reopen)
+
+
+def inner_state(source: SourceNode, options: EpochOptions) -> dict[str, Any] | None:
+    """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
+
+    None where there is none.
+    """
+    owner = source.stateful()
+    if owner is None:
+        return None
+    counted = [[list(path), n] for path, n in sorted(options.counted.items())]
+    return {"iterator": owner.state_dict(), "counted": counted}
+
+
+def _counted(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
+    """Return the samples that each map had, as a state tells them."""
+    try:
+        saved.inner["iterator"]
+        return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}
+    except (TypeError, ValueError, KeyError) as error:
+        raise StateError(f"this state is damaged: it does not tell how far its stream is: {error!r:.100}") from error
 
 
 class Resumable:
@@ -130,13 +180,13 @@ class Resumable:
         # The generator is drawn from as the epoch goes on; what is saved is how it was before.
         self._before = None if options.rng is None else randomness.copy_of(options.rng)
 
-    def state(self, reached: Reached, books: Books, inner: Any = None) -> dict[str, Any]:
+    def state(self, reached: Reached, counts: dict[str, int], inner: Any = None) -> dict[str, Any]:
         """Return the state after the batches that are in the books.
 
         Args:
             reached: How far that is.
-            books: The books.
-            inner: The state of the user's own iterator.
+            counts: What the books say.
+            inner: The state of a stream.
 
         Raises:
             StateError: the order is drawn from a generator whose state cannot be had.
@@ -154,7 +204,7 @@ class Resumable:
                 world=options.shard.world,
                 samples=reached.samples,
                 batches=reached.batches,
-                counts=books.counts(),
+                counts=counts,
                 generator=self._generator(),
                 inner=inner,
             )
@@ -200,7 +250,7 @@ def resumed(
     order = order or order_of(options)
     if saved.order != order:
         raise StateError(f"this state is of an epoch whose order is by {saved.order!r}, and this one's is by {order!r}")
-    if order == "seed" and saved.seed != options.seed:
+    if (order == "seed" or (order == "stream" and options.rng is None)) and saved.seed != options.seed:
         raise StateError(f"this state is of shuffle={saved.seed}, and this epoch of shuffle={options.seed}")
     if "epoch" in options.given and saved.epoch != options.epoch:
         raise StateError(

@@ -79,7 +79,16 @@ class IteratorDataSource(PlannedDataSource):
         return self.n_samples
 
     def stateful(self) -> Any:
-        return self.batch_iter if has_state(self.batch_iter) else None
+        return self if has_state(self.batch_iter) else None
+
+    def state_dict(self) -> Any:
+        """Return the state of the iterator, where it has one."""
+        return self.batch_iter.state_dict()  # type: ignore[attr-defined]  # asked for only where it is there
+
+    def load_state_dict(self, state: Any) -> None:
+        """Put the iterator back, where it can be."""
+        self.batch_iter.load_state_dict(state)  # type: ignore[attr-defined]  # as above
+        self._used_up = False
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         if self._used_up:
@@ -89,6 +98,7 @@ class IteratorDataSource(PlannedDataSource):
             )
         yield from map(as_batch, self.batch_iter)
         self._used_up = hasattr(self.batch_iter, "__next__")
+
 
 def has_state(iterator: Any) -> bool:
     """Return whether an iterator of the user's can be saved and resumed."""

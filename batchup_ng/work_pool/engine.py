@@ -181,8 +181,7 @@ class BatchEngine:
             self._record(planned, place, failure)
         n = whole_samples(planned.rows)[1]
         replaced = len(verdict.bad) if policy.action == "replace" else 0
-        self.books.replaced += replaced
-        self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "")
+        self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
         self._check_limit()
         return verdict.batch if verdict.made else _NOTHING
 

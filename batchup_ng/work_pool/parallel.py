@@ -15,7 +15,7 @@ from ..data_source.base import AbstractDataSource, PlannedDataSource, part_of, w
 from ..data_source.books import Books
 from ..data_source.iterator import BatchIterator, Epoch
 from ..data_source.options import EpochOptions, epoch_options, known_count
-from ..data_source.resume import open_epoch, open_stream
+from ..data_source.resume import inner_state, open_epoch, open_stream
 from ..errors import ArgumentTypeError
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
@@ -256,15 +256,14 @@ class _Produced:
     def next(self) -> tuple[Any, ...]:
         """Return ``(batch, state)``, or ``()`` at the end; after an error the same error.
 
-        The state is that of the user's own iterator after the batch; None if it has none.
+        The state is that of the stream after the batch; None if it has none.
         """
         if self._error is not None:
             raise self._error
         try:
             if self._iterator is None:
                 self._iterator = whole_stream(self._source, self._options, self._path)
-            batch, owner = next(self._iterator), self._source.stateful()
-            return batch, None if owner is None else owner.state_dict()
+            return next(self._iterator), inner_state(self._source, self._options)
         except StopIteration:
             return ()
         except BaseException as error:
@@ -302,7 +301,7 @@ class _ProducerEngine:
         return batch
 
     def latest_state(self) -> Any:
-        """Return the state of the user's own iterator after the batch that was handed out last."""
+        """Return the state of the stream after the batch that was handed out last; None before the first."""
         return self._latest
 
     def ready(self) -> int:

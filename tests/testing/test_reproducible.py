@@ -78,7 +78,11 @@ def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
     def old(x: np.ndarray) -> Any:
         return (x + np.random.rand(len(x)) + random.random(),)
 
+    def both(x: np.ndarray, rng: Any) -> Any:
+        return (old(x)[0] + rng.normal(),)
+
     assert_reproducible(ROWS.map(old), pools=("serial", "processes"))
+    assert_reproducible(ROWS.map(both, rng="sample"), pools=("serial", "processes"))
     error = caught(ROWS.map(old), "old")
     assert error.setting == "is made by a pool of 1 thread"
     assert "draws from the global generator of numpy.random, which all threads share" in str(error)
@@ -386,7 +390,7 @@ def test_another_number_of_batches() -> None:
 def test_what_has_no_random_access_is_refused() -> None:
     stream = bu.IteratorDataSource(iter([(np.arange(3),)]))
     for source in (stream, stream.map(each_sample, rng="sample")):
-        with pytest.raises(ArgumentTypeError, match="must have random access .* only streams; check the sources"):
+        with pytest.raises(ArgumentTypeError, match=r"must have random access .* only streams; check the sources"):
             assert_reproducible(source)
     with bu.WorkerThreadPool(1) as pool, pytest.raises(ArgumentTypeError, match="the one that was given to the pool"):
         assert_reproducible(pool.parallel_data_source(ROWS))  # type: ignore[arg-type]  # on purpose

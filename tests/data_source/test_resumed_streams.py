@@ -1,0 +1,134 @@
+"""Epochs of the user's own iterators, saved and resumed by the iterator's own state."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import StateError
+from batchup_ng.testing.sources import assert_same_batches
+
+
+class Counting:
+    """An iterator of the user's of `n` batches of growing length, which can be saved."""
+
+    def __init__(self, n: int = 20) -> None:
+        self.n = n
+        self.given = 0
+
+    def __iter__(self) -> Counting:
+        return self
+
+    def __next__(self) -> Any:
+        if self.given == self.n:
+            raise StopIteration
+        self.given += 1
+        return (np.arange(1 + self.given % 5) + 10 * self.given,)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.given = state["given"]
+
+
+def noisy(*batch: Any, rng: Any) -> Any:
+    return (*batch, rng.normal(size=len(batch[0])) if isinstance(rng, np.random.Generator) else rng.normal())
+
+
+def even(*batch: Any) -> Any:
+    """A map that leaves samples out, so that what is handed out is no measure of what was read."""
+    return tuple(column[batch[0] % 2 == 0] for column in batch)
+
+
+def stream() -> Any:
+    one = bu.IteratorDataSource(Counting()).map(noisy, rng="sample").map(even)
+    return one.map(noisy, rng="sample").map(noisy, rng="batch")
+
+
+@pytest.fixture(params=["serial", "threads", "processes"])
+def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What makes batches ahead; None for a plain loop."""
+    if request.param == "serial":
+        yield None
+        return
+    with {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}[request.param](1) as pool:
+        yield pool
+
+
+def over(source: Any, pool: Any) -> Any:
+    return source if pool is None else pool.prefetch(source, 4)
+
+
+def test_maps_that_leave_samples_out_draw_as_without_a_break(pool: Any) -> None:
+    whole = list(stream().batch_iterator(4, shuffle=3))
+    for stop in (0, 1, 7, 19, 20):
+        iterator = over(stream(), pool).batch_iterator(4, shuffle=3)
+        done = [next(iterator) for _ in range(stop)]
+        state = json.loads(json.dumps(iterator.state_dict()))
+        iterator.close()
+        rest = list(over(stream(), pool).batch_iterator(4, shuffle=3, state=state))
+        assert_same_batches(done + rest, whole)
+
+
+def test_a_running_stream_goes_back(pool: Any) -> None:
+    whole = list(stream().batch_iterator(4, shuffle=3))
+    with over(stream(), pool).batch_iterator(4, shuffle=3) as iterator:
+        states = []
+        for _ in whole:
+            states.append(iterator.state_dict())
+            next(iterator)
+        for at in (11, 3, 0, 20 - 1):
+            iterator.load_state_dict(states[at])
+            assert iterator.state_dict() == states[at]
+            assert_same_batches([next(iterator)], [whole[at]])
+        iterator.load_state_dict(states[5])
+        assert_same_batches(list(iterator), whole[5:])
+        iterator.load_state_dict(states[2])  # though the iterator was used up
+        assert_same_batches(list(iterator), whole[2:])
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    iterator = stream().batch_iterator(4, shuffle=3)
+    other = stream().batch_iterator(4, shuffle=4)
+    whole = list(stream().batch_iterator(4, shuffle=3))
+    done = [next(iterator) for _ in range(3)]
+    for bad, says in [(other.state_dict(), "of shuffle=4, and this epoch of shuffle=3"), ({}, "no state"), (3, "dict")]:
+        with pytest.raises(StateError, match=says):
+            iterator.load_state_dict(bad)
+    assert_same_batches(done + list(iterator), whole)
+
+
+def test_the_producer_is_at_rest_when_the_iterator_is_put_back() -> None:
+    """Else the thread that reads ahead would go on with what was put back."""
+
+    class Watched(Counting):
+        inside = False
+
+        def __next__(self) -> Any:
+            self.inside = True
+            try:
+                return super().__next__()
+            finally:
+                self.inside = False
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            assert threading.active_count() == before
+            assert not self.inside
+            super().load_state_dict(state)
+
+    with bu.WorkerThreadPool(1) as pool:
+        before = threading.active_count()
+        iterator = pool.prefetch(bu.IteratorDataSource(Watched()), 2).batch_iterator(4)
+        next(iterator)
+        state = iterator.state_dict()
+        for _ in range(5):
+            next(iterator)
+        iterator.load_state_dict(state)
+        assert len(list(iterator)) == 19

@@ -1,0 +1,185 @@
+"""Epochs that go on with other ranks, other batch sizes, other ends: every sample once, in the order of the stream."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng import batch as batches
+from batchup_ng.randomness import BatchKey
+from batchup_ng.testing.sources import assert_same_batches
+
+
+def noisy(x: np.ndarray, rng: Any) -> Any:
+    return x, rng.normal()
+
+
+def stage(source: Any, size: int, world: int, rounds: int | None, state: Any, **options: Any) -> tuple[list[Any], Any]:
+    """Return the batches of some rounds of all ranks, in the order of the stream, with the state after them."""
+    ranks = [source.batch_iterator(size, 5, shard=(rank, world), state=state, **options) for rank in range(world)]
+    assert len({len(rank) for rank in ranks}) == 1
+    given_ = []
+    while rounds is None or rounds > 0:
+        together = [next(rank, None) for rank in ranks]
+        if together[0] is None:
+            assert together == [None] * world
+            break
+        given_ += together
+        rounds = None if rounds is None else rounds - 1
+    states = [json.loads(json.dumps(rank.state_dict())) for rank in ranks]
+    assert len({(state["samples"], state["batches"]) for state in states}) == 1
+    return given_, states[-1]
+
+
+def joined(parts: list[Any], column: int) -> np.ndarray:
+    return np.concatenate([batch[column] for batch in parts] or [np.arange(0)])
+
+
+STAGES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(0, 6)), max_size=4)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 150), STAGES, st.integers(1, 9), st.integers(1, 5), st.sampled_from(["pad", "drop"]))
+def test_a_chain_of_worlds_and_sizes_hands_out_each_sample_once(
+    n: int, stages: list[tuple[int, int, int]], size: int, world: int, uneven: str
+) -> None:
+    source = bu.ArrayDataSource([np.arange(n)]).map(noisy, rng="sample")
+    ((x, noise),) = source.batch_iterator(n, 5)
+    found, state = [], None
+    for other_size, other_world, rounds in stages:
+        part, state = stage(source, other_size, other_world, rounds, state, uneven="pad", pad_mask=True)
+        found += part
+    part, state = stage(source, size, world, None, state, uneven=uneven, pad_mask=True)
+    found += part
+    real = joined(found, 2).astype(bool)
+    assert state["samples"] == n
+    got, drawn = joined(found, 0)[real], joined(found, 1)[real]
+    left_out = n - len(got)
+    assert 0 <= left_out < (world if uneven == "drop" else 1)
+    np.testing.assert_array_equal(got, x[: len(got)])
+    np.testing.assert_array_equal(drawn, noise[: len(got)])
+    assert stage(source, 3, 2, None, state, pad_mask=True)[0] == []
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 150), STAGES, st.integers(1, 9), st.integers(1, 5))
+def test_dropping_the_last_leaves_only_whole_rounds(
+    n: int, stages: list[tuple[int, int, int]], size: int, world: int
+) -> None:
+    source = bu.ArrayDataSource([np.arange(n)]).map(noisy, rng="sample")
+    ((x, _),) = source.batch_iterator(n, 5)
+    found, state = [], None
+    for other_size, other_world, rounds in stages:
+        part, state = stage(source, other_size, other_world, rounds, state, drop_last=True)
+        assert all(len(batch[0]) == other_size for batch in part)
+        found += part
+        assume(state["samples"] < n)
+    part, state = stage(source, size, world, None, state, drop_last=True)
+    got = joined(found + part, 0)
+    np.testing.assert_array_equal(got, x[: len(got)])
+    assert n - len(got) < size * world
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=3), st.booleans(), STAGES, st.integers(1, 5))
+def test_a_chain_of_worlds_hands_out_each_batch_of_a_choice_once(
+    lengths: list[int], stratified: bool, stages: list[tuple[int, int, int]], world: int
+) -> None:
+    parts = [bu.ArrayDataSource([np.arange(n) + 100 * i]) for i, n in enumerate(lengths)]
+    source = bu.ChoiceDataSource(parts, stratified=stratified).map(noisy, rng="sample")
+    whole = list(source.batch_iterator(4, 5))
+    found, state = [], None
+    for _, other_world, rounds in stages:
+        part, state = stage(source, 4, other_world, rounds, state, pad_mask=True)
+        found += part
+    found += stage(source, 4, world, None, state, pad_mask=True)[0]
+    real = [batch[:2] for batch in found if batch[2].all()]
+    assert all(batch[2].all() or not batch[2].any() for batch in found)
+    assert_same_batches(real, whole)
+
+
+@pytest.mark.parametrize(("first", "then"), [(10, 20), (20, 10), (7, 3), (3, 50)])
+def test_no_batch_draws_what_one_drew_before_the_size_was_changed(first: int, then: int) -> None:
+    def draws(x: np.ndarray, rng: np.random.Generator) -> Any:
+        return (rng.random(len(x)), np.random.random_sample(len(x)))
+
+    source = bu.ArrayDataSource([np.arange(1000)]).map(draws, rng="batch")
+    iterator = source.batch_iterator(first, 5)
+    found = [next(iterator) for _ in range(7)]
+    found += source.batch_iterator(then, 5, state=iterator.state_dict())
+    together = np.concatenate([column for batch in found for column in batches.leaves(batch)])
+    assert len(together) == len(np.unique(together)) == 2000
+
+
+def test_a_batch_draws_by_its_number_and_its_place() -> None:
+    key = BatchKey(1, 2, 3, 30)
+    assert key.generator().random() == BatchKey(1, 2, 3, 30).generator().random()
+    others = [BatchKey(1, 2, 3, 31), BatchKey(1, 2, 4, 30), BatchKey(1, 3, 3, 30), BatchKey(2, 2, 3, 30), key.child(0)]
+    assert len({one.generator().random() for one in [key, *others]}) == 6
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads"])
+def test_a_state_that_another_thread_takes_is_whole(kind: str) -> None:
+    source = bu.ArrayDataSource([np.arange(20_000)]).map(noisy, rng="sample")
+    whole = list(source.batch_iterator(10, 5))
+    states: list[Any] = []
+    done = threading.Event()
+    with bu.WorkerThreadPool(2) as pool:
+        made = source if kind == "serial" else pool.parallel_data_source(source)
+        with made.batch_iterator(10, 5) as iterator:
+
+            def watch() -> None:
+                while not done.is_set():
+                    states.append(iterator.state_dict())
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            try:
+                for _ in iterator:
+                    pass
+            finally:
+                done.set()
+                watcher.join(60)
+        assert len(states) > 10
+        for state in states[:: max(1, len(states) // 20)]:
+            assert state["counts"]["planned"] == state["samples"] == 10 * state["batches"]
+            with made.batch_iterator(10, 5, state=state) as rest:
+                assert len(rest) == len(whole) - state["batches"]
+                if len(rest):
+                    assert_same_batches([next(rest)], [whole[state["batches"]]])
+
+
+def test_after_an_error_the_epoch_goes_on_with_the_batch_that_failed() -> None:
+    broken = {77}
+
+    def fails(x: np.ndarray) -> Any:
+        if broken & set(map(int, x)):
+            raise OSError("the disk is away for a while")
+        return (x,)
+
+    source = bu.ArrayDataSource([np.arange(200)]).map(fails)
+    whole = [batch[0] for batch in bu.ArrayDataSource([np.arange(200)]).batch_iterator(10, 5)]
+    with bu.WorkerThreadPool(2) as pool:
+        for made in (source, pool.parallel_data_source(source, 7)):
+            broken.add(77)
+            iterator = made.batch_iterator(10, 5)
+            done: list[Any] = []
+            with pytest.raises(OSError, match="the disk is away"):
+                _collect(iterator, done)
+            state = iterator.state_dict()
+            broken.clear()
+            rest = [batch[0] for batch in made.batch_iterator(10, 5, state=state)]
+            assert_same_batches(done + rest, whole)
+
+
+def _collect(iterator: Any, into: list[Any]) -> None:
+    """Put what an iterator gives into a list, until it raises."""
+    for (x,) in iterator:
+        into.append(x)
