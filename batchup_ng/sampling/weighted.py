@@ -11,7 +11,7 @@ from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, cumulative_weights, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, array_outline
-from .standard import row_numbers
+from .standard import check_row_numbers, row_numbers
 
 
 class WeightedSampler(RandomAccessSampler):
@@ -41,6 +41,10 @@ class WeightedSampler(RandomAccessSampler):
 
     def num_indices_generated(self) -> Any:
         return np.inf
+
+    def check_rows(self, length: int) -> None:
+        if self.length != length:
+            raise ArgumentError(f"sampler has {self.length} weights for {length} rows; pass one weight for each row")
 
     def check_in_order(self) -> None:
         raise InOrderNotSupported(
@@ -115,6 +119,9 @@ class WeightedSubsetSampler(WeightedSampler):
 
     def outline(self) -> list[Any]:
         return [*super().outline(), array_outline(self.indices)]
+
+    def check_rows(self, length: int) -> None:
+        check_row_numbers("sampler.indices", self.indices, length)
 
     def map_indices(self, indices: Any) -> Any:
         return self.indices[indices]
