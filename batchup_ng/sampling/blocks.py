@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from .standard import RepeatedSampler
 class BlockShuffleSampler(RepeatedSampler):
     """Hands out each row once a repeat, in an order that storage likes: some blocks of neighbouring rows at a time.
 
-    The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled; the rows of each `window` of
-    them are shuffled among themselves and handed out before those of the next are begun. So at any time rows leave
+    The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled and shared out to
+    windows of at most `window` of them; the rows of a window are shuffled among themselves and handed out before those
+    of the next are begun. So at any time rows leave
     storage from `window` places, and whoever keeps the latest `window` blocks reads each block once, where a full
     shuffle goes anywhere. In order, without ``shuffle=``, the rows come as they lie.
 
@@ -28,7 +30,7 @@ class BlockShuffleSampler(RepeatedSampler):
     Args:
         length: How many rows there are.
         block: Rows of a block, as storage has them: of a chunk of a compressed file, say.
-        window: How many blocks are mixed.
+        window: How many blocks are mixed at most.
         repeats: How often each row is handed out, the blocks and the rows shuffled anew each time; -1 for ever.
 
     Raises:
@@ -40,25 +42,31 @@ class BlockShuffleSampler(RepeatedSampler):
         self.block_rows = checks.positive_int("block", block)
         self.window = checks.positive_int("window", window)
         self._n_whole, self._short = divmod(self.length, self.block_rows)
+        self._n_blocks = self._n_whole + (self._short > 0)
+        self._lacking = self._n_blocks * self.block_rows - self.length
+        self._n_windows = -(-self._n_blocks // self.window)
 
     def outline(self) -> list[Any]:
         return [*super().outline(), self.block_rows, self.window]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         word = key.word("blocks", repeat)
-        lacking = self.block_rows - self._short if self._short else 0
-        at = word % (self._n_whole + 1) if self._short else self._n_whole  # the short block's slot
-        span = self.block_rows * self.window
-        # What stands behind the short block stands as many rows earlier as that lacks. So if it were whole, the windows
-        # from its own on would begin `lacking` rows later.
-        window_end = (at // self.window + 1) * span - lacking
-        windows = np.where(places < window_end, places, places + lacking) // span
-        starts = windows * span - np.where(windows > at // self.window, lacking, 0)
-        ends = np.minimum((windows + 1) * span - np.where(windows >= at // self.window, lacking, 0), self.length)
-        mixed = starts + each_permuted(places - starts, ends - starts, words_at(word, windows))
-        behind = mixed >= at * self.block_rows + self._short
-        slots, within = np.divmod(mixed + np.where(behind, lacking, 0), self.block_rows)
+        at = word % self._n_blocks if self._short else self._n_blocks  # where the short block stands among all
+        slots, _ = self._slots(places, at)
+        windows = (slots * self._n_windows + self._n_windows - 1) // self._n_blocks
+        starts, ends = self._start(windows, at), self._start(windows + 1, at)
+        slots, within = self._slots(starts + each_permuted(places - starts, ends - starts, words_at(word, windows)), at)
         return np.asarray(self._blocks(slots, at, word) * self.block_rows + within)
+
+    def _start(self, windows: np.ndarray, at: int) -> np.ndarray:
+        """Return the place at which each window starts; they share out the blocks evenly."""
+        slots = windows * self._n_blocks // self._n_windows
+        return slots * self.block_rows - np.where(slots > at, self._lacking, 0)
+
+    def _slots(self, places: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slot of the block at each place, were the blocks not mixed, and the place within the block."""
+        behind = places >= at * self.block_rows + self._short
+        return np.divmod(places + np.where(behind, self._lacking, 0), self.block_rows)
 
     def _blocks(self, slots: np.ndarray, at: int, word: int) -> np.ndarray:
         """Return the number of the block at each slot of their order, in which the short one stands at slot `at`."""
@@ -78,24 +86,40 @@ class BlockShuffleSampler(RepeatedSampler):
         ======  ===========  ===========  ============  =============
         block   window = 16  window = 64  window = 256  window = 1024
         ======  ===========  ===========  ============  =============
-        32      0.061        0.206        0.511         0.811
-        320     0.059        0.204        0.523         0.857
-        3200    0.062        0.239        0.847         1.000
+        32      0.072        0.213        0.512         0.809
+        320     0.060        0.204        0.506         0.804
+        3200    0.060        0.234        0.550         1.000
         ======  ===========  ===========  ============  =============
 
         Args:
             batch_size: Samples a batch.
         """
         n, size = self.length, min(checks.positive_int("batch_size", batch_size), self.length)
-        block, n_blocks = min(self.block_rows, n), n / self.block_rows
-        if size < 2 or self.window >= n_blocks:
+        if size < 2 or self._n_windows < 2:
             return 1.0
-        among_all = (n * n - 1) / 12
-        among_blocks = (n_blocks * n_blocks - 1) / 12 * block * block
-        of_window = among_blocks / self.window * (n_blocks - self.window) / (n_blocks - 1)
-        rows = self.window * block
-        within = (among_all - of_window) / size * max(0.0, rows - size) / (rows - 1)
-        return float(among_all / size * (n - size) / (n - 1) / (of_window + within))
+        span = n / self._n_windows  # rows of a window, on the average
+        of_one = (n * n - 1) / 12  # variance of a row number
+        of_window = (self._n_blocks + 1) * (self._n_windows - 1) / 12 * self.block_rows**2  # of its mean, on the average
+        # Covariances of two samples: of one window, and of two windows, which are such that all samples add up to n·mean.
+        within = (of_window * span - of_one) / (span - 1) if span > 1 else 0.0
+        across = -(of_one + (span - 1) * within) / (n - span)
+        same = _same_window(size, span)
+        of_batch = (of_one + (size - 1) * (same * within + (1 - same) * across)) / size
+        full = _of_mean(n, size)
+        return full / of_batch if of_batch > full else 1.0
+
+
+def _of_mean(n: float, size: float) -> float:
+    """Return the variance of the mean of `size` of the numbers 0 to n - 1, drawn without replacement."""
+    return (n * n - 1) / (12 * size) * (n - size) / (n - 1)
+
+
+def _same_window(size: int, span: float) -> float:
+    """Return how likely two samples of a batch of `size` are of one window of `span` samples."""
+    far = min(size - 1, math.floor(span))
+    steps, squares = far * (far + 1) / 2, far * (far + 1) * (2 * far + 1) / 6
+    # The sum of (size - d) · (1 - d / span) over the distances d, of which each occurs size - d times.
+    return (size * far - steps * (1 + size / span) + squares / span) / (size * (size - 1) / 2)
 
 
 def measure_mixing(rows: Any, batch_size: int) -> float:
@@ -124,5 +148,4 @@ def measure_mixing(rows: Any, batch_size: int) -> float:
         raise ArgumentError(f"batch_size must be at most half of the {n} rows to compare batches, not {size}")
     means = rows[: n_batches * size].reshape(n_batches, size).mean(axis=1)
     strayed = float(((means - (n - 1) / 2) ** 2).mean())
-    full = (n * n - 1) / (12 * size) * (n - size) / (n - 1)
-    return full / strayed if strayed else float("inf")
+    return _of_mean(n, size) / strayed if strayed else math.inf
