@@ -15,7 +15,7 @@ import pytest
 import batchup_ng
 
 DOCS = Path(__file__).parents[1] / "docs"
-RUN_PAGES = ("quickstart", "concepts", "pools", "faults", "moving_from_batchup")
+RUN_PAGES = ("quickstart", "concepts", "samplers", "pools", "faults", "moving_from_batchup")
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

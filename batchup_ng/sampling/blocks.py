@@ -99,8 +99,9 @@ class BlockShuffleSampler(RepeatedSampler):
             return 1.0
         span = n / self._n_windows  # rows of a window, on the average
         of_one = (n * n - 1) / 12  # variance of a row number
-        of_window = (self._n_blocks + 1) * (self._n_windows - 1) / 12 * self.block_rows**2  # of its mean, on the average
-        # Covariances of two samples: of one window, and of two windows, which are such that all samples add up to n·mean.
+        # Variance of the mean of a window, on the average: of so many blocks drawn of all.
+        of_window = (self._n_blocks + 1) * (self._n_windows - 1) / 12 * self.block_rows**2
+        # Covariances of two samples of one window, and of two windows: the sum of all samples does not vary.
         within = (of_window * span - of_one) / (span - 1) if span > 1 else 0.0
         across = -(of_one + (span - 1) * within) / (n - span)
         same = _same_window(size, span)

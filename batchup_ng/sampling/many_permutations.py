@@ -20,7 +20,7 @@ ROUNDS = 12
 """Half-rounds of the network."""
 
 SMALL = 64
-"""Below this size a network of as many rounds makes some orders likelier than others; there it is gone through twice."""
+"""Below this size a network of so few rounds makes some orders likelier than others: there it is gone through twice."""
 
 LARGEST = 1 << 62
 """Sizes up to which halves fit 32 bits."""
@@ -66,9 +66,7 @@ def _network(values: np.ndarray, a: np.ndarray, b: np.ndarray, keys: np.ndarray,
     for i in range(first, first + ROUNDS, 2):
         left = _added(left, right, a, keys, i)
         right = _added(right, left, b, keys, i + 1)
-    right *= a
-    right += left
-    return right
+    return np.asarray(right * a + left)
 
 
 def _added(half: np.ndarray, other: np.ndarray, below: np.ndarray, keys: np.ndarray, number: int) -> np.ndarray:
@@ -82,4 +80,4 @@ def _added(half: np.ndarray, other: np.ndarray, below: np.ndarray, keys: np.ndar
     x *= below
     x >>= _HALF
     x += half
-    return np.minimum(x, x - below)  # of which the second is huge where there was nothing to take away
+    return np.asarray(np.minimum(x, x - below))  # of which the second is huge where there was nothing to take away

@@ -69,7 +69,7 @@ def test_any_row_may_stand_anywhere_that_of_a_short_block_too() -> None:
     n_epochs = 3000
     orders = np.stack([order(BlockShuffleSampler(11, 3, 2), OrderKey(1, epoch)) for epoch in range(n_epochs)])
     seen = np.stack([np.bincount(at, minlength=11) for at in orders.T])
-    # Where the windows meet, at position 5 or 6, rows of a short block do not stand: if it is in the first, that ends at 5.
+    # If the short block is in the first of the two windows, that ends at position 5, where none of its rows can stand.
     assert seen[5, 9:].tolist() == [0, 0]
     elsewhere = np.delete(seen, 5, axis=0)
     assert elsewhere.min() > 0.7 * n_epochs / 11
