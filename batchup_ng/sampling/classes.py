@@ -16,18 +16,9 @@ from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_outline
 from .many_permutations import each_permuted
-from .permutation import keyed_permutation
+from .spread import Spread
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
 from .weighted import class_numbers
-
-GOLDEN = (math.sqrt(5) - 1) / 2
-"""The number of which fractions are the worst approximations."""
-
-TRIES = 64
-"""How many steps on each side of the golden one are looked at."""
-
-MOST_ROWS = 3_000_000_000
-"""Rows up to which a place times a step fits 64 bits."""
 
 
 class ByClass(NamedTuple):
@@ -64,14 +55,11 @@ class StratifiedSampler(RepeatedSampler):
     """Hands out each row once a repeat, each class spread evenly over the whole of it.
 
     So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
-    in the proportions in which the data have them: of a class with the share p, n samples in a row hold n·p, give or
-    take less than ``2 + log2(n) / 3``, and mostly less than one. Rows of one class come in an order that is shuffled
+    in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. Rows of one class come in an order that is shuffled
     anew each repeat. In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
 
-    The rows are laid out class after class, the classes shuffled; position t takes the one at ``(t·g + s) mod length``,
-    where s is drawn and g / length is close to the golden section. Points at such steps are spread evenly over any
-    interval, here a class (H. Niederreiter, "Random Number Generation and Quasi-Monte Carlo Methods", 1992, chapter 3):
-    the bound grows with log n, and its figures are the worst of 1,000 lengths up to 10^9 and n up to 10^6, rounded up.
+    How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.spread.Spread`.
 
     Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
 
@@ -81,8 +69,8 @@ class StratifiedSampler(RepeatedSampler):
         repeats: How often each is handed out; -1 for ever.
 
     Raises:
-        ArgumentError: `y` is empty, has a negative class or more than 3·10^9 rows, one of `indices` is not a row of it,
-            or `repeats` is neither -1 nor at least 1.
+        ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of it, or `repeats` is
+            neither -1 nor at least 1.
     """
 
     def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
@@ -92,12 +80,9 @@ class StratifiedSampler(RepeatedSampler):
         if self.indices is not None:
             check_row_numbers("indices", self.indices, len(classes))
             classes = classes[self.indices]
-        if len(classes) > MOST_ROWS:
-            raise ArgumentError(f"y must have at most {MOST_ROWS} rows, not {len(classes)}; give each rank a part")
         super().__init__(len(classes), repeats)
         self._by_class = by_class(classes)
-        self._step = _golden_step(self.length)
-        self._list: tuple[int, np.ndarray, np.ndarray] = (-1, classes[:0], classes[:0])
+        self._spreads: dict[int, Spread] = {}
 
     def outline(self) -> list[Any]:
         own = [] if self.indices is None else array_outline(self.indices)
@@ -114,43 +99,12 @@ class StratifiedSampler(RepeatedSampler):
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         word = key.word("stratified", repeat)
-        order, starts = self._laid_out(word)
-        listed = (places * self._step + word % self.length) % self.length
-        at = np.searchsorted(starts, listed, side="right") - 1
-        classes = order[at]
-        own = each_permuted(listed - starts[at], self._by_class.sizes[classes], words_at(word, classes))
+        spread = self._spreads.get(word)
+        if spread is None:
+            spread = Spread(self._by_class.sizes, word)
+            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this repeat and one other
+        classes, own = spread.at(places)
         return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
-
-    def _laid_out(self, word: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the classes in the order in which they are laid out, and where each begins; the latest are kept."""
-        known, order, starts = self._list
-        if known != word:
-            # Two threads may both compute it; each uses its own.
-            n = len(self._by_class.sizes)
-            order = keyed_permutation(n, word)(np.arange(n))
-            starts = np.cumsum(self._by_class.sizes[order]) - self._by_class.sizes[order]
-            self._list = word, order, starts
-        return order, starts
-
-
-def _golden_step(n: int) -> int:
-    """Return a step without a common divisor with `n` whose multiples modulo `n` lie evenly: near the golden section.
-
-    How evenly is told by the quotients of the continued fraction of step / n, the smaller the better.
-    """
-    middle = round(n * GOLDEN)
-    near = range(max(1, middle - TRIES), max(2, min(n, middle + TRIES + 1)))
-    return min((step for step in near if math.gcd(step, n) == 1), key=lambda step: _quotients(step, n))
-
-
-def _quotients(step: int, n: int) -> tuple[int, int]:
-    """Return the greatest and the sum of the quotients of the continued fraction of step / n."""
-    most = total = 0
-    while step:
-        quotient, rest = divmod(n, step)
-        most, total = max(most, quotient), total + quotient
-        n, step = step, rest
-    return most, total
 
 
 class BalancedBatchSampler(RandomAccessSampler):
