@@ -37,6 +37,7 @@ def each_permuted(places: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np
         sizes: ``(n,) int64``, at least 1, at most :data:`LARGEST`.
         keys: ``(n,) uint64``.
     """
+    assert bool((places < sizes).all()), "a place beyond its size is never sent inside"
     wide = sizes.astype(np.uint64)
     a = np.ceil(np.sqrt(sizes)).astype(np.uint64)
     b = (wide + a - np.uint64(1)) // a

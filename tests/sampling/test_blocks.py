@@ -214,6 +214,12 @@ def test_repeating_a_source_in_blocks_keeps_to_blocks() -> None:
         assert len(np.unique(batch // 10)) == 2
 
 
+def test_repeats_are_shuffled_anew_blocks_and_rows() -> None:
+    repeats = BlockShuffleSampler(40, 4, 2, repeats=20).rows_at(np.arange(20 * 40), OrderKey(1, 0)).reshape(20, 40)
+    assert len({tuple(repeat // 4) for repeat in repeats}) == 20
+    assert len({tuple(repeat[np.isin(repeat // 4, repeat[:1] // 4)] % 4) for repeat in repeats}) > 5
+
+
 def test_every_option_is_told_apart_by_the_outline() -> None:
     made = [(9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2)]
     assert len({str(BlockShuffleSampler(*options).outline()) for options in made}) == len(made)

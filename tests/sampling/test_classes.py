@@ -297,6 +297,11 @@ def test_every_option_is_told_apart_by_the_outline() -> None:
     assert len({str(sampler.outline()) for sampler in made}) == len(made)
 
 
+def test_repeats_are_shuffled_anew() -> None:
+    repeats = StratifiedSampler(Y, repeats=20).rows_at(np.arange(20 * 13), OrderKey(1, 0)).reshape(20, 13)
+    assert len({tuple(repeat) for repeat in repeats.tolist()}) == 20
+
+
 def test_no_rows_are_no_batches() -> None:
     empty = StratifiedSampler(Y, indices=[])
     assert empty.num_indices_generated() == 0
