@@ -77,6 +77,11 @@ def words_at(key: int, positions: np.ndarray) -> np.ndarray:
     return mix64(x)
 
 
+def pair_words(key: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return one 64-bit word a pair of numbers: ``(n,) uint64``, keyed by `key`."""
+    return mix64(words_at(key, first) ^ words_at(key ^ _MASK, second))
+
+
 def unit_floats(words: np.ndarray) -> np.ndarray:
     """Return `words` as float64 in [0, 1), from their upper 53 bits."""
     return (words >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
@@ -383,6 +388,11 @@ def _plain(state: Any) -> Any:
 def uniform_draws(rng: Any, size: int) -> np.ndarray:
     """Return `size` floats in [0, 1) as ``rng.choice(..., p=...)`` would draw them."""
     return rng.random(size) if isinstance(rng, np.random.Generator) else rng.random_sample(size)
+
+
+def seed_draw(rng: Any) -> int:
+    """Return a seed of 53 bits: one float in [0, 1), drawn from `rng`, without its point."""
+    return int(uniform_draws(rng, 1)[0] * (1 << 53))
 
 
 def check_rng(shuffle: Any) -> Any:

@@ -43,20 +43,29 @@ def plain_sample(*sample: Any) -> Any:
 def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
     """A sampler over `n` rows; one that never ends only if `endless`."""
     repeats = draw(st.sampled_from([1, 1, 2, 3] + [-1] * endless))
-    kinds = ["standard", "subset", "buckets"] + ["weighted", "weighted subset", "in turn"] * endless
-    kind = draw(st.sampled_from(kinds))
+    kinds = ["standard", "subset", "buckets", "stratified", "blocks", "interleaved", "every second"]
+    kind = draw(st.sampled_from(kinds + ["weighted", "weighted subset", "in turn"] * endless))
     rows = np.array(draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
-    if kind == "standard":
-        return bu.StandardSampler(n, repeats)
     if kind == "subset":
         return bu.SubsetSampler(rows, repeats)
     if kind == "in turn":
         return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows, replacement=False, repeats=repeats)
     if kind == "buckets":
         return bu.BucketSampler(np.arange(n) * 7 % 10, num_buckets=draw(st.integers(1, 5)))
+    if kind == "stratified":
+        return bu.StratifiedSampler(np.arange(n) ** 2 % 5, draw(st.sampled_from([None, rows])), repeats)
+    if kind == "blocks":
+        return bu.BlockShuffleSampler(n, draw(st.integers(1, 9)), draw(st.integers(1, 4)), repeats)
+    if kind == "interleaved" and n > 1:
+        cut = draw(st.integers(1, n - 1))
+        return bu.InterleaveSampler([cut, n - cut], [2, 1], -1 if repeats == -1 else draw(st.integers(1, 60)))
+    if kind == "every second":
+        return bu.SequentialSampler(n, stride=2, repeats=repeats)
     if kind == "weighted":
         return bu.WeightedSampler(np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))))
-    return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows)
+    if kind == "weighted subset":
+        return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows)
+    return bu.StandardSampler(n, repeats)
 
 
 @st.composite

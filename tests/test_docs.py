@@ -16,7 +16,9 @@ import batchup_ng
 from batchup_ng import testing
 
 DOCS = Path(__file__).parents[1] / "docs"
-RUN_PAGES = ("quickstart", "concepts", "pools", "reproducibility", "checkpoints", "faults", "moving_from_batchup")
+RUN_PAGES = (
+    "quickstart", "concepts", "samplers", "pools", "reproducibility", "checkpoints", "faults", "moving_from_batchup",
+)  # fmt: skip
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -6,7 +6,7 @@ from .array import ArrayDataSource
 from .base import AbstractDataSource, CollateDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
 from .batch_map import batch_map_concat, batch_map_mean
 from .choice import ChoiceDataSource
-from .compose import coerce_data_source, concat, repeat, split, subset, take, zip
+from .compose import coerce_data_source, concat, mix, repeat, split, subset, take, zip
 from .composite import CompositeDataSource
 from .iterator import BatchIterator
 from .random_access import RandomAccessDataSource
@@ -38,6 +38,7 @@ __all__ = [
     "batch_map_mean",
     "coerce_data_source",
     "concat",
+    "mix",
     "repeat",
     "split",
     "subset",

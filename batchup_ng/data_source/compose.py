@@ -9,6 +9,8 @@ import numpy as np
 
 from .. import checks, randomness
 from ..errors import ArgumentError, ArgumentTypeError
+from ..sampling.base import AbstractSampler
+from ..sampling.mixing import InterleaveSampler
 from .array import ArrayDataSource
 from .base import AbstractDataSource
 from .composite import checked_sources
@@ -17,14 +19,44 @@ from .rounds import RoundsDataSource, TakeDataSource
 from .streams import CallableDataSource, IteratorDataSource
 
 
-def concat(*sources: AbstractDataSource) -> ConcatDataSource:
+def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
     """Return a source with the samples of all `sources`, one source after the other; shuffling mixes them all.
 
+    Args:
+        sampler: The order in which they are handed out: that of rows which are numbered through all sources, those of
+            the first from 0 on.
+
     Raises:
-        ArgumentError: there are no sources, or one has an epoch that never ends.
+        ArgumentError: there are no sources, one has an epoch that never ends, or the sampler is for another number of
+            rows.
         ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
     """
-    return ConcatDataSource(_one_list(sources))
+    return ConcatDataSource(_one_list(sources), sampler)
+
+
+def mix(*sources: AbstractDataSource, proportions: Any = None, length: int | None = None) -> ConcatDataSource:
+    """Return a source with the samples of all `sources` in given proportions, those of one batch mixed.
+
+    It is :func:`concat` with an :class:`~batchup_ng.InterleaveSampler`, which says how the proportions are kept. For
+    batches each of which is of one source, use a :class:`~batchup_ng.ChoiceDataSource`.
+
+    Args:
+        proportions: How much of each source to hand out, not negative, in any unit; equal where it is None.
+        length: Samples of an epoch. None: as many as it takes to hand out each sample of each source, those of small
+            sources several times. -1: no end.
+
+    Raises:
+        ArgumentError: there are no sources, one has an epoch that never ends, or the proportions are not what they
+            should be.
+        ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
+
+    >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), proportions=[2, 1])
+    >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
+    [[0, 10, 1], [2, 11, 3]]
+    """
+    listed = checked_sources("sources", _one_list(sources))
+    lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(listed)]
+    return ConcatDataSource(listed, InterleaveSampler(lengths, proportions, length))
 
 
 def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:

@@ -12,10 +12,9 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
 from ..sampling.batch_sampler import BatchSampler
-from ..sampling.buckets import BucketSampler
 from ..sampling.row_plan import RowPlan, SamplerPlan, count_batches
-from ..sampling.standard import StandardSampler, SubsetSampler
-from ..sampling.weighted import WeightedSampler, WeightedSubsetSampler
+from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
+from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
 from .node import SourceNode
 
@@ -54,8 +53,8 @@ class RandomAccessDataSource(PlannedDataSource):
             raise ArgumentError("indices should be None when sampler is provided; use a SubsetSampler")
         elif not isinstance(sampler, AbstractSampler):
             raise ArgumentTypeError(f"sampler must be an AbstractSampler, not a {type(sampler).__name__}")
-        else:
-            _check_sampler(sampler, length)
+        elif length is not None:  # BatchUp did not look at the length when it was given a sampler
+            sampler.check_rows(length)
         self.include_indices = include_indices
         self.sampler = sampler
 
@@ -125,27 +124,5 @@ class RandomAccessDataSource(PlannedDataSource):
 
 def _subset(indices: Any, repeats: int, length: int) -> SubsetSampler:
     sampler = SubsetSampler(indices, repeats)
-    _check_rows("indices", sampler.indices, length)
+    check_row_numbers("indices", sampler.indices, length)
     return sampler
-
-
-def _check_sampler(sampler: AbstractSampler, length: Any) -> None:
-    """Raise :class:`ArgumentError` if one of our samplers hands out rows that are not there."""
-    if length is None:
-        return  # BatchUp did not look at the length when it was given a sampler
-    if isinstance(sampler, (SubsetSampler, WeightedSubsetSampler)):
-        _check_rows("sampler.indices", sampler.indices, length)
-    elif isinstance(sampler, WeightedSampler) and sampler.length != length:
-        raise ArgumentError(f"sampler has {sampler.length} weights for {length} rows; pass one weight for each row")
-    elif isinstance(sampler, BucketSampler) and sampler.length != length:
-        raise ArgumentError(f"sampler has {sampler.length} lengths for {length} rows; pass one length for each row")
-    elif isinstance(sampler, StandardSampler) and sampler.length > length:
-        raise ArgumentError(f"sampler hands out {sampler.length} rows, but there are {length}; pass that as its length")
-
-
-def _check_rows(name: str, rows: np.ndarray, length: int) -> None:
-    if len(rows):
-        low, high = int(rows.min()), int(rows.max())
-        if low < -length or high >= length:
-            bad = high if high >= length else low
-            raise ArgumentError(f"{name} must be row numbers below {length}, the length of the data; one is {bad}")

@@ -12,7 +12,7 @@ from .. import batch as batches
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError
 from ..randomness import BatchKey
-from ..sampling.base import array_outline
+from ..sampling.base import AbstractSampler, array_outline
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join
@@ -64,13 +64,18 @@ class SubsetDataSource(_Rearranged):
 
 
 class ConcatDataSource(_Rearranged):
-    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`."""
+    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`.
 
-    def __init__(self, sources: Sequence[AbstractDataSource]) -> None:
+    Args:
+        sources: Where the samples come from.
+        sampler: The order in which they are handed out.
+    """
+
+    def __init__(self, sources: Sequence[AbstractDataSource], sampler: AbstractSampler | None = None) -> None:
         self.sources = checked_sources("sources", sources)
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         self._bounds = np.cumsum([0, *lengths])
-        super().__init__(int(self._bounds[-1]))
+        super().__init__(int(self._bounds[-1]), sampler=sampler)
 
     def outline(self) -> list[Any]:
         return [*super().outline(), *[source.outline() for source in self.sources]]

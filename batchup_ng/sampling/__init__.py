@@ -2,23 +2,33 @@
 
 from .base import AbstractSampler, RandomAccessSampler, num_batches
 from .batch_sampler import BatchSampler
+from .blocks import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
+from .classes import BalancedBatchSampler, StratifiedSampler
+from .mixing import InterleaveSampler
 from .plan import BatchPlan, PlannedBatch
 from .row_plan import ChoiceBatch
+from .sequential import SequentialSampler
 from .standard import StandardSampler, SubsetSampler
 from .weighted import WeightedSampler, WeightedSubsetSampler
 
 __all__ = [
     "AbstractSampler",
+    "BalancedBatchSampler",
     "BatchPlan",
     "BatchSampler",
+    "BlockShuffleSampler",
     "BucketSampler",
     "ChoiceBatch",
+    "InterleaveSampler",
     "PlannedBatch",
     "RandomAccessSampler",
+    "SequentialSampler",
     "StandardSampler",
+    "StratifiedSampler",
     "SubsetSampler",
     "WeightedSampler",
     "WeightedSubsetSampler",
+    "measure_mixing",
     "num_batches",
 ]

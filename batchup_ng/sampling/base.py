@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import checks
-from ..randomness import OrderKey, word
+from ..randomness import OrderKey, seed_draw, word
 
 WHOLE = 1 << 16
 """Bytes up to which an array is told from others by all that it holds."""
@@ -47,6 +47,12 @@ class AbstractSampler:
         """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state."""
         return [type(self).__name__, str(self.num_indices_generated())]
 
+    def check_rows(self, length: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if this is not a sampler for data of `length` rows.
+
+        A source asks it once, when it is made; a sampler of one's own need not define it.
+        """
+
     def map_indices(self, indices: Any) -> Any:
         """Return the rows of the data for `indices`, which count within what the sampler draws from."""
         return indices
@@ -66,9 +72,11 @@ class RandomAccessSampler(AbstractSampler):
     Attributes:
         block: How many positions of a shuffled order are asked for at once, once an epoch is under way: so many that
             the calls of NumPy are a small share of the work, so few that nobody waits for them.
+        in_batches: Whether batches are what is in order, so that an epoch is never cut but between two of them.
     """
 
     block: ClassVar[int] = 32768
+    in_batches: ClassVar[bool] = False
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         """Return the rows at `positions` of the epoch that `key` names; None is in order.
@@ -90,11 +98,29 @@ class RandomAccessSampler(AbstractSampler):
 
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
         self.check_in_order()
-        return self._in_order(checks.positive_int("batch_size", batch_size))
+        return self._walk(self._checked_size(batch_size), None)
 
-    def _in_order(self, batch_size: int) -> Iterator[np.ndarray]:
-        total, start = self.num_indices_generated(), 0
+    def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+        """Return an iterator of the rows of each batch, in the order of a seed.
+
+        The seed is drawn once, when the first batch is asked for: one ``random_sample()`` of a ``RandomState``, one
+        ``random()`` of a ``Generator``.
+        """
+        return self._walk(self._checked_size(batch_size), shuffle_rng)
+
+    def _checked_size(self, batch_size: int) -> int:
+        batch_size = checks.positive_int("batch_size", batch_size)
+        self.check_batch_size(batch_size)
+        return batch_size
+
+    def _walk(self, batch_size: int, rng: Any) -> Iterator[np.ndarray]:
+        key = None if rng is None else OrderKey(seed_draw(rng), 0)
+        total, start, size = self.num_indices_generated(), 0, batch_size
         while start < total:
-            stop = int(min(start + batch_size, total))
-            yield self.rows_at(np.arange(start, stop), None)
+            stop = int(min(start + size, total))
+            rows = self.rows_at(np.arange(start, stop), key)
+            for first in range(0, len(rows), batch_size):
+                yield rows[first : first + batch_size]
             start = stop
+            if key is not None and 2 * size <= self.block:
+                size = 2 * size  # as a plan does: the first are few, for somebody waits

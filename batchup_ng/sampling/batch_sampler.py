@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks
-from ..randomness import OrderKey, uniform_draws, word
+from ..randomness import OrderKey, seed_draw
 from .base import AbstractSampler
 from .row_plan import RowPlan
 
@@ -36,10 +36,8 @@ class BatchSampler(AbstractSampler):
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
-        """Yield the rows of each batch of an epoch whose seed is one draw from `rng`; None is in order."""
-        key = None
-        if rng is not None:
-            key = OrderKey(word(*(int(draw * 2**53) for draw in uniform_draws(rng, 2))), 0)
+        """Yield the rows of each batch of an epoch whose seed is drawn once from `rng`; None is in order."""
+        key = None if rng is None else OrderKey(seed_draw(rng), 0)
         plan = self.row_plan(batch_size, key, drop_last)
         number = 0
         while number < plan.n_batches:

@@ -102,6 +102,10 @@ class BucketSampler(BatchSampler):
                 f"it, or leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
             )
 
+    def check_rows(self, length: int) -> None:
+        if self.length != length:
+            raise ArgumentError(f"sampler has {self.length} lengths for {length} rows; pass one length for each row")
+
     def outline(self) -> list[Any]:
         return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]
 

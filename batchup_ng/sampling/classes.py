@@ -1,178 +1,205 @@
-"""Samplers that look at the class of each row."""
+"""Samplers that look at the class of each row.
+
+Both keep the rows sorted by class, 8 bytes a row, and nothing that grows with an epoch: the row at any position is
+computed. A batch is computed in one go for all its classes, however many they are.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .. import checks
 from ..errors import ArgumentError
-from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
+from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_outline
-from .permutation import keyed_permutation
-from .standard import StandardSampler, row_numbers
+from .many_permutations import each_permuted
+from .spread import Spread
+from .standard import RepeatedSampler, check_row_numbers, row_numbers
 from .weighted import class_numbers
 
 
-class StratifiedSampler(StandardSampler):
+class ByClass(NamedTuple):
+    """Rows sorted by class.
+
+    Attributes:
+        classes: The classes that occur, ascending: ``(n_classes,) int64``.
+        rows: The rows of the first class, in the order given, then those of the second, ...: ``(n,) int64``.
+        firsts: Where in `rows` each class begins: ``(n_classes,) int64``.
+        sizes: How many rows each has: ``(n_classes,) int64``.
+        outline: Tells the classes of the rows from others, for a saved state.
+    """
+
+    classes: np.ndarray
+    rows: np.ndarray
+    firsts: np.ndarray
+    sizes: np.ndarray
+    outline: list[Any]
+
+
+def by_class(y: np.ndarray) -> ByClass:
+    """Return the places of the entries of `y`, ``(n,) int64``, sorted by class."""
+    order, shifted = np.argsort(y.astype(np.uint16), kind="stable"), y >> 16  # NumPy sorts 16 bits by radix, fast
+    while shifted.any():
+        order = order[np.argsort(shifted[order].astype(np.uint16), kind="stable")]
+        shifted >>= 16
+    classes = y[order]
+    firsts = np.flatnonzero(np.diff(classes, prepend=-1))
+    sizes = np.diff(firsts, append=len(y))
+    return ByClass(classes[firsts], order, firsts, sizes, [array_outline(y), array_outline(sizes)])
+
+
+class StratifiedSampler(RepeatedSampler):
     """Hands out each row once a repeat, each class spread evenly over the whole of it.
 
-    So every stretch of an epoch, hence each batch, has the classes in about the proportions in which the data have them:
-    of a class with the share p, n samples in a row hold between n·p - 2 and n·p + 2.
+    So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
+    in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. Rows of one class come in an order that is shuffled
+    anew each repeat. In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
 
-    Memory: 8 bytes a row and order that is under way.
+    How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.spread.Spread`.
+
+    Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
 
     Args:
-        y: Class of each row: ``(n,) int``, not negative.
-        indices: The rows to hand out: ``(m,) int``; all where it is None.
+        y: Class of each row of the data: ``(N,) int``, not negative.
+        indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out; -1 for ever.
 
     Raises:
-        ArgumentError: `y` is empty, has a negative class, or `repeats` is neither -1 nor at least 1.
+        ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of it, or `repeats` is
+            neither -1 nor at least 1.
     """
 
     def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
         classes = class_numbers(y)
-        self.indices = np.arange(len(classes)) if indices is None else row_numbers("indices", indices)
-        self._members = _members(classes[self.indices])
-        self._orders: dict[int, np.ndarray] = {}
-        super().__init__(len(self.indices), repeats)
+        self._n_classified = len(classes)
+        self.indices = None if indices is None else row_numbers("indices", indices)
+        if self.indices is not None:
+            check_row_numbers("indices", self.indices, len(classes))
+            classes = classes[self.indices]
+        super().__init__(len(classes), repeats)
+        self._by_class = by_class(classes)
+        self._spreads: dict[int, Spread] = {}
 
     def outline(self) -> list[Any]:
-        return [*super().outline(), array_outline(self.indices), [len(rows) for rows in self._members]]
+        own = [] if self.indices is None else array_outline(self.indices)
+        return [*super().outline(), *self._by_class.outline, own]
+
+    def check_rows(self, length: int) -> None:
+        check_classified(self._n_classified, length)
 
     def map_indices(self, indices: Any) -> Any:
-        return self.indices[indices]
+        return indices if self.indices is None else self.indices[indices]
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return np.asarray(self.indices[numbers])
+        return numbers if self.indices is None else self.indices[numbers]
 
-    def _permuted(self, positions: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
+    def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         word = key.word("stratified", repeat)
-        order = self._orders.get(word)
-        if order is None:
-            order = self._order(word)
-            self._orders = dict([*list(self._orders.items())[-1:], (word, order)])  # that of the repeat before, and this
-        return np.asarray(order[positions])
-
-    def _order(self, key: int) -> np.ndarray:
-        def draws(number: int, n: int) -> np.ndarray:
-            return unit_floats(words_at(key ^ number, np.arange(n, dtype=np.int64)))
-
-        def shuffled(number: int, n: int) -> np.ndarray:
-            return keyed_permutation(n, key ^ (number << 32))(np.arange(n, dtype=np.int64))
-
-        return _spread(self._members, draws, shuffled)
-
-    def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
-        order = _spread(
-            self._members,
-            lambda number, n: uniform_draws(shuffle_rng, n),
-            lambda number, n: np.asarray(shuffle_rng.permutation(n)),
-        )
-        return np.asarray(self.indices[order])
-
-
-def _members(classes: np.ndarray) -> list[np.ndarray]:
-    """Return the places of the rows of each class that occurs."""
-    order = np.argsort(classes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(classes[order])) + 1) if len(order) else []
-
-
-def _spread(members: list[np.ndarray], draws: Any, shuffled: Any) -> np.ndarray:
-    """Return all members, those of each class at even distances from a start that is drawn, in a shuffled order.
-
-    Args:
-        members: The places of the rows of each class.
-        draws: Called with the number of a class and how many; returns floats in [0, 1).
-        shuffled: Called likewise; returns a permutation.
-    """
-    if not members:
-        return np.arange(0)
-    times = [(np.arange(len(own)) + draws(2 * i, len(own))) / len(own) for i, own in enumerate(members)]
-    rows = [own[shuffled(2 * i + 1, len(own))] for i, own in enumerate(members)]
-    return np.asarray(np.concatenate(rows)[np.argsort(np.concatenate(times), kind="stable")])
+        spread = self._spreads.get(word)
+        if spread is None:
+            spread = Spread(self._by_class.sizes, word)
+            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this repeat and one other
+        classes, own = spread.at(places)
+        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
 
 
 class BalancedBatchSampler(RandomAccessSampler):
     """Makes batches of the same number of samples of each class.
 
     A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
-    :attr:`batch_size`. Each class goes through its own rows in an order of its own, shuffled anew each time; an epoch
-    ends when the largest class was gone through once, so that smaller ones are seen several times.
+    :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
+    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled anew whenever the
+    rows of a batch end with those of the class, so after `per_class` times at most. An epoch ends when the largest
+    class was gone through once; smaller ones are then seen several times.
+
+    With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
+    Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
+    classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
+    out, and what they would have handed out. In order, without ``shuffle=``, classes and rows come in turn, as they are
+    numbered.
+
+    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only.
+
+    Memory: 8 bytes a row.
 
     Args:
         y: Class of each row: ``(n,) int``, not negative.
         per_class: Samples of each class a batch.
+        classes_per_batch: How many classes a batch has; all where it is None.
 
     Attributes:
         batch_size: Samples of a batch.
         classes: The classes that occur: ``(n_classes,) int64``.
 
     Raises:
-        ArgumentError: `y` is empty or has a negative class, or `per_class` is below 1.
+        ArgumentError: `y` is empty or has a negative class, `per_class` or `classes_per_batch` is below 1, or there are
+            fewer classes than `classes_per_batch`.
     """
 
-    def __init__(self, y: Any, per_class: int) -> None:
+    in_batches: ClassVar[bool] = True
+
+    def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
         numbers = class_numbers(y)
         self.per_class = checks.positive_int("per_class", per_class)
-        self._members = _members(numbers)
         self.length = len(numbers)
-        self.classes = np.unique(numbers)
-        self.batch_size = self.per_class * len(self._members)
-        most = max(len(rows) for rows in self._members)
-        self._n_batches = math.ceil(most / self.per_class)
+        self._by_class = by_class(numbers)
+        self.classes = self._by_class.classes
+        n = len(self.classes)
+        wanted = n if classes_per_batch is None else classes_per_batch
+        self.classes_per_batch = checks.positive_int("classes_per_batch", wanted)
+        if self.classes_per_batch > n:
+            raise ArgumentError(f"classes_per_batch must be at most {n}, the classes of y, not {classes_per_batch}")
+        self.batch_size = self.per_class * self.classes_per_batch
+        self._batches_a_round = n // self.classes_per_batch
+        # After as many turns of a class both its rows and its batches begin anew.
+        self._cycles = np.lcm(self._by_class.sizes, self.per_class)
 
     def outline(self) -> list[Any]:
-        whole = array_outline(np.concatenate(self._members))
-        return [type(self).__name__, self.per_class, whole, [len(rows) for rows in self._members]]
+        return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.outline]
+
+    def check_rows(self, length: int) -> None:
+        check_classified(self.length, length)
 
     def num_indices_generated(self) -> Any:
-        return self._n_batches * self.batch_size
+        rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
+        return rounds * self._batches_a_round * self.batch_size
 
     def check_batch_size(self, batch_size: int) -> None:
-        """Raise :class:`~batchup_ng.errors.ArgumentError` if batches of that size would not be balanced."""
         if batch_size != self.batch_size:
             raise ArgumentError(
                 f"batch_size must be {self.batch_size}, which is per_class={self.per_class} of each of "
-                f"{len(self._members)} classes, not {batch_size}; pass batch_size=sampler.batch_size"
+                f"{self.classes_per_batch} classes, not {batch_size}; pass batch_size=sampler.batch_size"
             )
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
-        batch, slot = np.divmod(positions, self.batch_size)
-        which, within = np.divmod(slot, self.per_class)
-        turn = batch * self.per_class + within
-        rows = np.empty(len(positions), np.int64)
-        for number in np.unique(which):
-            mine = which == number
-            rows[mine] = self._rows_of(int(number), turn[mine], key)
-        return rows
-
-    def _rows_of(self, number: int, turns: np.ndarray, key: OrderKey | None) -> np.ndarray:
-        """Return the rows of a class at places of its own endless stream."""
-        own = self._members[number]
-        repeats, places = np.divmod(turns, len(own))
+        batches, slots = np.divmod(positions, self.batch_size)
+        places, within = np.divmod(slots, self.per_class)
+        classes, rounds = self._classes_at(batches, places, key)
+        turns = rounds * self.per_class + within
+        sizes = self._by_class.sizes[classes]
+        own = turns % sizes
         if key is not None:
-            for repeat in np.unique(repeats):
-                mine = repeats == repeat
-                word = key.word("balanced", number, int(repeat))
-                places[mine] = keyed_permutation(len(own), word)(places[mine])
-        return np.asarray(own[places])
+            own = each_permuted(own, sizes, pair_words(key.word("balanced"), classes, turns // self._cycles[classes]))
+        return np.asarray(self._by_class.rows[self._by_class.firsts[classes] + own])
 
-    def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        """Return an iterator of the rows of each batch; each class draws a permutation when it is begun anew."""
-        self.check_batch_size(checks.positive_int("batch_size", batch_size))
-        return self._drawn(shuffle_rng)
+    def _classes_at(
+        self, batches: np.ndarray, places: np.ndarray, key: OrderKey | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class at each place among those of a batch, and how many rounds it was through before."""
+        n = len(self.classes)
+        if key is None or self.classes_per_batch == n:
+            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
+            return classes, rounds
+        rounds, batches = np.divmod(batches, self._batches_a_round)
+        dealt = batches * self.classes_per_batch + places
+        return each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds)), rounds
 
-    def _drawn(self, rng: Any) -> Iterator[np.ndarray]:
-        streams = [_endless(own, rng) for own in self._members]
-        for _ in range(self._n_batches):
-            yield np.array([next(stream) for stream in streams for _ in range(self.per_class)])
 
-
-def _endless(rows: np.ndarray, rng: Any) -> Iterator[int]:
-    while True:
-        yield from rng.permutation(rows)
+def check_classified(n: int, length: int) -> None:
+    """Raise :class:`ArgumentError` if the classes of `n` rows are not those of data of `length` rows."""
+    if n != length:
+        raise ArgumentError(f"sampler has the classes of {n} rows, but there are {length}; pass the class of each row")

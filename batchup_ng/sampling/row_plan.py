@@ -87,14 +87,15 @@ class SamplerPlan:
         self._sampler = sampler
         self._batch_size = batch_size
         self._key = key
-        self.n_samples = sampler.num_indices_generated()
-        self.n_batches = count_batches(self.n_samples, batch_size, drop_last)
+        self._total = sampler.num_indices_generated()
+        self.n_samples = None if sampler.in_batches else self._total
+        self.n_batches = count_batches(self._total, batch_size, drop_last)
         self._size = min(FIRST_BLOCK, sampler.block)
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
 
     def rows(self, number: int) -> Any:
         start = number * self._batch_size
-        return self.rows_between(start, int(min(start + self._batch_size, self.n_samples)))
+        return self.rows_between(start, int(min(start + self._batch_size, self._total)))
 
     def rows_between(self, start: int, stop: int) -> Any:
         if self._key is None:
@@ -102,7 +103,7 @@ class SamplerPlan:
         first, end, rows = self._block
         if not first <= start <= stop <= end:
             # Two threads may both compute it; each uses its own.
-            first, end = start, int(min(max(start + self._size, stop), self.n_samples))
+            first, end = start, int(min(max(start + self._size, stop), self._total))
             rows = self._computed(first, end)
             self._block = first, end, rows
             self._size = min(2 * self._size, self._sampler.block)

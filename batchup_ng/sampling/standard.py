@@ -14,13 +14,13 @@ from .base import RandomAccessSampler, array_outline
 from .permutation import check_length, keyed_permutation
 
 
-class StandardSampler(RandomAccessSampler):
-    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or shuffled anew each repeat.
+class RepeatedSampler(RandomAccessSampler):
+    """What samplers have in common that hand out each of some rows once a repeat.
 
     A batch may reach over the end of a repeat into the next.
 
     Args:
-        length: How many rows there are, at most 2^62.
+        length: How many rows are handed out a repeat, at most 2^62.
         repeats: How often each is handed out; -1 for ever.
 
     Raises:
@@ -40,6 +40,12 @@ class StandardSampler(RandomAccessSampler):
     def outline(self) -> list[Any]:
         return [type(self).__name__, self.length, self.repeats]
 
+    def check_rows(self, length: int) -> None:
+        if self.length > length:
+            raise ArgumentError(
+                f"sampler hands out {self.length} rows, but there are {length}; pass that as its length"
+            )
+
     def num_indices_generated(self) -> Any:
         return np.inf if self.repeats == -1 else self.length * self.repeats
 
@@ -49,22 +55,39 @@ class StandardSampler(RandomAccessSampler):
         if key is None:
             return self._rows(positions if self.repeats == 1 else positions % self.length)
         first, last = int(positions.min()) // self.length, int(positions.max()) // self.length
-        within = positions - first * self.length
         if first == last:
-            return self._rows(self._permuted(within, key, first))
-        rounds, within = np.divmod(positions, self.length)
-        rows = np.empty_like(within)
-        for number in np.unique(rounds):
-            mine = rounds == number
-            rows[mine] = self._permuted(within[mine], key, int(number))
-        return self._rows(rows)
-
-    def _permuted(self, positions: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        return keyed_permutation(self.length, key.word("shuffle", repeat))(positions)
+            return self._shuffled(positions - first * self.length, key, first)
+        repeats, places = np.divmod(positions, self.length)
+        rows = np.empty_like(places)
+        for number in np.unique(repeats):
+            mine = repeats == number
+            rows[mine] = self._shuffled(places[mine], key, int(number))
+        return rows
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of the data for numbers in [0, length)."""
+        """Return the rows of the data for numbers in [0, length), which is their order where nothing is shuffled."""
         return numbers
+
+    def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
+        """Return the rows of the data at places in [0, length) of a shuffled repeat."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class StandardSampler(RepeatedSampler):
+    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or shuffled anew each repeat.
+
+    A batch may reach over the end of a repeat into the next.
+
+    Args:
+        length: How many rows there are.
+        repeats: How often each is handed out; -1 for ever.
+
+    Raises:
+        ArgumentError: `repeats` is 0 or below -1, `length` is negative, or nothing is to be repeated for ever.
+    """
+
+    def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
+        return self._rows(keyed_permutation(self.length, key.word("shuffle", repeat))(places))
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
         """Return all rows in an order drawn from `shuffle_rng`, as BatchUp drew it."""
@@ -76,9 +99,9 @@ class StandardSampler(RandomAccessSampler):
         As in BatchUp, a sampler with repeats draws the permutation of a repeat that it will not hand out when the
         last one ends, so that a generator is left in the state in which BatchUp left it.
         """
-        return self._shuffled(checks.positive_int("batch_size", batch_size), shuffle_rng)
+        return self._drawn(checks.positive_int("batch_size", batch_size), shuffle_rng)
 
-    def _shuffled(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+    def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         if self.length == 0:
             return
         order, used, left = self._drawn_order(shuffle_rng), 0, self.repeats
@@ -117,6 +140,9 @@ class SubsetSampler(StandardSampler):
     def outline(self) -> list[Any]:
         return [*super().outline(), array_outline(self.indices)]
 
+    def check_rows(self, length: int) -> None:
+        check_row_numbers("sampler.indices", self.indices, length)
+
     def map_indices(self, indices: Any) -> Any:
         return self.indices[indices]
 
@@ -144,3 +170,12 @@ def row_numbers(name: str, indices: Any) -> np.ndarray:
     if rows.dtype.kind not in "iu":
         raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
     return np.array(rows, dtype=np.int64)  # a copy, so that a later change of the user's array changes nothing
+
+
+def check_row_numbers(name: str, rows: np.ndarray, length: int) -> None:
+    """Raise :class:`ArgumentError` if data of `length` rows lack one of `rows`; negative ones count from the end."""
+    if len(rows):
+        low, high = int(rows.min()), int(rows.max())
+        if low < -length or high >= length:
+            bad = high if high >= length else low
+            raise ArgumentError(f"{name} must be row numbers below {length}, the length of the data; one is {bad}")

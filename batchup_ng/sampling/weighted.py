@@ -12,7 +12,7 @@ from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, array_outline
-from .standard import row_numbers
+from .standard import check_row_numbers, row_numbers
 from .weights import WeightTable
 
 
@@ -86,6 +86,10 @@ class WeightedSampler(RandomAccessSampler):
 
     def num_indices_generated(self) -> Any:
         return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
+
+    def check_rows(self, length: int) -> None:
+        if self.length != length:
+            raise ArgumentError(f"sampler has {self.length} weights for {length} rows; pass one weight for each row")
 
     def check_in_order(self) -> None:
         raise InOrderNotSupported(
@@ -217,6 +221,9 @@ class WeightedSubsetSampler(WeightedSampler):
 
     def outline(self) -> list[Any]:
         return [*super().outline(), array_outline(self.indices)]
+
+    def check_rows(self, length: int) -> None:
+        check_row_numbers("sampler.indices", self.indices, length)
 
     def map_indices(self, indices: Any) -> Any:
         return self.indices[indices]

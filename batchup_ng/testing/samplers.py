@@ -3,7 +3,8 @@
     class TestMine(SamplerContract):
         def make(self):
             return MySampler(...)
-        in_order = True      # False for one that only draws
+        in_order = True                  # False for one that only draws
+        batch_sizes = (1, 3, 7, 1000)    # those that it allows
 
     class TestMyBatches(BatchSamplerContract):
         def make(self):
@@ -12,14 +13,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from ..data_source.random_access import RandomAccessDataSource
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey
 from ..sampling.base import RandomAccessSampler
@@ -28,11 +32,34 @@ from ..sampling.batch_sampler import BatchSampler
 SOME = 50
 """How many rows of an endless sampler are looked at."""
 
+LOOK = 60
+"""How many batches of an epoch are looked at."""
+
+
+class RowsSource(RandomAccessDataSource):
+    """A source whose samples are the row numbers themselves.
+
+    Args:
+        sampler: The sampler to look at; how many rows there are is not checked.
+    """
+
+    def __init__(self, sampler: RandomAccessSampler) -> None:
+        super().__init__(None, sampler=sampler)  # type: ignore[arg-type]  # as BatchUp allowed
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return (np.asarray(indices),)
+
+
+def rows_of(batches: Any) -> list[list[int]]:
+    """Return the rows of some batches of a :class:`RowsSource`."""
+    return [batch[0].tolist() for batch in islice(batches, LOOK)]
+
 
 class SamplerContract(ABC):
     """What every random-access sampler must do; a subclass says how one is made."""
 
     in_order: ClassVar[bool] = True
+    batch_sizes: ClassVar[tuple[int, ...]] = (1, 3, 7, 1000)
 
     @abstractmethod
     def make(self) -> RandomAccessSampler:
@@ -47,28 +74,34 @@ class SamplerContract(ABC):
         """Return the rows of an epoch, or its beginning."""
         return self.make().rows_at(np.arange(self.total()), key)
 
-    @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
-    def test_in_order_batches_are_the_rows_in_order(self, batch_size: int) -> None:
-        if not self.in_order:
-            with pytest.raises(InOrderNotSupported, match="shuffle="):
-                self.make().in_order_indices_batch_iterator(batch_size)
-            return
-        n_batches = -(-self.total() // batch_size)
-        got = list(islice(self.make().in_order_indices_batch_iterator(batch_size), n_batches))
-        assert all(len(batch) == batch_size for batch in got[:-1])
-        np.testing.assert_array_equal(np.concatenate(got)[: self.total()], self.rows(None))
+    def shuffles(self) -> list[Any]:
+        """Return what to pass as ``shuffle=``, new each time."""
+        return [None] * self.in_order + [5, np.random.RandomState(8), np.random.default_rng(8)]
 
-    @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
-    def test_shuffled_batches_are_whole_up_to_the_last(self, batch_size: int) -> None:
+    def test_in_order_batches_are_the_rows_in_order(self) -> None:
+        for batch_size in self.batch_sizes:
+            if not self.in_order:
+                with pytest.raises(InOrderNotSupported, match="shuffle="):
+                    self.make().in_order_indices_batch_iterator(batch_size)
+                continue
+            n_batches = -(-self.total() // batch_size)
+            got = list(islice(self.make().in_order_indices_batch_iterator(batch_size), n_batches))
+            assert all(len(batch) == batch_size for batch in got[:-1])
+            np.testing.assert_array_equal(np.concatenate(got)[: self.total()], self.rows(None))
+
+    def test_shuffled_batches_are_whole_up_to_the_last(self) -> None:
         total = self.make().num_indices_generated()
-        batches = list(islice(self.make().shuffled_indices_batch_iterator(batch_size, np.random.RandomState(3)), 60))
-        assert all(len(batch) == batch_size for batch in batches[:-1])
-        if total != math.inf and len(batches) < 60:
-            assert sum(map(len, batches)) == total
+        for batch_size in self.batch_sizes:
+            drawn = self.make().shuffled_indices_batch_iterator(batch_size, np.random.RandomState(3))
+            batches = list(islice(drawn, LOOK))
+            assert all(len(batch) == batch_size for batch in batches[:-1])
+            if total != math.inf and len(batches) < LOOK:
+                assert sum(map(len, batches)) == total
 
     def test_the_same_generator_gives_the_same_order(self) -> None:
         one, two = (
-            list(islice(self.make().shuffled_indices_batch_iterator(4, np.random.RandomState(5)), 9)) for _ in range(2)
+            list(islice(self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(5)), 9))
+            for size in self.batch_sizes[-1:] * 2
         )
         np.testing.assert_array_equal(np.concatenate(one), np.concatenate(two))
 
@@ -86,6 +119,53 @@ class SamplerContract(ABC):
     def test_another_seed_epoch_or_node_gives_another_order(self) -> None:
         orders = [self.rows(OrderKey(*key)).tolist() for key in ((1, 0, ()), (2, 0, ()), (1, 1, ()), (1, 0, (0,)))]
         assert len({tuple(order) for order in orders}) == 4
+
+    def test_several_threads_may_ask_at_once(self) -> None:
+        sampler, positions = self.make(), np.arange(self.total())
+        keys = [OrderKey(number % 3, 0) for number in range(60)]
+        alone = {key: self.rows(key) for key in keys[:3]}
+        with ThreadPoolExecutor(4) as threads:
+            for key, rows in zip(keys, threads.map(lambda key: sampler.rows_at(positions, key), keys), strict=True):
+                np.testing.assert_array_equal(rows, alone[key])
+
+    def test_its_outline_is_that_of_its_like(self) -> None:
+        assert json.dumps(self.make().outline()) == json.dumps(self.make().outline())
+        assert self.make().outline()[0] == type(self.make()).__name__
+
+    def test_an_epoch_goes_on_anywhere(self) -> None:
+        size = self.batch_sizes[min(1, len(self.batch_sizes) - 1)]
+        for number, shuffle in enumerate(self.shuffles()):
+            whole = rows_of(RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2))
+            for stop in {0, 1, len(whole) // 2, len(whole)}:
+                iterator = RowsSource(self.make()).batch_iterator(size, self.shuffles()[number], epoch=2)
+                assert rows_of(islice(iterator, stop)) == whole[:stop]
+                state = json.loads(json.dumps(iterator.state_dict()))
+                rest = RowsSource(self.make()).batch_iterator(size, self.shuffles()[number], epoch=2, state=state)
+                assert rows_of(islice(rest, len(whole) - stop)) == whole[stop:]
+
+    def test_batches_of_any_size_are_cut_from_one_sequence(self) -> None:
+        if self.make().in_batches:
+            return
+        for size in (2, 5):
+            drawn = rows_of(RowsSource(self.make()).batch_iterator(size, 5))
+            assert [row for batch in drawn for row in batch][:SOME] == self.rows(OrderKey(5, 0)).tolist()[:SOME]
+
+    @pytest.mark.parametrize("world", [2, 3])
+    def test_ranks_together_hand_out_the_stream(self, world: int) -> None:
+        for size in self.batch_sizes[:2]:
+            alone = rows_of(RowsSource(self.make()).batch_iterator(size, 5))
+            options: Any = {"uneven": "drop"}
+            ranks = [
+                rows_of(RowsSource(self.make()).batch_iterator(size, 5, shard=(rank, world), **options))
+                for rank in range(world)
+            ]
+            assert len({len(rank) for rank in ranks}) == 1
+            together = [row for batches in zip(*ranks, strict=True) for batch in batches for row in batch]
+            stream = [row for batch in alone for row in batch]
+            known = min(len(stream), len(together))
+            assert together[:known] == stream[:known]
+            if len(alone) < LOOK:
+                assert 0 <= len(stream) - len(together) < world * (size if self.make().in_batches else 1)
 
     def test_a_bad_batch_size_is_refused_at_once(self) -> None:
         for iterate in (

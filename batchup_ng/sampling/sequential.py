@@ -1,0 +1,71 @@
+"""The sampler of every k-th row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import ArgumentError
+from .standard import StandardSampler
+
+
+class SequentialSampler(StandardSampler):
+    """Hands out every `stride`-th row from `start` on, before `stop`: the rows ``range(length)[start:stop:stride]``.
+
+    In order they come as they lie, backwards where `stride` is negative; with ``shuffle=`` the same rows are shuffled.
+    As in Python's slices, negative `start` and `stop` count from the end, and those beyond it mean the end.
+
+    Args:
+        length: How many rows there are.
+        start: The first row; None is the first there is, the last where `stride` is negative.
+        stop: The row before which to stop; None goes on to the end.
+        stride: How far the next row is, not 0.
+        repeats: How often each is handed out; -1 for ever.
+
+    Raises:
+        ArgumentError: `stride` is 0, no row is left of those that there are, or `repeats` is neither -1 nor at least 1.
+
+    >>> SequentialSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
+    array([1, 4, 7])
+    """
+
+    def __init__(
+        self,
+        length: int,
+        start: int | None = None,
+        stop: int | None = None,
+        stride: int = 1,
+        repeats: int = 1,
+    ) -> None:
+        self._n_rows = checks.integer("length", length)
+        if self._n_rows < 0:
+            raise ArgumentError(f"length must not be negative, and is {self._n_rows}; pass the number of rows")
+        start = None if start is None else checks.integer("start", start)
+        stop = None if stop is None else checks.integer("stop", stop)
+        step = checks.integer("stride", stride)
+        if step == 0:
+            raise ArgumentError("stride must not be 0; pass 1 for every row, 2 for every second")
+        self.rows = range(self._n_rows)[start:stop:step]
+        if self._n_rows and not len(self.rows):
+            raise ArgumentError(
+                f"start={start}, stop={stop}, stride={step} leave no row of {self._n_rows}; move start or stop"
+            )
+        super().__init__(len(self.rows), repeats)
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), self._n_rows, self.rows.start, self.rows.step]
+
+    def check_rows(self, length: int) -> None:
+        if self._n_rows > length:
+            raise ArgumentError(f"sampler is for {self._n_rows} rows, but there are {length}; pass that as its length")
+
+    def map_indices(self, indices: Any) -> Any:
+        return self._rows(np.asarray(indices))
+
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers * self.rows.step + self.rows.start
+
+    def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
+        return self._rows(super()._drawn_order(shuffle_rng))

@@ -1,0 +1,225 @@
+"""Shuffling in blocks: each row once, few blocks at a time, and how well that mixes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.randomness import OrderKey
+from batchup_ng.sampling import BlockShuffleSampler, RandomAccessSampler, StandardSampler, measure_mixing
+from batchup_ng.testing.samplers import SamplerContract
+
+
+class TestBlocks(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return BlockShuffleSampler(103, 10, 3)
+
+
+class TestBlocksRepeated(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return BlockShuffleSampler(60, 5, 4, repeats=2)
+
+
+class TestBlocksForEver(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return BlockShuffleSampler(300, 7, 2, repeats=-1)
+
+
+def order(sampler: RandomAccessSampler, key: OrderKey = OrderKey(1, 0)) -> np.ndarray:  # noqa: B008  # a constant
+    return sampler.rows_at(np.arange(sampler.num_indices_generated()), key)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    n=st.integers(0, 200), block=st.integers(1, 40), window=st.integers(1, 12), repeats=st.integers(1, 3),
+    seed=st.integers(0, 2**64), epoch=st.integers(0, 9),
+)  # fmt: skip
+def test_each_row_once_a_repeat_and_a_window_at_a_time(
+    n: int, block: int, window: int, repeats: int, seed: int, epoch: int
+) -> None:
+    rows = order(BlockShuffleSampler(n, block, window, repeats), OrderKey(seed, epoch))
+    for repeat in rows.reshape(repeats, n):
+        assert sorted(repeat) == list(range(n))
+        blocks = repeat // block
+        done = 0
+        while done < n:  # a window is what shares no block with the rest
+            mine: set[int] = {int(blocks[done])}
+            while (grown := set(blocks[done : done + int(np.isin(blocks, [*mine]).sum())].tolist())) != mine:
+                mine = grown
+            assert len(mine) <= window
+            done += int(np.isin(blocks, [*mine]).sum())
+        assert done == n
+
+
+def test_in_order_the_rows_come_as_they_lie() -> None:
+    assert BlockShuffleSampler(10, 3, repeats=2).rows_at(np.arange(20), None).tolist() == [*range(10), *range(10)]
+
+
+def test_any_row_may_stand_anywhere_that_of_a_short_block_too() -> None:
+    n_epochs = 3000
+    orders = np.stack([order(BlockShuffleSampler(11, 3, 2), OrderKey(1, epoch)) for epoch in range(n_epochs)])
+    seen = np.stack([np.bincount(at, minlength=11) for at in orders.T])
+    # If the short block is in the first of the two windows, that ends at position 5, where none of its rows can stand.
+    assert seen[5, 9:].tolist() == [0, 0]
+    elsewhere = np.delete(seen, 5, axis=0)
+    assert elsewhere.min() > 0.7 * n_epochs / 11
+    assert elsewhere.max() < 1.3 * n_epochs / 11
+    last = np.isin(orders[:, -1], [9, 10]).mean()
+    assert 0.12 < last < 0.25
+
+
+def test_with_one_window_for_all_it_is_a_full_shuffle() -> None:
+    n_epochs = 3000
+    orders = np.stack([order(BlockShuffleSampler(12, 4, 3), OrderKey(2, epoch)) for epoch in range(n_epochs)])
+    seen = np.stack([np.bincount(at, minlength=12) for at in orders.T])
+    chi2 = ((seen - n_epochs / 12) ** 2 / (n_epochs / 12)).sum()
+    assert abs(chi2 - 121) < 5 * math.sqrt(2 * 121)
+
+
+def test_a_place_in_a_huge_file_is_found_at_once() -> None:
+    sampler = BlockShuffleSampler(10**12 + 17, 3200, 16)
+    near = sampler.rows_at(np.arange(10**11, 10**11 + 51_200), OrderKey(1, 0))
+    assert len(np.unique(near)) == 51_200
+    assert len(np.unique(near // 3200)) <= 33  # of two windows, one of which may have the short block
+
+
+class ChunkReader:
+    """Reads whole chunks of an HDF5 file, and keeps the latest.
+
+    Args:
+        data: The data set, in chunks.
+        kept: How many are kept.
+    """
+
+    def __init__(self, data: Any, kept: int) -> None:
+        self._data = data
+        self._kept = kept
+        self._chunks: OrderedDict[int, np.ndarray] = OrderedDict()
+        self.shape, self.dtype = data.shape, data.dtype
+        self.n_reads = 0
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        size = self._data.chunks[0]
+        return np.stack([self._chunk(int(row) // size)[int(row) % size] for row in rows])
+
+    def _chunk(self, number: int) -> np.ndarray:
+        if number not in self._chunks:
+            size = self._data.chunks[0]
+            self.n_reads += 1
+            self._chunks[number] = self._data[number * size : (number + 1) * size]
+            if len(self._chunks) > self._kept:
+                self._chunks.popitem(last=False)
+        self._chunks.move_to_end(number)
+        return self._chunks[number]
+
+
+@pytest.mark.parametrize("n", [3200, 3190])
+def test_each_chunk_of_a_compressed_file_is_read_once(n: int, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    block, window, n_chunks = 32, 8, 100
+    x = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=x, chunks=(block, 4), compression="gzip")
+    with h5py.File(tmp_path / "x.h5", "r") as file:
+        reads = {}
+        for name, sampler in {"blocks": BlockShuffleSampler(n, block, window), "full": StandardSampler(n)}.items():
+            reader = ChunkReader(file["x"], kept=window)
+            source = bu.ArrayDataSource([reader], sampler=sampler, include_indices=True)
+            for rows, batch in source.batch_iterator(50, shuffle=4):
+                np.testing.assert_array_equal(batch, x[rows])
+            reads[name] = reader.n_reads
+    assert reads["blocks"] == n_chunks
+    assert reads["full"] > 0.8 * n
+
+
+@pytest.mark.parametrize("batch_size", [2, 16, 256])
+def test_a_full_shuffle_measures_one_and_no_shuffle_next_to_nothing(batch_size: int) -> None:
+    n = 200_000
+    shuffled = measure_mixing(order(StandardSampler(n)), batch_size)
+    assert abs(shuffled - 1) < 5 * math.sqrt(2 * batch_size / n)
+    assert measure_mixing(np.arange(n), batch_size) == pytest.approx(1 / batch_size, rel=0.01)
+
+
+@pytest.mark.parametrize(("block", "window"), [(1, 8), (10, 8), (10, 64), (100, 4), (100, 30), (100, 99), (100, 1000)])
+def test_the_mixing_of_blocks_is_as_foretold(block: int, window: int) -> None:
+    n, batch_size = 10_003, 50
+    sampler = BlockShuffleSampler(n, block, window)
+    strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), batch_size) for epoch in range(60)]
+    assert sampler.mixing(batch_size) == pytest.approx(1 / np.mean(strayed), rel=0.15)
+
+
+def test_more_blocks_in_a_window_mix_better() -> None:
+    told = [BlockShuffleSampler(10**6, 320, window).mixing(256) for window in (1, 4, 16, 64, 256, 1024, 3124, 3125)]
+    assert told == sorted(told)
+    assert told[0] < 0.01
+    assert told[-1] == 1.0
+    assert BlockShuffleSampler(10, 3, 1).mixing(1) == 1.0
+    assert BlockShuffleSampler(1, 3, 1).mixing(9) == 1.0
+    assert 0 < BlockShuffleSampler(10, 3, 2).mixing(9) <= 1.0
+
+
+def test_the_figures_of_the_docstring_are_those_of_the_method() -> None:
+    table = re.findall(r"^ +(\d+) +([\d. ]+)$", str(BlockShuffleSampler.mixing.__doc__), re.MULTILINE)
+    assert [int(block) for block, _ in table] == [32, 320, 3200]
+    for block, figures in table:
+        told = [BlockShuffleSampler(10**6, int(block), window).mixing(256) for window in (16, 64, 256, 1024)]
+        assert [f"{figure:.3f}" for figure in told] == figures.split()
+
+
+def test_no_window_is_much_smaller_than_the_others() -> None:
+    rows = order(BlockShuffleSampler(1010, 10, 100))  # 101 blocks, of which one would be left over
+    first, last = rows[:500] // 10, rows[500:] // 10
+    assert (len(set(first)), len(set(last))) == (50, 51)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: BlockShuffleSampler(-1, 3), ArgumentError, "length must not be negative"),
+        (lambda: BlockShuffleSampler(10, 0), ArgumentError, "block must be at least 1"),
+        (lambda: BlockShuffleSampler(10, 3, 0), ArgumentError, "window must be at least 1"),
+        (lambda: BlockShuffleSampler(10, 3.0), ArgumentTypeError, "block must be a whole number"),  # type: ignore[arg-type]
+        (lambda: BlockShuffleSampler(10, 3, repeats=0), ArgumentError, "repeats"),
+        (lambda: BlockShuffleSampler(0, 3, repeats=-1), ArgumentError, "no rows to repeat"),
+        (lambda: BlockShuffleSampler(10, 3).mixing(0), ArgumentError, "batch_size must be at least 1"),
+        (lambda: measure_mixing(range(10), 6), ArgumentError, "batch_size must be at most half of the 10 rows"),
+        (
+            lambda: bu.ArrayDataSource([np.arange(9)], sampler=BlockShuffleSampler(10, 3)),
+            ArgumentError,
+            "hands out 10 rows, but there are 9",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_repeating_a_source_in_blocks_keeps_to_blocks() -> None:
+    source = bu.repeat(bu.ArrayDataSource([np.arange(100)], sampler=BlockShuffleSampler(100, 10, 2)), 2)
+    for (batch,) in source.batch_iterator(20, shuffle=1):
+        assert len(np.unique(batch // 10)) == 2
+
+
+def test_repeats_are_shuffled_anew_blocks_and_rows() -> None:
+    repeats = BlockShuffleSampler(40, 4, 2, repeats=20).rows_at(np.arange(20 * 40), OrderKey(1, 0)).reshape(20, 40)
+    assert len({tuple(repeat // 4) for repeat in repeats}) == 20
+    assert len({tuple(repeat[np.isin(repeat // 4, repeat[:1] // 4)] % 4) for repeat in repeats}) > 5
+
+
+def test_every_option_is_told_apart_by_the_outline() -> None:
+    made = [(9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2)]
+    assert len({str(BlockShuffleSampler(*options).outline()) for options in made}) == len(made)

@@ -1,0 +1,308 @@
+"""Samplers that look at classes: what they promise of every stretch, batch and class."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.randomness import OrderKey
+from batchup_ng.sampling import BalancedBatchSampler, RandomAccessSampler, StratifiedSampler, spread
+from batchup_ng.sampling.spread import Spread
+from batchup_ng.testing.samplers import RowsSource, SamplerContract
+
+Y = np.array([0, 3, 3, 0, 3, 3, 7, 3, 3, 0, 3, 7, 3])
+
+
+class TestStratified(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return StratifiedSampler(Y)
+
+
+class TestStratifiedPartRepeated(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return StratifiedSampler(Y, indices=np.array([12, 0, 3, 5, 6, -1, 2]), repeats=3)
+
+
+class TestStratifiedForEver(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return StratifiedSampler(np.tile(Y, 20), repeats=-1)
+
+
+class TestBalanced(SamplerContract):
+    batch_sizes = (6,)
+
+    def make(self) -> RandomAccessSampler:
+        return BalancedBatchSampler(Y, 2)
+
+
+class TestBalancedByFewClasses(SamplerContract):
+    batch_sizes = (6,)
+
+    def make(self) -> RandomAccessSampler:
+        return BalancedBatchSampler(np.arange(40) % 7, 2, classes_per_batch=3)
+
+
+classes = st.lists(st.integers(0, 12), min_size=1, max_size=120).map(np.array)
+
+
+def strays_too_far(y: np.ndarray, length: int) -> list[int]:
+    """Return the classes that some `length` entries in a row have more or fewer of than is promised."""
+    own = y[:, None] == np.unique(y)
+    counted = np.vstack([np.zeros(own.shape[1]), np.cumsum(own, axis=0)])
+    share = own.mean(axis=0)
+    strayed = np.abs(counted[length:] - counted[:-length] - length * share).max(axis=0)
+    return np.flatnonzero(strayed > 1 + share * (len(share) - 2) + 1e-9).tolist()
+
+
+@settings(deadline=None)
+@given(y=classes, repeats=st.integers(1, 3), seed=st.integers(0, 2**64), epoch=st.integers(0, 9))
+def test_stratified_hands_out_each_row_once_a_repeat(y: np.ndarray, repeats: int, seed: int, epoch: int) -> None:
+    rows = StratifiedSampler(y, repeats=repeats).rows_at(np.arange(len(y) * repeats), OrderKey(seed, epoch))
+    for repeat in rows.reshape(repeats, len(y)):
+        assert sorted(repeat) == list(range(len(y)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 120))
+def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, length: int) -> None:
+    length = min(length, len(y))
+    handed_out = y[StratifiedSampler(y).rows_at(np.arange(len(y)), OrderKey(seed, 0))]
+    assert strays_too_far(handed_out, length) == []
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 200])
+@pytest.mark.parametrize("length", [64, 256, 4096])
+def test_so_has_every_stretch_of_many_rows(n_classes: int, length: int) -> None:
+    n = 100_021  # some slices
+    y = (np.random.default_rng(1).random(n) ** 3 * n_classes).astype(int)  # small classes and large ones
+    handed_out = y[StratifiedSampler(y).rows_at(np.arange(n), OrderKey(length, 0))]
+    assert strays_too_far(handed_out, length) == []
+
+
+def test_two_classes_are_as_close_to_their_shares_as_can_be() -> None:
+    y = np.repeat([0, 1], [950, 50])
+    source = bu.ArrayDataSource([y], sampler=StratifiedSampler(y))
+    assert [int(batch.sum()) for (batch,) in source.batch_iterator(20, shuffle=1)] == [1] * 50
+
+
+@pytest.mark.parametrize("sizes", [[10_000] * 10, [90_000, *[10] * 1000], list(range(1, 400))])
+def test_mostly_a_class_strays_far_less(sizes: list[int]) -> None:
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    share = np.bincount(y) / len(y)
+    handed_out = y[StratifiedSampler(y).rows_at(np.arange(len(y)), OrderKey(0, 0))]
+    batches = handed_out[: len(y) // 256 * 256].reshape(-1, 256)
+    strayed = np.array([np.bincount(batch, minlength=len(sizes)) for batch in batches]) - 256 * share
+    assert np.sqrt((strayed**2).mean(axis=0)).max() < 1  # of a full shuffle it is up to 4.8
+    assert np.abs(strayed).max() < 2.5
+
+
+def test_any_row_may_stand_anywhere() -> None:
+    y = np.array([0] * 6 + [1] * 3 + [2] * 2 + [3])
+    n_epochs = 3000
+    orders = np.stack([StratifiedSampler(y).rows_at(np.arange(12), OrderKey(1, epoch)) for epoch in range(n_epochs)])
+    seen = np.stack([np.bincount(at, minlength=12) for at in orders.T])
+    chi2 = ((seen - n_epochs / 12) ** 2 / (n_epochs / 12)).sum()
+    assert chi2 < 121 + 5 * math.sqrt(2 * 121)
+    pairs = np.zeros((12, 12))
+    np.add.at(pairs, (orders[:, 0], orders[:, 2]), 1)
+    inside = pairs[:6, :6][~np.eye(6, dtype=bool)]  # rows of one class, in any pairing
+    assert inside.min() > 0.5 * inside.mean() > 5
+
+
+@settings(deadline=None)
+@given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8), word=st.integers(0, 2**64 - 1))
+def test_an_order_of_many_slices_is_one_order(sizes: list[int], word: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spread, "SLICE", 5)
+        places = np.arange(sum(sizes))
+        classes, members = Spread(np.array(sizes), word).at(places)
+        found = set(zip(classes.tolist(), members.tolist(), strict=True))
+        assert found == {(i, k) for i, size in enumerate(sizes) for k in range(size)}
+        backwards = Spread(np.array(sizes), word)
+        for place in reversed(places):  # each asked for on its own, from the end
+            class_, member = backwards.at(np.array([place]))
+            assert (class_[0], member[0]) == (classes[place], members[place])
+    assert strays_too_far(classes, min(7, len(classes))) == []
+
+
+def test_in_order_the_rows_come_as_they_lie() -> None:
+    assert StratifiedSampler(Y).rows_at(np.arange(13), None).tolist() == list(range(13))
+    listed = StratifiedSampler(Y, indices=[4, 2, 9])
+    assert listed.rows_at(np.arange(3), None).tolist() == [4, 2, 9]
+    assert listed.map_indices(np.array([2, 0])).tolist() == [9, 4]
+    assert sorted(listed.rows_at(np.arange(3), OrderKey(1, 0))) == [2, 4, 9]
+    assert StratifiedSampler(Y).map_indices(5) == 5
+
+
+def test_repeating_a_stratified_source_keeps_it_stratified() -> None:
+    y = np.repeat([0, 1], [90, 10])
+    source = bu.repeat(bu.ArrayDataSource([y], sampler=StratifiedSampler(y)), 3)
+    for (batch,) in source.batch_iterator(20, shuffle=1):
+        assert 1 <= batch.sum() <= 3
+
+
+def test_more_classes_than_sixteen_bits_hold_are_sorted_too() -> None:
+    y = np.random.default_rng(0).permutation(np.arange(5000) * (1 << 29) + 5) // 2  # two rows of no class are alike
+    rows = BalancedBatchSampler(y, 1).rows_at(np.arange(5000), None)
+    assert (np.diff(y[rows]) > 0).all()
+
+
+@settings(deadline=None)
+@given(y=classes, per_class=st.integers(1, 5), seed=st.integers(0, 2**64))
+def test_balanced_batches_have_as_many_of_each_class(y: np.ndarray, per_class: int, seed: int) -> None:
+    sampler = BalancedBatchSampler(y, per_class)
+    present, sizes = np.unique(y, return_counts=True)
+    n_batches = -(-int(sizes.max()) // per_class)
+    assert sampler.classes.tolist() == present.tolist()
+    assert sampler.num_indices_generated() == n_batches * sampler.batch_size
+    for key in (None, OrderKey(seed, 0)):
+        rows = sampler.rows_at(np.arange(n_batches * sampler.batch_size), key).reshape(n_batches, -1)
+        for batch in rows:
+            assert y[batch].tolist() == np.repeat(present, per_class).tolist()
+        for number, size in enumerate(sizes):
+            own = rows[:, number * per_class : (number + 1) * per_class]
+            assert all(len(set(batch)) == min(size, per_class) for batch in own.tolist())
+            handed_out = own.ravel()
+            for first in range(0, len(handed_out) - size + 1, size):
+                assert len(set(handed_out[first : first + size])) == size
+
+
+def test_a_class_is_shuffled_anew_when_it_begins_with_a_batch() -> None:
+    y = np.repeat([0, 1], [4, 64])
+    rows = BalancedBatchSampler(y, 2).rows_at(np.arange(128), OrderKey(3, 0)).reshape(32, 4)
+    orders = {tuple(order) for order in rows[:, :2].reshape(16, 4).tolist()}
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert len(orders) > 6
+
+
+@settings(deadline=None)
+@given(
+    n_classes=st.integers(1, 20), per_class=st.integers(1, 4), share=st.floats(0, 1), seed=st.integers(0, 2**64)
+)  # fmt: skip
+def test_batches_of_few_classes_have_that_many(n_classes: int, per_class: int, share: float, seed: int) -> None:
+    y = np.arange(n_classes * 6) % n_classes
+    few = 1 + int(share * (n_classes - 1))
+    sampler = BalancedBatchSampler(y, per_class, classes_per_batch=few)
+    for key in (None, OrderKey(seed, 0)):
+        rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), key).reshape(-1, sampler.batch_size)
+        for batch in rows:
+            held = np.bincount(y[batch])
+            assert sorted(held[held > 0]) == [per_class] * few
+            assert len(set(batch)) == sampler.batch_size
+        a_round = n_classes // few
+        for first in range(0, len(rows), a_round):
+            in_round = y[rows[first : first + a_round]][:, ::per_class].ravel()
+            assert key is None or len(set(in_round)) == len(in_round)
+
+
+def test_few_classes_without_rest_go_through_their_rows() -> None:
+    y = np.arange(12 * 7) % 12
+    sampler = BalancedBatchSampler(y, 3, classes_per_batch=4)
+    rows = sampler.rows_at(np.arange(7 * 12 * 3), OrderKey(1, 0))
+    assert sorted(rows) == sorted(np.tile(np.arange(84), 3))
+
+
+def test_every_class_is_left_out_as_often() -> None:
+    y = np.arange(10 * 3000) % 10
+    sampler = BalancedBatchSampler(y, 1, classes_per_batch=4)
+    rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(1, 0))
+    counts = np.bincount(y[rows])
+    assert np.abs(counts - 2400).max() < 5 * math.sqrt(3000 * 0.8 * 0.2)
+    pairs = np.zeros((10, 10))
+    for batch in y[rows].reshape(-1, 4):
+        pairs[np.ix_(batch, batch)] += 1
+    together = pairs[~np.eye(10, dtype=bool)]
+    assert together.min() > 0.8 * together.mean()
+
+
+def test_another_batch_size_is_refused_with_the_right_one() -> None:
+    source = bu.ArrayDataSource([Y], sampler=BalancedBatchSampler(Y, 4))
+    for shuffle in (None, 3, np.random.RandomState(3)):
+        with pytest.raises(ArgumentError, match=r"batch_size must be 12, which is per_class=4 of each of 3 classes"):
+            source.batch_iterator(10, shuffle=shuffle)
+    with pytest.raises(ArgumentError, match="batch_size must be 12"):
+        BalancedBatchSampler(Y, 4).in_order_indices_batch_iterator(3)
+    assert len(source.batch_iterator(12, shuffle=3)) == 2
+
+
+@pytest.mark.parametrize("uneven", ["pad", "drop"])
+def test_ranks_share_out_whole_balanced_batches(uneven: Any) -> None:
+    sampler = BalancedBatchSampler(Y, 2)  # four batches
+    for world in (2, 3):
+        for rank in range(world):
+            source = bu.ArrayDataSource([Y], sampler=sampler)
+            batches = list(source.batch_iterator(6, shuffle=1, shard=(rank, world), uneven=uneven))
+            assert len(batches) == (4 // world if uneven == "drop" else -(-4 // world))
+            assert all(batch.tolist() == [0, 0, 3, 3, 7, 7] for (batch,) in batches)
+
+
+def test_a_balanced_source_can_be_taken_and_repeated() -> None:
+    source = bu.ArrayDataSource([Y], sampler=BalancedBatchSampler(Y, 2))
+    assert len(list(bu.repeat(source, 2).batch_iterator(6, shuffle=1))) == 8
+    assert [len(x) for (x,) in bu.take(source, 14).batch_iterator(6, shuffle=1)] == [6, 6, 2]
+
+
+def test_a_generator_gives_other_batches_each_epoch_and_the_same_again() -> None:
+    for make in (lambda: StratifiedSampler(Y), lambda: BalancedBatchSampler(Y, 2)):
+        rng = np.random.default_rng(1)
+        first, second = (np.concatenate(list(make().shuffled_indices_batch_iterator(6, rng))) for _ in range(2))
+        assert first.tolist() != second.tolist()
+        rng = np.random.default_rng(1)
+        seed = int(rng.random() * 2**53)
+        assert make().rows_at(np.arange(len(first)), OrderKey(seed, 0)).tolist() == first.tolist()
+
+
+def refused() -> list[Any]:
+    def source(sampler: Any) -> Any:
+        return bu.ArrayDataSource([np.arange(12)], sampler=sampler)
+
+    return [
+        (lambda: StratifiedSampler([]), ArgumentError, "y must be a one-dimensional, non-empty"),
+        (lambda: StratifiedSampler([0, -1]), ArgumentError, "y must not be negative"),
+        (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be class numbers"),
+        (lambda: StratifiedSampler([0, 1], indices=[2]), ArgumentError, "indices must be row numbers below 2"),
+        (lambda: StratifiedSampler([0, 1], repeats=0), ArgumentError, "repeats"),
+        (lambda: StratifiedSampler([0, 1], indices=[], repeats=-1), ArgumentError, "no rows to repeat"),
+        (lambda: source(StratifiedSampler(Y)), ArgumentError, "the classes of 13 rows, but there are 12"),
+        (lambda: source(StratifiedSampler(Y, [1])), ArgumentError, "the classes of 13 rows, but there are 12"),
+        (lambda: source(BalancedBatchSampler(Y, 1)), ArgumentError, "the classes of 13 rows, but there are 12"),
+        (lambda: BalancedBatchSampler([], 1), ArgumentError, "y must be"),
+        (lambda: BalancedBatchSampler(Y, 0), ArgumentError, "per_class must be at least 1"),
+        (lambda: BalancedBatchSampler(Y, 1, 0), ArgumentError, "classes_per_batch must be at least 1"),
+        (lambda: BalancedBatchSampler(Y, 1, 4), ArgumentError, "classes_per_batch must be at most 3"),
+    ]
+
+
+@pytest.mark.parametrize(("make", "error", "message"), refused())
+def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_every_option_is_told_apart_by_the_outline() -> None:
+    other = Y[::-1]
+    made = [
+        StratifiedSampler(Y), StratifiedSampler(other), StratifiedSampler(Y, repeats=2),
+        StratifiedSampler(Y, np.arange(13)), StratifiedSampler(Y, [1, 2]), StratifiedSampler(Y, [2, 1]),
+        BalancedBatchSampler(Y, 1), BalancedBatchSampler(other, 1), BalancedBatchSampler(Y, 2),
+        BalancedBatchSampler(Y, 1, 2),
+    ]  # fmt: skip
+    assert len({str(sampler.outline()) for sampler in made}) == len(made)
+
+
+def test_repeats_are_shuffled_anew() -> None:
+    repeats = StratifiedSampler(Y, repeats=20).rows_at(np.arange(20 * 13), OrderKey(1, 0)).reshape(20, 13)
+    assert len({tuple(repeat) for repeat in repeats.tolist()}) == 20
+
+
+def test_no_rows_are_no_batches() -> None:
+    empty = StratifiedSampler(Y, indices=[])
+    assert empty.num_indices_generated() == 0
+    assert list(RowsSource(empty).batch_iterator(3, shuffle=1)) == []

@@ -1,0 +1,238 @@
+"""Mixing by proportions: whole counts a period, each part gone through in an order of its own."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.randomness import OrderKey
+from batchup_ng.sampling import BlockShuffleSampler, InterleaveSampler, RandomAccessSampler
+from batchup_ng.testing.samplers import SamplerContract
+from batchup_ng.testing.sources import SourceContract
+
+
+class TestThreeParts(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return InterleaveSampler([11, 5, 2], [0.5, 0.3, 0.2])
+
+
+class TestForEver(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return InterleaveSampler([7, 30], [1, 2], length=-1)
+
+
+class TestOfALength(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return InterleaveSampler([7, 30, 4], [math.pi, 1, 0], length=200)
+
+
+parts = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), min_size=1, max_size=6).filter(
+    lambda pairs: any(share for _, share in pairs)
+)
+
+
+def owners(lengths: list[int], rows: np.ndarray) -> np.ndarray:
+    """Return the part that each row is of."""
+    return np.searchsorted(np.cumsum(lengths), rows, side="right")
+
+
+@settings(deadline=None)
+@given(parts=parts, seed=st.integers(0, 2**64), epoch=st.integers(0, 9))
+def test_each_period_has_its_proportions_and_each_part_goes_round(
+    parts: list[tuple[int, int]], seed: int, epoch: int
+) -> None:
+    lengths, shares = [n for n, _ in parts], np.array([share for _, share in parts])
+    counts = shares // np.gcd.reduce(shares)
+    period, n_periods = int(counts.sum()), 30
+    sampler = InterleaveSampler(lengths, shares, length=-1)
+    for key in (None, OrderKey(seed, epoch)):
+        rows = sampler.rows_at(np.arange(period * n_periods), key)
+        for stretch in owners(lengths, rows).reshape(n_periods, period):
+            assert np.bincount(stretch, minlength=len(lengths)).tolist() == counts.tolist()
+        for stop in range(period, period * n_periods + 1, period):
+            seen = np.bincount(rows[:stop], minlength=sum(lengths))
+            for own in np.split(seen, np.cumsum(lengths)[:-1]):
+                assert own.max() - own.min() <= 1  # each once before any comes again
+
+
+@settings(deadline=None)
+@given(parts=parts, seed=st.integers(0, 2**64))
+def test_an_epoch_hands_out_every_row(parts: list[tuple[int, int]], seed: int) -> None:
+    used = [(n, share) for n, share in parts if share]
+    sampler = InterleaveSampler([n for n, _ in used], [share for _, share in used])
+    n = sampler.num_indices_generated()
+    seen = np.bincount(sampler.rows_at(np.arange(n), OrderKey(seed, 0)))
+    assert (seen >= 1).all()
+    period = sum(share for _, share in used) // math.gcd(*[share for _, share in used])
+    assert n % period == 0
+    fewer = np.bincount(sampler.rows_at(np.arange(n - period), OrderKey(seed, 0)), minlength=len(seen))
+    assert (fewer == 0).any()
+
+
+def test_equal_parts_of_equal_length_hand_out_each_row_once() -> None:
+    sampler = InterleaveSampler([50, 50, 50])
+    rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(1, 0))
+    assert sorted(rows) == list(range(150))
+
+
+@settings(deadline=None)
+@given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=8))
+def test_in_order_the_parts_are_spread_evenly(counts: list[int]) -> None:
+    sampler = InterleaveSampler([1000] * len(counts), counts, length=-1)
+    drawn = owners([1000] * len(counts), sampler.rows_at(np.arange(2 * sum(counts)), None))
+    held = np.cumsum(drawn[:, None] == np.arange(len(counts)), axis=0)
+    due = np.arange(1, len(drawn) + 1)[:, None] * np.array(counts) / sum(counts)
+    assert np.abs(held - due).max() <= max(1.0, len(counts) / 2)
+
+
+def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
+    sampler = InterleaveSampler([3, 2], [2, 1])
+    assert sampler.rows_at(np.arange(9), None).tolist() == [0, 3, 1, 2, 4, 0, 1, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("proportions", "period", "counts"),
+    [
+        (None, 2, [1, 1]),
+        ([6, 2], 4, [3, 1]),
+        ([0.7, 0.3], 10, [7, 3]),
+        ([1 / 3, 2 / 3], 3, [1, 2]),
+        ([5, 0], 1, [1, 0]),
+        ([1.0, 1e300], None, None),
+        ([1, math.sqrt(2)], 1000, [414, 586]),
+        ([999_999, 1], 1_000_000, [999_999, 1]),
+        (np.array([200, 55], np.uint8), 51, [40, 11]),
+    ],
+)
+def test_proportions_are_whole_counts_of_a_period(proportions: Any, period: int | None, counts: Any) -> None:
+    if counts is None:
+        with pytest.raises(ArgumentError, match=r"proportions\[0\] is 1e-300 of all, less than can be told apart"):
+            InterleaveSampler([5, 5], proportions)
+        return
+    sampler = InterleaveSampler([5, 5], proportions, length=-1)
+    for key in (None, OrderKey(1, 0)):
+        rows = sampler.rows_at(np.arange(period), key)
+        assert np.bincount(owners([5, 5], rows), minlength=2).tolist() == counts
+
+
+def test_any_part_may_stand_anywhere_in_a_period_and_any_row_in_its_part() -> None:
+    sampler = InterleaveSampler([6, 4], [3, 2], length=-1)
+    rows = sampler.rows_at(np.arange(10 * 10_000), OrderKey(1, 0)).reshape(10_000, 10)
+    seen = np.stack([np.bincount(at, minlength=10) for at in rows.T])
+    chi2 = ((seen - 1000) ** 2 / 1000).sum()
+    assert abs(chi2 - 81) < 6 * math.sqrt(2 * 81)
+    # Not the same order of the parts, nor of a part's rows, period after period.
+    assert len({tuple(row) for row in rows[:100].tolist()}) == 100
+
+
+def test_a_part_is_found_at_once_in_many_huge_ones() -> None:
+    sampler = InterleaveSampler([10**12] * 2000, length=-1)
+    rows = sampler.rows_at(np.arange(10**14, 10**14 + 2000), OrderKey(1, 0))
+    assert sorted(rows // 10**12) == list(range(2000))
+
+
+# -- sources of different storage -----------------------------------------------------------------------------------
+
+
+class TestMixOfSources(SourceContract):
+    def make(self) -> Any:
+        return bu.mix(
+            bu.ArrayDataSource([np.arange(23)]), bu.ArrayDataSource([np.arange(100, 107)]), proportions=[2, 1]
+        )
+
+
+class TestConcatWithASampler(SourceContract):
+    def make(self) -> Any:
+        parts = [bu.ArrayDataSource([np.arange(23)]), bu.ArrayDataSource([np.arange(100, 107)])]
+        return bu.concat(parts, sampler=BlockShuffleSampler(30, 4, 3))
+
+
+def of_many_kinds(folder: Path) -> list[bu.AbstractDataSource]:
+    """Three sources of gray pictures, 4 × 4: an array, a mapped file, image files; the first pixel tells the sample."""
+    stored = np.zeros((30, 4, 4), np.uint8)
+    stored[:, 0, 0] = np.arange(30)
+    np.save(folder / "mapped.npy", stored[10:20])
+    paths = [folder / f"{i}.png" for i in range(20, 30)]
+    for i, path in enumerate(paths, 20):
+        Image.fromarray(stored[i]).save(path)
+    mapped = np.load(folder / "mapped.npy", mmap_mode="r")
+    images = bu.ImageFiles(paths, size=4, mode="L")
+    return [bu.ArrayDataSource([data]) for data in (stored[:10], mapped, images)]
+
+
+@pytest.mark.parametrize("pool", [bu.SerialPool, bu.WorkerThreadPool, bu.WorkerProcessPool])
+def test_sources_of_different_storage_are_mixed(pool: Any, tmp_path: Path) -> None:
+    source = bu.mix(*of_many_kinds(tmp_path), proportions=[0.5, 0.3, 0.2])
+    assert source.num_samples() == 50
+    with pool(2) if pool is not bu.SerialPool else pool() as workers:
+        batches = [x for (x,) in workers.parallel_data_source(source).batch_iterator(10, shuffle=3)]
+    for batch in batches:
+        assert np.bincount(batch[:, 0, 0] // 10).tolist() == [5, 3, 2]
+    first_pixels = np.concatenate(batches)[:, 0, 0]
+    assert (np.bincount(first_pixels, minlength=30) >= 1).all()
+    alone = np.concatenate([x for (x,) in source.batch_iterator(7, shuffle=3)])
+    np.testing.assert_array_equal(np.concatenate(batches), alone)
+
+
+def test_a_mix_without_end_is_cut_by_take() -> None:
+    source = bu.mix(*[bu.ArrayDataSource([np.full(3, i)]) for i in range(2)], length=-1)
+    assert source.num_samples() == math.inf
+    assert [len(x) for (x,) in bu.take(source, 10).batch_iterator(4, shuffle=1)] == [4, 4, 2]
+
+
+def test_what_is_drawn_by_maps_of_a_mix_is_each_positions_own() -> None:
+    def noisy(x: np.ndarray, rng: Any) -> Any:
+        return x, rng.random()
+
+    parts = [bu.ArrayDataSource([np.arange(5)]).map(noisy, rng="sample") for _ in range(2)]
+    source = bu.mix(parts, proportions=[3, 2])
+    draws = np.concatenate([noise for _, noise in source.batch_iterator(4, shuffle=1)])
+    assert len(set(draws.tolist())) == source.num_samples()
+
+
+def refused() -> list[Any]:
+    two = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
+    stream = bu.IteratorDataSource(iter([]))
+    return [
+        (lambda: InterleaveSampler([]), ArgumentError, "lengths must hold the number of rows of each part"),
+        (lambda: InterleaveSampler([3.5]), ArgumentTypeError, r"lengths\[0\] must be a whole number"),  # type: ignore[list-item]
+        (lambda: InterleaveSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
+        (lambda: InterleaveSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
+        (lambda: InterleaveSampler([3, 4], [1]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: InterleaveSampler([3, 4], ["a", "b"]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: InterleaveSampler([3, 4], [1, -1]), ArgumentError, r"proportions\[1\] is -1"),
+        (lambda: InterleaveSampler([3, 4], [math.nan, 1]), ArgumentError, r"proportions\[0\] is nan"),
+        (lambda: InterleaveSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),
+        (lambda: InterleaveSampler([3, 4], [0.9999, 0.0001]), ArgumentError, r"proportions\[1\] is 0.0001 of all"),
+        (lambda: InterleaveSampler([3, 4], length=0), ArgumentError, "length must be at least 1, or -1 for no end"),
+        (lambda: InterleaveSampler([3, 4], length=2.5), ArgumentTypeError, "length must be a whole number"),  # type: ignore[arg-type]
+        (lambda: bu.concat(two, sampler=InterleaveSampler([3, 5])), ArgumentError, "parts of 8 rows .* there are 7"),
+        (lambda: bu.concat(two, sampler=3), ArgumentTypeError, "sampler must be an AbstractSampler"),  # type: ignore[arg-type]
+        (lambda: bu.mix(*two, proportions=[1]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: bu.mix(), ArgumentError, "sources must hold at least one data source"),
+        (lambda: bu.mix(two[0], stream), ArgumentTypeError, "have no numbers of their own"),
+        (lambda: bu.mix(two[0], np.arange(3)), ArgumentTypeError, r"sources\[1\] must be a data source"),  # type: ignore[arg-type]
+    ]
+
+
+@pytest.mark.parametrize(("make", "error", "message"), refused())
+def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_every_option_is_told_apart_by_the_outline() -> None:
+    made = [([3, 4], None), ([4, 3], None), ([3, 4], [2, 1]), ([3, 4], [1, 2]), ([3, 4], None, 9), ([3, 4], None, -1)]
+    assert len({str(InterleaveSampler(*options).outline()) for options in made}) == len(made)
+    sources = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
+    outlines = {str(bu.mix(sources, proportions=shares).outline()) for shares in ([1, 2], [2, 1])}
+    assert len(outlines | {str(bu.concat(sources).outline())}) == 3

@@ -1,0 +1,101 @@
+"""Every k-th row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.randomness import OrderKey
+from batchup_ng.sampling import RandomAccessSampler, SequentialSampler
+from batchup_ng.testing.samplers import SamplerContract
+
+
+class TestEveryThird(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return SequentialSampler(60, start=1, stride=3)
+
+
+class TestBackwardsTwice(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return SequentialSampler(20, stride=-1, repeats=2)
+
+
+class TestForEver(SamplerContract):
+    def make(self) -> RandomAccessSampler:
+        return SequentialSampler(20, 5, 15, 2, repeats=-1)
+
+
+ends = st.none() | st.integers(-40, 40)
+
+
+@settings(deadline=None)
+@given(n=st.integers(0, 30), start=ends, stop=ends, stride=st.integers(-9, 9).filter(bool), seed=st.integers(0, 2**64))
+def test_the_rows_are_those_of_a_slice(n: int, start: int | None, stop: int | None, stride: int, seed: int) -> None:
+    expected = list(range(n)[start:stop:stride])
+    if n and not expected:
+        with pytest.raises(ArgumentError, match=f"leave no row of {n}"):
+            SequentialSampler(n, start, stop, stride)
+        return
+    sampler = SequentialSampler(n, start, stop, stride)
+    positions = np.arange(len(expected))
+    assert sampler.num_indices_generated() == len(expected)
+    assert sampler.rows_at(positions, None).tolist() == expected
+    assert sorted(sampler.rows_at(positions, OrderKey(seed, 0))) == sorted(expected)
+    drawn = [*sampler.shuffled_indices_batch_iterator(4, np.random.RandomState(seed % 1000)), np.arange(0)]
+    assert sorted(np.concatenate(drawn)) == sorted(expected)
+
+
+def test_the_last_rows_of_a_huge_video_are_reached_at_once() -> None:
+    sampler = SequentialSampler(10**15, start=7, stride=1000)
+    assert sampler.rows_at(np.array([10**12 - 1]), None).tolist() == [10**15 - 1000 + 7]
+    assert sampler.rows_at(np.arange(5), OrderKey(1, 0)).max() < 10**15
+
+
+def test_a_source_hands_out_every_kth_row() -> None:
+    frames = np.arange(100, 110)
+    source = bu.ArrayDataSource([frames], sampler=SequentialSampler(10, start=2, stride=4, repeats=2))
+    assert [x.tolist() for (x,) in source.batch_iterator(3)] == [[102, 106, 102], [106]]
+    assert source.samples_by_indices(np.array([1, 0]))[0].tolist() == [106, 102]
+    assert sorted(np.concatenate([x for (x,) in source.batch_iterator(3, shuffle=1)])) == [102, 102, 106, 106]
+
+
+def test_a_subset_of_every_kth_row_counts_within_it() -> None:
+    source = bu.ArrayDataSource([np.arange(10)], sampler=SequentialSampler(10, stride=-3))
+    assert [x.tolist() for (x,) in bu.subset(source, [0, 2]).batch_iterator(4)] == [[9, 3]]
+
+
+def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
+    source = bu.ArrayDataSource([np.arange(10)], sampler=SequentialSampler(10, stride=2))
+    assert [len(x) for (x,) in bu.repeat(source, 2).batch_iterator(4, shuffle=1)] == [4, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: SequentialSampler(-1), ArgumentError, "length must not be negative, and is -1"),
+        (lambda: SequentialSampler(5, stride=0), ArgumentError, "stride must not be 0"),
+        (lambda: SequentialSampler(5, stride=1.5), ArgumentTypeError, "stride must be a whole number"),  # type: ignore[arg-type]
+        (lambda: SequentialSampler(5, start=5), ArgumentError, "start=5, stop=None, stride=1 leave no row of 5"),
+        (lambda: SequentialSampler(5, repeats=0), ArgumentError, "repeats"),
+        (lambda: SequentialSampler(0, repeats=-1), ArgumentError, "no rows to repeat"),
+        (
+            lambda: bu.ArrayDataSource([np.arange(5)], sampler=SequentialSampler(6, stop=2)),
+            ArgumentError,
+            "sampler is for 6 rows, but there are 5",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_every_option_is_told_apart_by_the_outline() -> None:
+    made = [(9, 0), (10, 0), (9, 1), (9, 0, 8), (9, 0, None, 2), (9, 0, None, 1, 2)]
+    assert len({str(SequentialSampler(*options).outline()) for options in made}) == len(made)
