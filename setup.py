@@ -23,8 +23,8 @@ EXTRAS = {
     "benchmarks": [PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "matplotlib>=3.7"],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
     "test": [
-        "pytest>=8.2", "hypothesis>=6.100", "pytest-cov>=7.0", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "psutil>=5.9",
-        "threadpoolctl>=3.2", "jax>=0.4.30", "ipython>=8.12",
+        "pytest>=8.2", "hypothesis>=6.100", "pytest-cov>=7.0", "pytest-timeout>=2.3", "pytest-xdist>=3.6",
+        "psutil>=5.9", "threadpoolctl>=3.2", "jax>=0.4.30", "ipython>=8.12",
     ],
     "lint": ["ruff>=0.15"],
     "types": ["mypy>=1.15", "types-psutil>=5.9"],
