@@ -12,7 +12,7 @@ from .. import checks
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_outline
-from .many_permutations import each_permuted
+from .many_permutations import LARGEST, each_permuted
 
 FINEST = 1000
 """Positions of a period at most, where proportions are not whole numbers."""
@@ -50,8 +50,8 @@ class InterleaveSampler(RandomAccessSampler):
 
     def __init__(self, lengths: Sequence[int], proportions: Any = None, length: int | None = None) -> None:
         self.lengths = [checks.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
-        self._sizes = np.array(self.lengths, dtype=np.int64)
         self._counts = _whole_counts(_shares(self.lengths, proportions))
+        self._sizes = np.array(self.lengths, dtype=np.int64)
         self._period = int(self._counts.sum())
         self._ends = np.cumsum(self._counts)
         self._schedule, self._earlier = _even_schedule(self._counts)
@@ -104,6 +104,8 @@ def _shares(lengths: list[int], proportions: Any) -> np.ndarray:
     """Return the proportions as an array, ``(n_parts,)``, checked."""
     if not lengths:
         raise ArgumentError("lengths must hold the number of rows of each part, and is empty")
+    if sum(lengths) > LARGEST:
+        raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
     shares = np.ones(len(lengths), np.int64) if proportions is None else np.asarray(proportions)
     if shares.shape != (len(lengths),) or shares.dtype.kind not in "iuf":
         raise ArgumentError(f"proportions must be {len(lengths)} numbers, one a part, not {proportions!r}")

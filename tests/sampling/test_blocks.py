@@ -161,6 +161,17 @@ def test_the_mixing_of_blocks_is_as_foretold(block: int, window: int) -> None:
     assert sampler.mixing(batch_size) == pytest.approx(1 / np.mean(strayed), rel=0.15)
 
 
+def test_batches_that_reach_into_most_windows_are_foretold_too() -> None:
+    sampler = BlockShuffleSampler(900, 10, 30)  # three windows of 300
+    strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), 400) for epoch in range(400)]
+    assert sampler.mixing(400) == pytest.approx(1 / np.mean(strayed), rel=0.15)
+
+
+def test_each_window_is_mixed_in_an_order_of_its_own() -> None:
+    rows = order(BlockShuffleSampler(640, 8, 4)).reshape(20, 32)
+    assert len({tuple(window % 8) for window in rows}) == 20
+
+
 def test_more_blocks_in_a_window_mix_better() -> None:
     told = [BlockShuffleSampler(10**6, 320, window).mixing(256) for window in (1, 4, 16, 64, 256, 1024, 3124, 3125)]
     assert told == sorted(told)

@@ -71,6 +71,13 @@ def test_all_orders_are_equally_likely(n: int) -> None:
     assert abs(deviation(counts, math.factorial(n) - 1)) < 5
 
 
+@pytest.mark.parametrize("n", [9, 25, 30, 81])
+def test_even_and_odd_orders_are_equally_likely(n: int) -> None:
+    orders = by_keys(n, 1000)
+    inversions = sum((orders[:, :-step] > orders[:, step:]).sum(axis=1) for step in range(1, n))
+    assert abs((inversions % 2).sum() - 500) < 5 * math.sqrt(250)
+
+
 @pytest.mark.parametrize("n", [7, 9, 10, 16, 25, 50, SMALL - 1, SMALL, 100, 500])
 def test_any_place_is_sent_anywhere_and_neighbours_apart(n: int) -> None:
     sent = by_keys(n, 10_000)

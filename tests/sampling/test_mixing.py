@@ -95,6 +95,7 @@ def test_in_order_the_parts_are_spread_evenly(counts: list[int]) -> None:
 
 
 def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
+    assert InterleaveSampler([3, 2], [3, 1]).rows_at(np.arange(4), None).tolist() == [0, 1, 3, 2]
     sampler = InterleaveSampler([3, 2], [2, 1])
     assert sampler.rows_at(np.arange(9), None).tolist() == [0, 3, 1, 2, 4, 0, 1, 3, 2]
 
@@ -207,6 +208,7 @@ def refused() -> list[Any]:
         (lambda: InterleaveSampler([3.5]), ArgumentTypeError, r"lengths\[0\] must be a whole number"),  # type: ignore[list-item]
         (lambda: InterleaveSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
         (lambda: InterleaveSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
+        (lambda: InterleaveSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
         (lambda: InterleaveSampler([3, 4], [1]), ArgumentError, "proportions must be 2 numbers"),
         (lambda: InterleaveSampler([3, 4], ["a", "b"]), ArgumentError, "proportions must be 2 numbers"),
         (lambda: InterleaveSampler([3, 4], [1, -1]), ArgumentError, r"proportions\[1\] is -1"),
