@@ -14,12 +14,13 @@ class Hdf5Rows:
     """An accessor: it has a length, gives rows, and travels to other processes as a path."""
 
     def __init__(self, path, name):
-        self.path, self.name, self.file = path, name, None
+        self.path, self.name, self.opened = path, name, None
 
     def data(self):
-        if self.file is None:
-            self.file = h5py.File(self.path, "r")
-        return self.file[self.name]
+        if self.opened is None:
+            # Kept, for HDF5 forgets the chunks that it has decompressed with the data set; let it keep enough of them.
+            self.opened = h5py.File(self.path, "r", rdcc_nbytes=64 << 20)[self.name]
+        return self.opened
 
     def __len__(self):
         return len(self.data())
@@ -32,7 +33,7 @@ class Hdf5Rows:
         return self.data()[rising][places]
 
     def __getstate__(self):
-        return {"path": self.path, "name": self.name, "file": None}
+        return {"path": self.path, "name": self.name, "opened": None}
 
 
 with tempfile.TemporaryDirectory() as folder:

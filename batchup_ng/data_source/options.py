@@ -91,11 +91,14 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
         takes_any: Whether options that the library does not know go to a function of the user's.
 
     Raises:
-        ArgumentError: the batch size is below 1, or the epoch negative.
+        ArgumentError: the batch size is below 1, the epoch negative, or what is to be shared out is drawn from NumPy's
+            global state.
         ArgumentTypeError: an option is misspelt, or of a wrong kind.
     """
     if not takes_any:
         checks.no_unknown("batch_iterator", given, OWN_OPTIONS)
+    if given.get("epoch", 0) is None:
+        given = {name: value for name, value in given.items() if name != "epoch"}
     epoch = checks.integer("epoch", given.get("epoch", 0))
     if epoch < 0:
         raise ArgumentError(f"epoch must not be negative, and is {epoch}; count epochs from 0")
@@ -105,6 +108,11 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
     rng, shuffled, seed = _order(given.get("shuffle"))
     size = checks.positive_int("batch_size", batch_size)
     shard = shard_of(given.get("shard"), given.get("uneven", "pad"), given.get("pad_mask", False))
+    if shard.world > 1 and rng is np.random:
+        raise ArgumentError(
+            "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the epoch "
+            "has its own; pass the same int to all of them"
+        )
     return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard)
 
 

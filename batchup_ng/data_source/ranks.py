@@ -18,10 +18,11 @@ LAUNCHERS = (
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("MPICH", "PMI_RANK", "PMI_SIZE"),
     ("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("SLURM", "SLURM_PROCID", "SLURM_NTASKS"),
+    ("SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 """Launchers with the variables that they set: rank, number of processes. Those that start the processes of a training
-come before SLURM, which may have started only the launcher."""
+come before SLURM, which may have started only the launcher. SLURM's is the variable that ``srun`` sets: in a batch script
+that starts one process without it, ``SLURM_NTASKS`` tells of tasks that nobody has started."""
 
 
 def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
@@ -58,16 +59,24 @@ def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
     """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none.
 
     Raises:
-        ArgumentError: the two variables of a launcher are no rank and number of processes.
+        ArgumentError: the two variables of a launcher are no rank and number of processes, or one of them is missing.
     """
+    halves = []
     for launcher, rank_name, world_name in LAUNCHERS:
         rank, world = environment.get(rank_name), environment.get(world_name)
-        if rank is None or world is None:
-            continue
-        if not (rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world)):
-            raise ArgumentError(
-                f"shard is 'auto', and the environment of {launcher} has {rank_name}={rank!r} and "
-                f"{world_name}={world!r}, which are no rank and number of processes; pass shard=(rank, world)"
-            )
-        return int(rank), int(world)
+        if rank is not None and world is not None:
+            return _checked(launcher, f"{rank_name}={rank!r} and {world_name}={world!r}", rank, world)
+        if (rank is not None or world is not None) and launcher != "SLURM":
+            halves.append(f"{rank_name} without {world_name}" if world is None else f"{world_name} without {rank_name}")
+    if halves:
+        raise ArgumentError(f"shard is 'auto', and the environment has {halves[0]}; set both, or pass shard=(rank, world)")
     return 0, 1
+
+
+def _checked(launcher: str, told: str, rank: str, world: str) -> tuple[int, int]:
+    if rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world):
+        return int(rank), int(world)
+    raise ArgumentError(
+        f"shard is 'auto', and the environment of {launcher} has {told}, which are no rank and number of processes; pass "
+        f"shard=(rank, world)"
+    )

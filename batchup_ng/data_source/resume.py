@@ -249,7 +249,10 @@ def resumed(
         )
     order = order or order_of(options)
     if saved.order != order:
-        raise StateError(f"this state is of an epoch whose order is by {saved.order!r}, and this one's is by {order!r}")
+        hint = f"; pass shuffle={saved.seed}" if saved.order == "seed" else ""
+        raise StateError(
+            f"this state is of an epoch whose order is by {saved.order!r}, and this one's is by {order!r}{hint}"
+        )
     if (order == "seed" or (order == "stream" and options.rng is None)) and saved.seed != options.seed:
         raise StateError(f"this state is of shuffle={saved.seed}, and this epoch of shuffle={options.seed}")
     if "epoch" in options.given and saved.epoch != options.epoch:
@@ -288,6 +291,6 @@ def _words(outline: Any) -> str:
         return str(outline)
     name, *parts = outline or [""]
     if not isinstance(name, str):
-        return "…"
+        return f"#{digest(outline)[:6]}"  # of an array or a list: enough to tell that it is another
     inner = ", ".join(_words(part) for part in parts if part is not None)
     return f"{name}({inner})" if inner else name

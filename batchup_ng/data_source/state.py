@@ -33,8 +33,8 @@ VERSION = 1
 
 CANNOT = (
     "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
-    "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (and no drop_last=, which reads "
-    "ahead)"
+    "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (with nothing around it but maps, "
+    "and no drop_last=, which reads ahead)"
 )
 """Why an epoch of a stream cannot be saved or resumed."""
 
@@ -110,9 +110,13 @@ def from_state(state: Any) -> SavedEpoch:
         StateError: it is none, of another version, or was damaged.
     """
     if not isinstance(state, Mapping):
-        raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}")
+        hint = "; load_state(path) reads a file" if isinstance(state, (str, os.PathLike)) else ""
+        raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
     if type(state.get("format")) is not str or state["format"] != FORMAT:
-        raise StateError(f"this is no state of a batch iterator: its 'format' is {_shown(state.get('format'))}")
+        raise StateError(
+            f"this is no state of a batch iterator: its 'format' is {_shown(state.get('format'))}; pass what "
+            f"state_dict() returned, and not what that was saved in"
+        )
     version = state.get("version")
     if type(version) is not int or version != VERSION:
         raise StateError(

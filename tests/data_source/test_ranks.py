@@ -20,11 +20,21 @@ def test_each_launcher_is_understood(launcher: str, rank: str, world: str) -> No
 
 def test_without_a_launcher_there_is_one_process() -> None:
     assert rank_from({}) == (0, 1)
-    assert rank_from({"RANK": "3"}) == (0, 1)
+
+
+def test_a_batch_script_that_starts_one_process_is_alone_whatever_slurm_could_start() -> None:
+    assert rank_from({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) == (0, 1)
+    assert rank_from({"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "3"}) == (2, 3)
+
+
+@pytest.mark.parametrize("half", ["RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_half_of_what_a_launcher_sets_is_refused(half: str) -> None:
+    with pytest.raises(bu.ArgumentError, match=f"the environment has {half} without .*set both"):
+        rank_from({half: "1"})
 
 
 def test_who_started_the_training_counts_more_than_slurm() -> None:
-    assert rank_from({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "RANK": "5", "WORLD_SIZE": "16"}) == (5, 16)
+    assert rank_from({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "RANK": "5", "WORLD_SIZE": "16"}) == (5, 16)
 
 
 @pytest.mark.parametrize(("rank", "world"), [("5", "5"), ("-1", "2"), ("x", "2"), ("0", "0"), ("", "2"), ("²", "3")])
