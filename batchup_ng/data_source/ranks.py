@@ -21,8 +21,8 @@ LAUNCHERS = (
     ("SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 """Launchers with the variables that they set: rank, number of processes. Those that start the processes of a training
-come before SLURM, which may have started only the launcher. SLURM's is the variable that ``srun`` sets: in a batch script
-that starts one process without it, ``SLURM_NTASKS`` tells of tasks that nobody has started."""
+come before SLURM, which may have started only the launcher. SLURM's is the variable that ``srun`` sets: in a batch
+script that starts one process without it, ``SLURM_NTASKS`` tells of tasks that nobody has started."""
 
 
 def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
@@ -69,7 +69,9 @@ def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
         if (rank is not None or world is not None) and launcher != "SLURM":
             halves.append(f"{rank_name} without {world_name}" if world is None else f"{world_name} without {rank_name}")
     if halves:
-        raise ArgumentError(f"shard is 'auto', and the environment has {halves[0]}; set both, or pass shard=(rank, world)")
+        raise ArgumentError(
+            f"shard is 'auto', and the environment has {halves[0]}; set both, or pass shard=(rank, world)"
+        )
     return 0, 1
 
 
@@ -77,6 +79,6 @@ def _checked(launcher: str, told: str, rank: str, world: str) -> tuple[int, int]
     if rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world):
         return int(rank), int(world)
     raise ArgumentError(
-        f"shard is 'auto', and the environment of {launcher} has {told}, which are no rank and number of processes; pass "
-        f"shard=(rank, world)"
+        f"shard is 'auto', and the environment of {launcher} has {told}, which are no rank and number of processes; "
+        f"pass shard=(rank, world)"
     )
