@@ -110,7 +110,7 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
     shard = shard_of(given.get("shard"), given.get("uneven", "pad"), given.get("pad_mask", False))
     if shard.world > 1 and rng is np.random:
         raise ArgumentError(
-            "shuffle is True, which draws from NumPy's global state, and each of the processes that share the epoch has a "
+            "shuffle is True, which draws from NumPy's global state, and each process that shares the epoch has a "
             "state of its own; pass the same int to all of them"
         )
     return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard)
