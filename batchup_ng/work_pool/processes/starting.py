@@ -35,9 +35,10 @@ START_TIMEOUT = 60.0
 """Seconds that the server has to start and to fork a worker."""
 
 _BOOT = (
-    # Nothing but sys is imported before the path is that of the pool's process.
+    # Nothing but sys is imported before the path is that of the pool's process, and the library itself is imported from
+    # that without the current folder: the program may have gone to one that has a json.py.
     "import sys; sys.path[:] = sys.argv[1].split(chr(10)); from batchup_ng.work_pool.processes import {module}; "
-    "{module}.main(*map(int, sys.argv[2:]))"
+    "sys.path[:] = sys.argv[2].split(chr(10)); {module}.main(*map(int, sys.argv[3:]))"
 )
 _HOME = str(Path(__file__).resolve().parents[3])
 """The folder that this package lies in."""
@@ -186,9 +187,9 @@ def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def _command(module: str, *numbers: int) -> list[str]:
     flags = ["-I"] if sys.flags.isolated else []
-    path = [os.path.abspath(entry) for entry in sys.path]
-    path += [_HOME] if _HOME not in path else []
-    return [sys.executable, *flags, "-c", _BOOT.format(module=module), "\n".join(path), *map(str, numbers)]
+    paths = [os.path.abspath(entry) for entry in sys.path if entry], [os.path.abspath(entry) for entry in sys.path]
+    texts = ["\n".join(path if _HOME in path else [*path, _HOME]) for path in paths]
+    return [sys.executable, *flags, "-c", _BOOT.format(module=module), *texts, *map(str, numbers)]
 
 
 def run(module: str, fds: list[int], blas_threads: int, *numbers: int) -> subprocess.Popen[bytes]:
