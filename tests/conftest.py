@@ -32,7 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that runs the tests in the background has Ctrl-C ignored, and so would all that they start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    folder = tempfile.mkdtemp(prefix="batchup_ng-tests-")
+    # Beside that of the session, not in it, if this is one of several workers: names of sockets have 108 bytes at most.
+    beside = os.path.dirname(tempfile.gettempdir()) if hasattr(config, "workerinput") else None
+    folder = tempfile.mkdtemp(prefix="batchup_ng-tests-", dir=beside)
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
