@@ -149,7 +149,7 @@ def test_a_state_that_another_thread_takes_is_whole(kind: str) -> None:
                 watcher.join(60)
         assert len(states) > 10
         for state in states[:: max(1, len(states) // 20)]:
-            assert state["counts"]["planned"] == state["samples"] == 10 * state["batches"]
+            assert state["counts"][0] == state["samples"] == 10 * state["batches"]
             with made.batch_iterator(10, 5, state=state) as rest:
                 assert len(rest) == len(whole) - state["batches"]
                 if len(rest):
@@ -183,3 +183,51 @@ def _collect(iterator: Any, into: list[Any]) -> None:
     """Put what an iterator gives into a list, until it raises."""
     for (x,) in iterator:
         into.append(x)
+
+
+def refuse(lost: set[int]) -> Any:
+    """Return a map that fails for some rows."""
+
+    def fails(x: np.ndarray) -> Any:
+        if lost & set(x.tolist()):
+            raise ValueError("one of these cannot be made")
+        return (x,)
+
+    return fails
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+@pytest.mark.parametrize("make", [bu.SerialPool, bu.WorkerThreadPool])
+def test_a_rank_never_leaves_out_a_whole_batch(make: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(32)]).map(refuse({8, 9, 10, 11}))
+    with make() as pool:
+        skips = pool.parallel_data_source(source, on_error="skip")
+        assert [len(x) for x, in skips.batch_iterator(4)] == [4] * 7  # alone it does
+        iterator = skips.batch_iterator(4, shard=(0, 2))
+        next(iterator)
+        with pytest.raises(bu.TooManyErrors, match=r"every sample of batch 1 failed.*2 ranks.*on_error='replace'") as e:
+            next(iterator)
+        assert [error.row for error in e.value.errors] == [8, 9, 10, 11]
+        other = skips.batch_iterator(4, shard=(1, 2))
+        next(other)
+        assert iterator.state_dict() == other.state_dict()
+        replaces = pool.parallel_data_source(source, on_error="replace")
+        state = iterator.state_dict()
+        ranks = [replaces.batch_iterator(4, shard=(rank, 2), state=state) for rank in range(2)]
+        assert [[len(x) for x, in rank] for rank in ranks] == [[4] * 3] * 2
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+@pytest.mark.parametrize("action", ["skip", "replace"])
+def test_states_are_equal_on_all_ranks_after_samples_that_failed(action: str) -> None:
+    source = bu.ArrayDataSource([np.arange(54)]).map(refuse({1, 2, 9, 17, 40, 48, 53}))
+    with bu.WorkerThreadPool(2) as pool:
+        parallel = pool.parallel_data_source(source, on_error=action)
+        ranks = [parallel.batch_iterator(4, shard=(rank, 3)) for rank in range(3)]
+        assert [len(rank) for rank in ranks] == [5, 5, 5]
+        for _ in range(5):
+            states = [rank.state_dict() for rank in ranks]
+            assert len({json.dumps({**state, "counts": None}) for state in states}) == 1
+            for rank in ranks:
+                next(rank)
+        assert [list(rank) for rank in ranks] == [[], [], []]
