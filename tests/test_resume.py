@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.errors import InOrderNotSupported, StateError
+from batchup_ng.randomness import state_of
 from batchup_ng.sampling.plan import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -219,6 +220,34 @@ def test_new_generators_go_on_too(make: Any) -> None:
     other = make()
     other.random(100)
     assert_same_batches(list(source.batch_iterator(7, shuffle=other, state=iterator.state_dict())), whole[1:])
+
+
+@pytest.mark.parametrize("make", [np.random.RandomState, np.random.default_rng])
+def test_a_state_that_cannot_be_loaded_leaves_generator_and_order_as_they_were(make: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(10)], repeats=4)
+    uneven = source.batch_iterator(4, shuffle=make(1), shard=(0, 3))
+    next(uneven)
+    options: dict[str, Any] = {"shard": (0, 2), "uneven": "error"}
+    whole = list(source.batch_iterator(4, shuffle=make(9), **options))
+    rng = make(9)
+    iterator = source.batch_iterator(4, shuffle=rng, **options)
+    first = [next(iterator)]
+    with pytest.raises(bu.ArgumentError, match="cannot be shared out evenly"):
+        iterator.load_state_dict(uneven.state_dict())
+    assert_same_batches(first + list(iterator), whole)
+    rng = make(9)
+    with pytest.raises(bu.ArgumentError, match="cannot be shared out evenly"):
+        source.batch_iterator(4, shuffle=rng, state=uneven.state_dict(), **options)
+    np.testing.assert_equal(state_of(rng), state_of(make(9)))
+
+
+def test_the_state_of_another_kind_of_generator_changes_none() -> None:
+    source = bu.ArrayDataSource([np.arange(10)])
+    state = source.batch_iterator(4, shuffle=np.random.RandomState(1)).state_dict()
+    rng = np.random.default_rng(3)
+    with pytest.raises(StateError, match="of another kind of generator"):
+        source.batch_iterator(4, shuffle=rng, state=state)
+    np.testing.assert_equal(state_of(rng), state_of(np.random.default_rng(3)))
 
 
 def test_nothing_that_was_handed_out_is_read_again() -> None:

@@ -7,8 +7,9 @@ middle.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import randomness
@@ -47,11 +48,12 @@ def open_epoch(
     asked, saved = options, None
     if state is not None:
         options, saved = resumed(source, options, state)
-    resumable = Resumable(source, options)
-    plan = plan_of(options)
-    if saved is not None and not isinstance(plan, SamplesPlan):
-        _check_cut(options, saved)
-    engine, kept = engine_of(plan, options)
+    with _generator_put_back(options, saved):
+        resumable = Resumable(source, options)
+        plan = plan_of(options)
+        if saved is not None and not isinstance(plan, SamplesPlan):
+            _check_cut(options, saved)
+        engine, kept = engine_of(plan, options)
     books = Books() if kept is None else kept
     if saved is not None:
         books.carry(plan.first, saved.counts)
@@ -65,6 +67,31 @@ def open_epoch(
         return resumable.state(plan.reached(batches), counts)
 
     return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
+
+
+@contextlib.contextmanager
+def _generator_put_back(options: EpochOptions, saved: SavedEpoch | None) -> Iterator[None]:
+    """Put the generator in the state that was saved, if any; if the epoch then cannot be opened, as it was.
+
+    Raises:
+        StateError: the state is of another kind of generator.
+    """
+    if saved is None or saved.order != "generator":
+        yield
+        return
+    try:
+        before = randomness.state_of(options.rng)
+    except ArgumentTypeError as error:
+        raise StateError(str(error)) from error
+    try:
+        try:
+            randomness.put_state(options.rng, saved.generator)
+        except ValueError as error:
+            raise StateError(f"this state is of another kind of generator: {error}") from error
+        yield
+    except BaseException:
+        randomness.put_state(options.rng, before)
+        raise
 
 
 def open_stream(
@@ -229,7 +256,7 @@ def order_of(options: EpochOptions) -> str:
 def resumed(
     source: SourceNode, options: EpochOptions, state: Any, order: str = ""
 ) -> tuple[EpochOptions, SavedEpoch]:
-    """Return the options of what is left of an epoch, with what the state says; puts the generator back, if any.
+    """Return the options of what is left of an epoch, with what the state says.
 
     Args:
         source: Makes the batches.
@@ -262,10 +289,6 @@ def resumed(
         )
     if order == "generator":
         _check_cut(options, saved)
-        try:
-            randomness.put_state(options.rng, saved.generator)
-        except ValueError as error:
-            raise StateError(f"this state is of another kind of generator: {error}") from error
     options = dataclasses.replace(options, seed=saved.seed, epoch=saved.epoch, reached=saved.reached)
     return options, saved
 
