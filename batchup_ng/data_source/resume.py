@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,8 +25,8 @@ from .node import SourceNode
 from .options import EpochOptions
 from .state import CANNOT, SavedEpoch, as_state, digest, from_state
 
-MOST_TOLD = 200
-"""Characters of a state that tell what the source looked like."""
+MOST_TOLD = 300
+"""Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves some 700."""
 
 
 def open_epoch(
@@ -219,11 +222,11 @@ class Resumable:
             StateError: the order is drawn from a generator whose state cannot be had.
         """
         options = self._options
-        outline = self._source.outline()
+        source, told = self._outlined
         return as_state(
             SavedEpoch(
-                source=digest(outline),
-                told=_told(outline),
+                source=source,
+                told=told,
                 order=self._order,
                 seed=options.seed,
                 epoch=options.epoch,
@@ -236,6 +239,12 @@ class Resumable:
                 inner=inner,
             )
         )
+
+    @functools.cached_property
+    def _outlined(self) -> tuple[str, str]:
+        """The digest of the outline of the source, and what it looks like; made when a state is first asked for."""
+        outline = self._source.outline()
+        return digest(outline), _told(outline)
 
     def _generator(self) -> Any:
         if self._before is None:
@@ -304,9 +313,19 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
 
 
 def _told(outline: Any) -> str:
-    """Return an outline in a few words."""
+    """Return an outline in a few words; where they are cut off, a digest of all of it tells it from others."""
     text = _words(outline)
-    return text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 1]}…"
+    if _json_bytes(text) <= MOST_TOLD:
+        return text
+    end = f"... #{digest(outline)[:6]}"
+    ends = itertools.accumulate(map(_json_bytes, text))
+    kept = sum(1 for _ in itertools.takewhile(lambda n: n <= MOST_TOLD - len(end), ends))
+    return text[:kept] + end
+
+
+def _json_bytes(text: str) -> int:
+    """Return how many bytes JSON takes for what stands between the quotes: up to 12 for one character."""
+    return len(json.dumps(text)) - 2
 
 
 def _words(outline: Any) -> str:
