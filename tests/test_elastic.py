@@ -231,3 +231,20 @@ def test_states_are_equal_on_all_ranks_after_samples_that_failed(action: str) ->
             for rank in ranks:
                 next(rank)
         assert [list(rank) for rank in ranks] == [[], [], []]
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+def test_what_stands_for_a_sample_of_a_stream_without_end_does_not_depend_on_the_batch_size() -> None:
+    source = bu.ArrayDataSource([np.arange(10)], repeats=-1).map(refuse({3}))
+    with bu.SerialPool() as pool:
+        replaces = pool.parallel_data_source(source, on_error="replace")
+        found = []
+        for size in (1, 2, 5, 40):
+            iterator = replaces.batch_iterator(size, shuffle=1)
+            found.append(np.concatenate([next(iterator)[0] for _ in range(80 // size)]).tolist())
+        ranks = [replaces.batch_iterator(8, shuffle=1, shard=(rank, 2)) for rank in range(2)]
+        found.append(np.concatenate([next(rank)[0] for _ in range(5) for rank in ranks]).tolist())
+        for seed in range(20):  # wherever the bad one stands, at the very beginning too
+            assert 3 not in next(replaces.batch_iterator(10, shuffle=seed))[0]
+    assert 3 not in found[0]
+    assert found == [found[0]] * 5

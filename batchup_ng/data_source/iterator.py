@@ -19,7 +19,8 @@ from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
 from .books import Books
-from .state import CANNOT, read_state, write_state
+from .state import CANNOT
+from .state_file import read_state, write_state
 
 
 class Engine(Protocol):
@@ -293,6 +294,9 @@ class BatchIterator(Iterator[Any]):
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON, which then holds what it held before or all of it, nothing else.
+
+        A link is followed; permissions stay as they were, those of a new file are the umask's. Whoever is killed in the
+        midst of it leaves one file ``.NAME.tmp`` beside it, which the next to save uses up.
 
         Raises:
             StateError: as :meth:`state_dict`.

@@ -27,7 +27,7 @@ def array_outline(array: np.ndarray) -> list[Any]:
     plain = array.dtype.newbyteorder("<")
     read = hashlib.sha256()
     for start in range(0, len(array), CHUNK):
-        read.update(np.ascontiguousarray(array[start : start + CHUNK], dtype=plain))
+        read.update(np.ascontiguousarray(array[start : start + CHUNK], dtype=plain).data)
     return [len(array), plain.str, read.hexdigest()[:32]]
 
 

@@ -270,9 +270,9 @@ class BatchEngine:
         """
         if self._world > 1:
             raise TooManyErrors(
-                f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that {self._world} "
-                f"ranks share: each must hand out as many batches as the others; on_error='replace' keeps them in step; "
-                f"{_last(self.books)}",
+                f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that "
+                f"{self._world} ranks share: each must hand out as many batches as the others; on_error='replace' "
+                f"keeps them in step; {_last(self.books)}",
                 list(self.books.errors),
             )
 
