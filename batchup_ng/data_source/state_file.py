@@ -15,7 +15,6 @@ import secrets
 import stat
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..errors import StateError
