@@ -183,3 +183,68 @@ def _collect(iterator: Any, into: list[Any]) -> None:
     """Put what an iterator gives into a list, until it raises."""
     for (x,) in iterator:
         into.append(x)
+
+
+def refuse(lost: set[int]) -> Any:
+    """Return a map that fails for some rows."""
+
+    def fails(x: np.ndarray) -> Any:
+        if lost & set(x.tolist()):
+            raise ValueError("one of these cannot be made")
+        return (x,)
+
+    return fails
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+@pytest.mark.parametrize("make", [bu.SerialPool, bu.WorkerThreadPool])
+def test_a_rank_never_leaves_out_a_whole_batch(make: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(32)]).map(refuse({8, 9, 10, 11}))
+    with make() as pool:
+        skips = pool.parallel_data_source(source, on_error="skip")
+        assert [len(x) for x, in skips.batch_iterator(4)] == [4] * 7  # alone it does
+        iterator = skips.batch_iterator(4, shard=(0, 2))
+        next(iterator)
+        with pytest.raises(bu.TooManyErrors, match=r"every sample of batch 1 failed.*2 ranks.*on_error='replace'") as e:
+            next(iterator)
+        assert [error.row for error in e.value.errors] == [8, 9, 10, 11]
+        other = skips.batch_iterator(4, shard=(1, 2))
+        next(other)
+        assert iterator.state_dict() == other.state_dict()
+        replaces = pool.parallel_data_source(source, on_error="replace")
+        state = iterator.state_dict()
+        ranks = [replaces.batch_iterator(4, shard=(rank, 2), state=state) for rank in range(2)]
+        assert [[len(x) for x, in rank] for rank in ranks] == [[4] * 3] * 2
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+@pytest.mark.parametrize("action", ["skip", "replace"])
+def test_states_are_equal_on_all_ranks_after_samples_that_failed(action: str) -> None:
+    source = bu.ArrayDataSource([np.arange(54)]).map(refuse({1, 2, 9, 17, 40, 48, 53}))
+    with bu.WorkerThreadPool(2) as pool:
+        parallel = pool.parallel_data_source(source, on_error=action)
+        ranks = [parallel.batch_iterator(4, shard=(rank, 3)) for rank in range(3)]
+        assert [len(rank) for rank in ranks] == [5, 5, 5]
+        for _ in range(5):
+            states = [rank.state_dict() for rank in ranks]
+            assert len({json.dumps({**state, "counts": None}) for state in states}) == 1
+            for rank in ranks:
+                next(rank)
+        assert [list(rank) for rank in ranks] == [[], [], []]
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+def test_what_stands_for_a_sample_of_a_stream_without_end_does_not_depend_on_the_batch_size() -> None:
+    source = bu.ArrayDataSource([np.arange(10)], repeats=-1).map(refuse({3}))
+    with bu.SerialPool() as pool:
+        replaces = pool.parallel_data_source(source, on_error="replace")
+        found = []
+        for size in (1, 2, 5, 40):
+            iterator = replaces.batch_iterator(size, shuffle=1)
+            found.append(np.concatenate([next(iterator)[0] for _ in range(80 // size)]).tolist())
+        ranks = [replaces.batch_iterator(8, shuffle=1, shard=(rank, 2)) for rank in range(2)]
+        found.append(np.concatenate([next(rank)[0] for _ in range(5) for rank in ranks]).tolist())
+        for seed in range(20):  # wherever the bad one stands, at the very beginning too
+            assert 3 not in next(replaces.batch_iterator(10, shuffle=seed))[0]
+    assert 3 not in found[0]
+    assert found == [found[0]] * 5

@@ -49,6 +49,9 @@ class ArrayDataSource(RandomAccessDataSource):
         super().__init__(_common_length(data), indices, repeats, sampler, include_indices)
         self.data = data
 
+    def outline(self) -> list[Any]:
+        return [*super().outline(), len(self.data)]
+
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return self._gather(indices, FRESH)
 

@@ -19,7 +19,8 @@ from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
 from .books import Books
-from .state import CANNOT, read_state, write_state
+from .state import CANNOT
+from .state_file import read_state, write_state
 
 
 class Engine(Protocol):
@@ -265,7 +266,10 @@ class BatchIterator(Iterator[Any]):
 
         It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer,
         another number of ranks and, unless batches are what is in order (a choice of sources, the order of a
-        generator), another batch size. JSON can hold it, in at most 4 kB.
+        generator), another batch size. JSON can hold it, in at most 4 kB (beside the state of a stream's own iterator).
+
+        It holds a digest of the source's samplers, with their weights, classes and lists of rows. The first call of all
+        reads these arrays once, 0.7 s for 10^8 rows; what they gave is kept for later calls and epochs.
 
         Raises:
             StateError: the source only streams, or its order is drawn from a generator that is not NumPy's.
@@ -290,6 +294,9 @@ class BatchIterator(Iterator[Any]):
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON, which then holds what it held before or all of it, nothing else.
+
+        A link is followed; permissions stay as they were, those of a new file are the umask's. Whoever is killed in the
+        midst of it leaves one file ``.NAME.tmp`` beside it, which the next to save uses up.
 
         Raises:
             StateError: as :meth:`state_dict`.

@@ -60,7 +60,8 @@ class SourceNode:
         """Return what the order of an epoch depends on beside the seed, in strings, numbers and lists.
 
         A saved state keeps a digest of it, so that it is only resumed from with a source of the same graph, lengths and
-        samplers. Who makes the batches does not belong to it.
+        samplers. Who makes the batches does not belong to it. This one tells the class and the number of samples, and
+        nothing of the options of a source of one's own: if those change the order, define it.
         """
         return [type(self).__name__, str(self.num_samples())]
 

@@ -16,6 +16,12 @@ from ..randomness import OrderKey
 from ..sampling.shards import ALONE, START, Reached, Shard
 from .ranks import shard_of
 
+BITS = 63
+"""Bits of the largest number of an epoch, of a batch's samples, of ranks: positions and counts are int64."""
+
+SEED_BITS = 512
+"""Bits of the largest seed: a state of 4 kB tells it in digits."""
+
 NEWER = ("epoch", "drop_last", "shard", "uneven", "pad_mask")
 """Names of options that BatchUp did not have."""
 
@@ -91,29 +97,39 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
         takes_any: Whether options that the library does not know go to a function of the user's.
 
     Raises:
-        ArgumentError: the batch size is below 1, the epoch negative, or what is to be shared out is drawn from NumPy's
-            global state.
+        ArgumentError: the batch size is below 1, the epoch negative, a number too large, or what is to be shared out is
+            drawn from NumPy's global state.
         ArgumentTypeError: an option is misspelt, or of a wrong kind.
     """
     if not takes_any:
         checks.no_unknown("batch_iterator", given, OWN_OPTIONS)
     if given.get("epoch", 0) is None:
         given = {name: value for name, value in given.items() if name != "epoch"}
-    epoch = checks.integer("epoch", given.get("epoch", 0))
+    epoch = _below("epoch", given.get("epoch", 0), BITS, "count epochs from 0")
     if epoch < 0:
         raise ArgumentError(f"epoch must not be negative, and is {epoch}; count epochs from 0")
     drop_last = given.get("drop_last", False)
     if not isinstance(drop_last, (bool, np.bool_)):
         raise ArgumentTypeError(f"drop_last must be True or False, not {drop_last!r}")
     rng, shuffled, seed = _order(given.get("shuffle"))
+    _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
     size = checks.positive_int("batch_size", batch_size)
     shard = shard_of(given.get("shard"), given.get("uneven", "pad"), given.get("pad_mask", False))
+    _below("shard[1], the world,", shard.world, BITS, "pass the number of processes")
     if shard.world > 1 and rng is np.random:
         raise ArgumentError(
-            "shuffle is True, which draws from NumPy's global state, and each process that shares the epoch has a "
-            "state of its own; pass the same int to all of them"
+            "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
+            "epoch has its own; pass the same int to all of them"
         )
     return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard)
+
+
+def _below(name: str, value: Any, bits: int, remedy: str) -> int:
+    """Return `value` as an int; refuse one of more than so many bits, which a state could not tell."""
+    number = checks.integer(name, value)
+    if number.bit_length() > bits:  # it may have more digits than Python writes out
+        raise ArgumentError(f"{name} must be below 2^{bits}, and has {number.bit_length()} bits; {remedy}")
+    return number
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:
@@ -123,9 +139,10 @@ def _order(shuffle: Any) -> tuple[Any, bool, int]:
     if shuffle is None or shuffle is False:
         return None, False, 0
     if shuffle is not True and isinstance(shuffle, (int, np.integer)):
+        shuffle = _below("shuffle", shuffle, SEED_BITS, "pass a hash of it")
         if shuffle < 0:
             raise ArgumentError(f"shuffle must not be a negative seed, and is {shuffle}; pass 0 or more")
-        return None, True, int(shuffle)
+        return None, True, shuffle
     rng = randomness.check_rng(shuffle)
     return rng, False, randomness.seed_from_state(rng)
 

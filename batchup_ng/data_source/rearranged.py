@@ -12,7 +12,7 @@ from .. import batch as batches
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError
 from ..randomness import BatchKey
-from ..sampling.base import AbstractSampler, array_outline
+from ..sampling.base import AbstractSampler, kept_outline
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join
@@ -46,7 +46,7 @@ class SubsetDataSource(_Rearranged):
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
     def outline(self) -> list[Any]:
-        rows = [] if self.rows is None else array_outline(self.rows)
+        rows = [] if self.rows is None else kept_outline(self.rows)
         return [*super().outline(), rows, self.source.outline()]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:

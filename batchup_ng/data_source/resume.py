@@ -7,8 +7,12 @@ middle.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import randomness
@@ -21,8 +25,8 @@ from .node import SourceNode
 from .options import EpochOptions
 from .state import CANNOT, SavedEpoch, as_state, digest, from_state
 
-MOST_TOLD = 200
-"""Characters of a state that tell what the source looked like."""
+MOST_TOLD = 250
+"""Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves 350 of 4 kB."""
 
 
 def open_epoch(
@@ -47,11 +51,12 @@ def open_epoch(
     asked, saved = options, None
     if state is not None:
         options, saved = resumed(source, options, state)
-    resumable = Resumable(source, options)
-    plan = plan_of(options)
-    if saved is not None and not isinstance(plan, SamplesPlan):
-        _check_cut(options, saved)
-    engine, kept = engine_of(plan, options)
+    with _generator_put_back(options, saved):
+        resumable = Resumable(source, options)
+        plan = plan_of(options)
+        if saved is not None and not isinstance(plan, SamplesPlan):
+            _check_cut(options, saved)
+        engine, kept = engine_of(plan, options)
     books = Books() if kept is None else kept
     if saved is not None:
         books.carry(plan.first, saved.counts)
@@ -65,6 +70,31 @@ def open_epoch(
         return resumable.state(plan.reached(batches), counts)
 
     return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
+
+
+@contextlib.contextmanager
+def _generator_put_back(options: EpochOptions, saved: SavedEpoch | None) -> Iterator[None]:
+    """Put the generator in the state that was saved, if any; if the epoch then cannot be opened, as it was.
+
+    Raises:
+        StateError: the state is of another kind of generator.
+    """
+    if saved is None or saved.order != "generator":
+        yield
+        return
+    try:
+        before = randomness.state_of(options.rng)
+    except ArgumentTypeError as error:
+        raise StateError(str(error)) from error
+    try:
+        try:
+            randomness.put_state(options.rng, saved.generator)
+        except ValueError as error:
+            raise StateError(f"this state is of another kind of generator: {error}") from error
+        yield
+    except BaseException:
+        randomness.put_state(options.rng, before)
+        raise
 
 
 def open_stream(
@@ -192,11 +222,11 @@ class Resumable:
             StateError: the order is drawn from a generator whose state cannot be had.
         """
         options = self._options
-        outline = self._source.outline()
+        source, told = self._outlined
         return as_state(
             SavedEpoch(
-                source=digest(outline),
-                told=_told(outline),
+                source=source,
+                told=told,
                 order=self._order,
                 seed=options.seed,
                 epoch=options.epoch,
@@ -209,6 +239,12 @@ class Resumable:
                 inner=inner,
             )
         )
+
+    @functools.cached_property
+    def _outlined(self) -> tuple[str, str]:
+        """The digest of the outline of the source, and what it looks like; made when a state is first asked for."""
+        outline = self._source.outline()
+        return digest(outline), _told(outline)
 
     def _generator(self) -> Any:
         if self._before is None:
@@ -229,7 +265,7 @@ def order_of(options: EpochOptions) -> str:
 def resumed(
     source: SourceNode, options: EpochOptions, state: Any, order: str = ""
 ) -> tuple[EpochOptions, SavedEpoch]:
-    """Return the options of what is left of an epoch, with what the state says; puts the generator back, if any.
+    """Return the options of what is left of an epoch, with what the state says.
 
     Args:
         source: Makes the batches.
@@ -262,10 +298,6 @@ def resumed(
         )
     if order == "generator":
         _check_cut(options, saved)
-        try:
-            randomness.put_state(options.rng, saved.generator)
-        except ValueError as error:
-            raise StateError(f"this state is of another kind of generator: {error}") from error
     options = dataclasses.replace(options, seed=saved.seed, epoch=saved.epoch, reached=saved.reached)
     return options, saved
 
@@ -281,9 +313,19 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
 
 
 def _told(outline: Any) -> str:
-    """Return an outline in a few words."""
+    """Return an outline in a few words; where they are cut off, a digest of all of it tells it from others."""
     text = _words(outline)
-    return text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 1]}…"
+    if _json_bytes(text) <= MOST_TOLD:
+        return text
+    end = f"... #{digest(outline)[:6]}"
+    ends = itertools.accumulate(map(_json_bytes, text))
+    kept = sum(1 for _ in itertools.takewhile(lambda n: n <= MOST_TOLD - len(end), ends))
+    return text[:kept] + end
+
+
+def _json_bytes(text: str) -> int:
+    """Return how many bytes JSON takes for what stands between the quotes: up to 12 for one character."""
+    return len(json.dumps(text)) - 2
 
 
 def _words(outline: Any) -> str:

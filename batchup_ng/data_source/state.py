@@ -11,14 +11,11 @@ one entry.
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,9 +34,6 @@ CANNOT = (
     "and no drop_last=, which reads ahead)"
 )
 """Why an epoch of a stream cannot be saved or resumed."""
-
-MOST_BYTES = 1 << 20
-"""Bytes of a file beyond which it is not looked at: no state is as large."""
 
 _LARGEST = 1 << 63
 
@@ -215,56 +209,3 @@ def _plain_dtype(name: Any) -> np.dtype[Any]:
         raise ValueError(f"an array of it is of dtype {name!r:.20}")
     plain: np.dtype[Any] = np.dtype(name)
     return plain
-
-
-def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state to a file, which holds either what it held or all of the new state, whatever happens meanwhile.
-
-    It is written beside the file, synchronised with the disk, then takes the file's place.
-    """
-    path = Path(path)
-    text = json.dumps(state, allow_nan=False, indent=1)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # not every file system can
-            os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the state that a file holds, as it stands there.
-
-    Raises:
-        OSError: the file cannot be read.
-        StateError: it holds no JSON object.
-    """
-    with open(path, "rb") as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state does")
-    try:
-        state = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise StateError(f"{os.fspath(path)!r} holds no state: {error}") from error
-    if not isinstance(state, dict):
-        raise StateError(f"{os.fspath(path)!r} holds no state, but a JSON {type(state).__name__}")
-    return state

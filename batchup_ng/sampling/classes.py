@@ -14,7 +14,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_outline
+from .base import RandomAccessSampler, array_outline, kept_outline
 from .many_permutations import each_permuted
 from .spread import Spread
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
@@ -85,7 +85,7 @@ class StratifiedSampler(RepeatedSampler):
         self._spreads: dict[int, Spread] = {}
 
     def outline(self) -> list[Any]:
-        own = [] if self.indices is None else array_outline(self.indices)
+        own = [] if self.indices is None else kept_outline(self.indices)
         return [*super().outline(), *self._by_class.outline, own]
 
     def check_rows(self, length: int) -> None:

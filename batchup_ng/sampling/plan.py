@@ -30,6 +30,11 @@ REMEMBERED = 4096
 """How many of the latest batches an endless drawn plan can still give again."""
 
 
+NEAR = 1000
+"""How far another row is looked for where an epoch has no end: so many samples ahead; so many batches back where the
+plan only knows what was drawn lately."""
+
+
 class PlannedBatch(NamedTuple):
     """What a worker needs to make a batch.
 
@@ -67,8 +72,11 @@ class BatchPlan(Protocol):
         """Return how far the epoch is when all ranks have handed out the batches before `number`."""
         ...
 
-    def other(self, draw: int, planned: PlannedBatch) -> Any:
-        """Return the rows of one other sample of the epoch, picked by `draw` (64 bits); None if it is none."""
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
+
+        It is picked by `draw` (64 bits); None if that picks none.
+        """
         ...
 
 
@@ -149,9 +157,10 @@ class SamplesPlan(_Numbered):
         samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
         return Reached(samples, num_batches(samples, self._batch_size))
 
-    def other(self, draw: int, planned: PlannedBatch) -> Any:
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples
-        at = draw % int(planned.key.start + 1 if n == math.inf else n)
+        # Where there is no end: of those before and soon after the sample, whatever batch it is in.
+        at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
         return self._rows.rows_between(at, at + 1)
 
 
@@ -179,9 +188,9 @@ class BatchesPlan(_Numbered):
         return PlannedBatch(number, self._rows.rows(number), key)
 
     def reached(self, number: int) -> Reached:
-        return Reached(number * self._batch_size, number)
+        return reached_batches(number, self._batch_size)
 
-    def other(self, draw: int, planned: PlannedBatch) -> Any:
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         if self.n_batches == math.inf:
             return other_of_drawn(self, draw, planned)
         return _one_of(self[(draw >> 32) % int(self.n_batches)].rows, draw, planned)
@@ -223,8 +232,8 @@ class PartPlan(_Numbered):
         batches = self._reached + (number - self.first) * self._shard.world
         return self._whole.reached(batches if number < self.n_batches else int(self._total))
 
-    def other(self, draw: int, planned: PlannedBatch) -> Any:
-        return self._whole.other(draw, planned)
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        return self._whole.other(draw, planned, place)
 
 
 class DrawnPlan:
@@ -295,9 +304,9 @@ class DrawnPlan:
             number += 1
 
     def reached(self, number: int) -> Reached:
-        return Reached(number * self._batch_size, number)
+        return reached_batches(number, self._batch_size)
 
-    def other(self, draw: int, planned: PlannedBatch) -> Any:
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         return other_of_drawn(self, draw, planned)
 
     def _planned(self, number: int) -> PlannedBatch:
@@ -315,6 +324,11 @@ class DrawnPlan:
             self._memory.pop(self._next - REMEMBERED, None)
         self._next += 1
         return True
+
+
+def reached_batches(number: int, batch_size: int) -> Reached:
+    """Return how far an epoch is after some batches, each of which takes `batch_size` positions."""
+    return Reached(min(number * batch_size, (1 << 63) - 1), number)  # which counts no further: all are int64
 
 
 def finite_length(n_batches: float) -> int:
@@ -339,10 +353,6 @@ def checked_number(number: int, n_batches: float, first: int = 0) -> int:
     if not first <= number < n_batches:
         raise IndexError(f"batch {number} is out of range for an epoch of batches {first} to {n_batches} (excluded)")
     return number
-
-
-NEAR = 1000
-"""Batches back from which another row is taken, where the plan only knows what was drawn lately."""
 
 
 def other_of_drawn(plan: BatchPlan, draw: int, planned: PlannedBatch) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, array_outline
+from .base import RandomAccessSampler, kept_outline
 from .permutation import check_length, keyed_permutation
 
 
@@ -138,7 +138,7 @@ class SubsetSampler(StandardSampler):
         super().__init__(len(self.indices), repeats)
 
     def outline(self) -> list[Any]:
-        return [*super().outline(), array_outline(self.indices)]
+        return [*super().outline(), kept_outline(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)

@@ -11,7 +11,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, array_outline
+from .base import RandomAccessSampler, kept_outline
 from .standard import check_row_numbers, row_numbers
 from .weights import WeightTable
 
@@ -220,7 +220,7 @@ class WeightedSubsetSampler(WeightedSampler):
         return self.weights
 
     def outline(self) -> list[Any]:
-        return [*super().outline(), array_outline(self.indices)]
+        return [*super().outline(), kept_outline(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from .base import array_outline
+from .base import kept_outline
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -102,7 +102,7 @@ class WeightTable:
 
     def outline(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
-        return [self.length, self.total.hex(), array_outline(self._weights)]
+        return [self.length, self.total.hex(), kept_outline(self._weights)]
 
     @functools.cached_property
     def normalised(self) -> np.ndarray:

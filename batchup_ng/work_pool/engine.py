@@ -32,6 +32,7 @@ from ..errors import (
 )
 from ..sampling.plan import BatchPlan, PlannedBatch
 from ..sampling.row_plan import whole_samples
+from ..sampling.shards import ALONE, Shard
 from .making import Making
 from .others import Others
 from .policy import SampleError
@@ -61,7 +62,7 @@ class BatchEngine:
         plan: Says which.
         path: The place of the source in the graph, for the random numbers.
         n_samples: Samples of the epoch; None where that is not known.
-        pad_mask: Whether each batch ends with an array that marks what only pads.
+        shard: Whose part of the epoch it is.
         seeded: Whether global generators are seeded for each batch where it is made.
     """
 
@@ -73,12 +74,13 @@ class BatchEngine:
         plan: BatchPlan,
         path: tuple[int, ...],
         n_samples: int | None,
-        pad_mask: bool = False,
+        shard: Shard = ALONE,
         seeded: bool = False,
     ) -> None:
         self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
-        self._read = reader(pad_mask, seeded)
+        self._read = reader(shard.pad_mask, seeded)
+        self._world = shard.world
         self._plan = plan
         self._path = path
         self._n_samples = n_samples
@@ -179,6 +181,8 @@ class BatchEngine:
             raise self._failure(planned, verdict)
         for place, failure in sorted(verdict.bad.items()):
             self._record(planned, place, failure)
+        if not verdict.made:
+            self._check_alone(planned)
         n = whole_samples(planned.rows)[1]
         replaced = len(verdict.bad) if policy.action == "replace" else 0
         self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
@@ -256,6 +260,20 @@ class BatchEngine:
                 f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), SHOWN)}; the "
                 f"iterator's .errors lists all of them",
                 SampleWarning,
+            )
+
+    def _check_alone(self, planned: PlannedBatch) -> None:
+        """Raise :class:`TooManyErrors` if a batch of which nothing is left is one of an epoch that is shared out.
+
+        Without it this rank would be a batch behind the others for good: they would wait for it at the end, and states
+        that they take at the same time would differ. It is not in the books, so that a state saved now begins with it.
+        """
+        if self._world > 1:
+            raise TooManyErrors(
+                f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that "
+                f"{self._world} ranks share: each must hand out as many batches as the others; on_error='replace' "
+                f"keeps them in step; {_last(self.books)}",
+                list(self.books.errors),
             )
 
     def _check_limit(self) -> None:

@@ -22,6 +22,6 @@ class Others:
         """Return the rows of one other sample, a function of seed, epoch, position and attempt; None if it is none."""
         key = self._planned.key
         draw = word("replace", key.seed, key.epoch, key.position(place), attempt)
-        row = self._plan.other(draw, self._planned)
+        row = self._plan.other(draw, self._planned, place)
         own = one_row(take_rows(self._planned.rows, np.array([place])))
         return None if row is None or one_row(row) == own else row

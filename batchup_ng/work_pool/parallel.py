@@ -151,7 +151,7 @@ class ParallelDataSource(AbstractDataSource):
             n_samples = int(n) if known_count(n) else None
             # On the consumer's own thread, as in a plain loop; worker processes do so by themselves.
             seeded = self._own_thread and options.shuffled and self._source.draws_globally()
-            engine = BatchEngine(self._making, plan, path, n_samples, options.shard.pad_mask, seeded)
+            engine = BatchEngine(self._making, plan, path, n_samples, options.shard, seeded)
             return engine, engine.books
 
         def plan_of(options: EpochOptions) -> BatchPlan:

@@ -22,8 +22,9 @@ class ErrorPolicy:
 
     Attributes:
         action: ``"raise"``: raise a :class:`~batchup_ng.errors.BatchError` that names it. ``"skip"``: leave it out of
-            its batch. ``"replace"``: put another row of the same epoch in its place, a function of the seed, the epoch
-            and the position.
+            its batch. A batch of which nothing is left is not handed out; where ranks share the epoch, and so must
+            have equally many, it raises :class:`~batchup_ng.errors.TooManyErrors`. ``"replace"``: put another row of
+            the same epoch in its place, a function of the seed, the epoch and the position.
         max_errors: How many samples of an epoch may fail; None for any number.
         max_rate: What share of an epoch's samples may fail, above 0 and at most 1. Where an epoch has no known number
             of samples: of those handed out so far, of which 100 are assumed at least.

@@ -1,0 +1,232 @@
+"""A file holds an old state or a new one, with its permissions, where it lies, and nothing lies beside it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source import state_file
+from batchup_ng.data_source.state_file import read_state, write_state
+from batchup_ng.errors import StateError
+
+SOURCE = bu.ArrayDataSource([np.arange(1000)])
+
+
+def state_after(batches: int) -> dict[str, Any]:
+    iterator = SOURCE.batch_iterator(10, shuffle=7)
+    for _ in range(batches):
+        next(iterator)
+    return iterator.state_dict()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_files_are_read_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    state = state_after(3)
+    write_state(path, state)
+    assert read_state(path) == state
+    assert names(tmp_path) == ["state.json"]
+    damaged = {"{": "holds no state", "[1]": "but a JSON list", "": "holds no state", "[" * 100_000: "holds no state"}
+    for text, says in damaged.items():
+        path.write_text(text)
+        with pytest.raises(StateError, match=says):
+            read_state(path)
+    path.write_bytes(bytes(2 << 20))
+    with pytest.raises(StateError, match="more than"):
+        read_state(path)
+    with pytest.raises(FileNotFoundError):
+        read_state(tmp_path / "none")
+
+
+def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.json"
+    write_state(path, {"old": 1})
+
+    def fail(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space left"):
+            write_state(path, {"new": 2})
+    assert read_state(path) == {"old": 1}
+    assert names(tmp_path) == ["state.json"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_a_new_file_has_the_permissions_that_the_umask_leaves(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        write_state(tmp_path / "state.json", {"a": 1})
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "state.json") == 0o666 & ~umask
+
+
+def test_a_file_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for wanted in (0o664, 0o600, 0o640):
+        path.touch()
+        path.chmod(wanted)
+        write_state(path, {"a": wanted})
+        assert mode(path) == wanted
+        assert read_state(path) == {"a": wanted}
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "state.json", tmp_path / "latest.json"
+    link.symlink_to(target)
+    for value in range(2):  # at first there is nothing where it points
+        write_state(link, {"a": value})
+        assert link.is_symlink()
+        assert read_state(target) == {"a": value}
+    assert names(tmp_path) == ["far", "latest.json"]
+    assert names(tmp_path / "far") == ["state.json"]
+
+
+KILLED = """
+import os, signal, sys
+from batchup_ng.data_source.state_file import write_state
+
+os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+write_state(sys.argv[1], {"a": "long" * 100})
+"""
+
+
+def test_what_a_kill_leaves_is_one_file_that_the_next_to_save_uses_up(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=60, check=False)
+        assert done.returncode == -9
+        assert names(tmp_path) == [".state.json.tmp"]
+    write_state(path, {"a": 1})
+    assert read_state(path) == {"a": 1}
+    assert names(tmp_path) == ["state.json"]
+
+
+def test_many_that_save_at_once_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    states = [{"who": who, "text": str(who) * (1000 * who + 1)} for who in range(4)]
+    write_state(path, states[0])
+    done = threading.Event()
+    found: list[Any] = []
+
+    def save(state: dict[str, Any]) -> None:
+        for _ in range(50):
+            write_state(path, state)
+
+    def watch() -> None:
+        while not done.is_set():
+            found.append(read_state(path))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    savers = [threading.Thread(target=save, args=(state,)) for state in states]
+    for saver in savers:
+        saver.start()
+    for saver in savers:
+        saver.join(60)
+    done.set()
+    watcher.join(60)
+    assert all(state in states for state in [*found, read_state(path)])
+    assert names(tmp_path) == ["state.json"]
+
+
+def test_whoever_holds_the_usual_name_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_file, "PATIENCE", 0.05)
+    path, usual = tmp_path / "state.json", tmp_path / ".state.json.tmp"
+    with usual.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_state(path, {"a": 1})
+    assert read_state(path) == {"a": 1}
+    assert names(tmp_path) == [".state.json.tmp", "state.json"]  # it is the other's
+
+
+def test_a_file_of_the_usual_name_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / ".state.json.tmp").symlink_to(tmp_path / "precious")
+    write_state(tmp_path / "state.json", {"a": 1})
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert read_state(tmp_path / "state.json") == {"a": 1}
+
+
+def test_where_there_are_no_locks_files_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    write_state(tmp_path / "state.json", {"a": 1})
+    monkeypatch.setattr(state_file, "fcntl", None)
+    write_state(tmp_path / "state.json", {"a": 2})
+    assert read_state(tmp_path / "state.json") == {"a": 2}
+    assert names(tmp_path) == ["state.json"]
+
+
+KILLS = int(os.environ.get("BATCHUP_NG_KILLS", "60"))
+SAVES = """
+import json, os, random, signal, sys, time
+import numpy as np
+import batchup_ng as bu
+from batchup_ng.data_source.state import from_state
+from batchup_ng.data_source.state_file import read_state
+
+path, kills = sys.argv[1], int(sys.argv[2])
+source = bu.ArrayDataSource([np.arange(100_000)])
+rng = random.Random(kills)
+source.batch_iterator(10, np.random.RandomState(3)).save_state(path)
+reached = []
+for _ in range(kills):
+    child = os.fork()
+    if not child:
+        iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
+        while True:
+            next(iterator)
+            iterator.save_state(path)
+    time.sleep(rng.uniform(0.005, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    saved = from_state(read_state(path))
+    reached.append(saved.samples)
+    expected = source.plan(10, np.random.RandomState(3))[saved.batches].rows
+    iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
+    assert (next(iterator)[0] == expected).all()
+print(json.dumps(reached))
+"""
+
+
+def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    done = subprocess.run(
+        [sys.executable, "-c", SAVES, str(path), str(KILLS)], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    reached = json.loads(done.stdout)
+    assert len(reached) == KILLS
+    assert reached == sorted(reached)  # what was saved once is never lost
+    assert reached[-1] > reached[0]
+    left = [file.name for file in tmp_path.iterdir() if file != path]
+    assert left in ([], [".state.json.tmp"])
+    write_state(path, {})
+    assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
