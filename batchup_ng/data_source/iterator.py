@@ -18,6 +18,7 @@ from ..buffers import Buffers
 from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
+from ..sampling.row_plan import planned_samples
 from .books import Books
 from .state import CANNOT, read_state, write_state
 
@@ -125,10 +126,13 @@ def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> A
 
 
 def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-    """Return the batch of `rows`, at its end an array that is False where a sample only pads: ``(n,) bool``."""
+    """Return the batch of `rows`, at its end an array that is False where a sample only pads: ``(n,) bool``.
+
+    The n samples are those that were planned, less those that were left out as bad, whatever maps made of them.
+    """
     batch = source.read(rows, key, buffers)
     # What pads was in the epoch before, so that its position is one that lies behind.
-    mask = key.positions(batches.length(batch)) >= key.start
+    mask = key.positions(planned_samples(rows, batch)) >= key.start
     return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
 
 

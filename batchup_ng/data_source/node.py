@@ -145,7 +145,7 @@ class _ListedPlan(OfBatches):
     """The rows that a source's own ``batch_indices_iterator`` lists, remembered as far as they were needed."""
 
     def __init__(self, source: SourceNode, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
-        rng = None if key is None else np.random.RandomState(key.word("listed") & 0xFFFFFFFF)
+        rng = None if key is None else key.random_state("listed")
         self._iterator = source.drawn_rows(batch_size, rng, drop_last)
         self._listed: list[Any] = []
         self._endless = source.num_samples() == math.inf

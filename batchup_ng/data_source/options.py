@@ -64,7 +64,7 @@ class EpochOptions:
     def drawing_rng(self) -> Any:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""
         key = self.order_key()
-        return self.rng if key is None else np.random.RandomState(key.word("rng") & 0xFFFFFFFF)
+        return self.rng if key is None else key.random_state("rng")
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
