@@ -293,6 +293,9 @@ class MapDataSource(PlannedDataSource):
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.source.stream_count(options)
 
+    def heeds_shuffle(self) -> bool:
+        return self.rng is not None or self.source.heeds_shuffle()
+
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 

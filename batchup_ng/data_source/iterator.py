@@ -241,6 +241,12 @@ class BatchIterator(Iterator[Any]):
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
         return 0 if self._ended else max(0, int(total) - self._books.batches)
 
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            f"a {type(self).__name__} cannot be pickled or copied, for what makes its batches belongs to this process; "
+            f"send the source and state_dict() instead, and go on there with source.batch_iterator(..., state=state)"
+        )
+
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
 

@@ -122,6 +122,10 @@ class SourceNode:
         """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""
         return None
 
+    def heeds_shuffle(self) -> bool:
+        """Return whether ``shuffle=`` can change the order of an epoch, or what its maps draw."""
+        return True
+
     def draws_globally(self) -> bool:
         """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
         return True
