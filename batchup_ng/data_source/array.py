@@ -120,7 +120,7 @@ def _common_length(data: list[Any]) -> int:
 
 def _instead(rows: Any) -> str:
     """Return what to pass in place of rows that are no array."""
-    rows = rows if isinstance(rows, (list, tuple)) else []
-    if len({getattr(row, "shape", None) or len(row) for row in rows if isinstance(row, Sized)}) > 1:
+    sized = [row for row in rows if isinstance(row, Sized)] if isinstance(rows, (list, tuple)) else []
+    if len({row.shape if hasattr(row, "shape") else len(row) for row in sized}) > 1:
         return "MapStyle(...) of it, which takes rows of different lengths, or an array of dtype object that holds them"
     return "numpy.asarray(...) of it, or an accessor"

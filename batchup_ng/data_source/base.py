@@ -124,8 +124,10 @@ class PlannedDataSource(AbstractDataSource):
                 rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun, JAX, MPI
                 or SLURM set. ``uneven`` (``"pad"``, ``"drop"``, ``"error"``): what to do where the samples at the end
                 cannot be shared out evenly; see :class:`~batchup_ng.sampling.shards.Shard`. ``pad_mask`` (bool, False):
-                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. Sources
-                made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other options on to it.
+                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; the n samples are
+                those that were planned for the batch, whatever maps made of them, less those that ``on_error="skip"``
+                left out. Sources made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other
+                options on to it.
 
         Raises:
             ArgumentError: the batch size is below 1, or an option has a value that it cannot have.

@@ -26,6 +26,7 @@ from tests.data_source.source_helpers import A, draws, ids, stream_of
         ([[A, A], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
         ([[A, A[:3]], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*pass MapStyle\(\.\.\.\) of it.*dtype object"),
         ([[[1, 2], [3]]], ArgumentTypeError, r"MapStyle"),
+        ([[np.array(1), np.array(2)]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
         ([A, A[:3]], ArgumentError, "array 0 has length 10, while array 1 has length 3"),
     ],
 )
