@@ -88,14 +88,24 @@ def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, options))}, not {value!r}{hint}")
 
 
-def no_unknown(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+def no_unknown(
+    where: str, given: Mapping[str, Any], known: Iterable[str], elsewhere: Mapping[str, str] | None = None
+) -> None:
     """Refuse options that `where` does not have.
+
+    Args:
+        where: Name of the function.
+        given: Options by name.
+        known: Names of those that it has.
+        elsewhere: What to do instead of options that others have, in words.
 
     Raises:
         ArgumentTypeError: naming the first unknown option and the closest known one.
     """
     known = sorted(known)
     for name in given:
+        if name not in known and elsewhere is not None and name in elsewhere:
+            raise ArgumentTypeError(f"{where} has no option {name!r}; {elsewhere[name]}")
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known)}"

@@ -20,7 +20,7 @@ import hashlib
 import math
 import random
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +103,11 @@ class OrderKey:
         """Return a 64-bit integer for the use that `parts` name."""
         return word("order", self.seed, self.epoch, len(self.path), *self.path, *parts)
 
+    def random_state(self, *parts: int | str) -> np.random.RandomState:
+        """Return a generator of BatchUp's kind for the use that `parts` name."""
+        seed = digest("order", self.seed, self.epoch, len(self.path), *self.path, *parts)
+        return np.random.RandomState(np.frombuffer(seed, "<u4"))  # one word of 32 bits would soon come again
+
 
 class BatchKey(NamedTuple):
     """Names the randomness of one batch at one node of the graph of sources.
@@ -150,9 +155,20 @@ class BatchKey(NamedTuple):
         first = self.position(0) if self.offsets is None or len(self.offsets) else self.start
         return generator("batch", self.seed, self.epoch, self.batch, first, len(self.path), *self.path)
 
-    def sample_rng(self, n: int) -> SampleRng:
-        """Return the row-wise generator of the batch's `n` samples."""
-        return SampleRng(word("sample", self.seed, self.epoch, len(self.path), *self.path), self.positions(n))
+    def sample_rng(self, n: int, planned: int | None = None) -> SampleRng:
+        """Return the row-wise generator of the batch's `n` samples.
+
+        Args:
+            n: How many samples the batch has.
+            planned: How many were planned for it, where a map may have made others of them; `n` without.
+        """
+        key = word("sample", self.seed, self.epoch, len(self.path), *self.path)
+        if planned is None or n <= planned:
+            return SampleRng(key, self.positions(n))
+        if planned == 0:
+            raise ArgumentError(f"a batch of no samples was mapped to one of {n}, which have no random numbers")
+        places = np.arange(n, dtype=np.int64)
+        return SampleRng(key, self.positions(planned)[places % planned], places // planned)
 
 
 class SampleRng:
@@ -162,28 +178,43 @@ class SampleRng:
     Every method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map
     must make the same calls for each batch.
 
+    Where a map before this one made more samples of a batch than were planned, they are counted off in views: of n
+    planned samples, row i is view ``i // n`` of the sample at place ``i % n``, as where whole copies of a batch stand
+    one after the other. Each view has draws of its own, so that no two rows of an epoch share one.
+
+    What bounds a draw (`low`, `high`, `loc`, `scale`, `p`) is a number, or an array that broadcasts to ``(n, *size)``:
+    of shape ``(n,)`` without `size`, ``(n, 1)`` with a `size` of one axis, for one bound a sample.
+
     Args:
         key: 64-bit key of the seed, epoch and node.
         positions: Positions of the samples in the stream: ``(n,) int64``.
+        views: Numbers of their views: ``(n,) int64``; all 0 without.
     """
 
-    def __init__(self, key: int, positions: np.ndarray) -> None:
+    def __init__(self, key: int, positions: np.ndarray, views: np.ndarray | None = None) -> None:
         self._key = key
         self._positions = positions
+        self._views = np.zeros(len(positions), dtype=np.int64) if views is None else views
         self._rows = words_at(key, positions)
+        if views is not None:
+            more = views > 0
+            self._rows[more] = pair_words(word("views", key), positions[more], views[more])
         self._drawn = 0
+        self._times = 0
 
     def __len__(self) -> int:
         return len(self._rows)
 
     @property
     def positions(self) -> np.ndarray:
-        """The positions of the samples in the stream, ``(n,) int64``."""
+        """The positions of the samples in the stream, ``(n,) int64``; views of one sample have the same."""
         return self._positions
 
-    def _words(self, size: int | tuple[int, ...], each: int = 1) -> np.ndarray:
-        """Return ``(n, *size, each) uint64`` words that were not drawn before."""
-        shape = (size,) if isinstance(size, int) else tuple(size)
+    def _words(self, size: Any, each: int = 1, **bounds: Any) -> np.ndarray:
+        """Return ``(n, *size, each) uint64`` words that were not drawn before, if `bounds` fit them."""
+        shape = _shape(size)
+        for name, bound in bounds.items():
+            _check_broadcast(name, bound, (len(self._rows), *shape))
         count = math.prod(shape) * each
         columns = np.arange(self._drawn, self._drawn + count, dtype=np.int64)
         self._drawn += count
@@ -195,23 +226,40 @@ class SampleRng:
         return unit_floats(self._words(size)[..., 0])
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Return floats in [low, high): ``(n, *size) float64``."""
-        return np.asarray(low + (high - low) * unit_floats(self._words(size)[..., 0]))
+        """Return floats in [low, high): ``(n, *size) float64``.
+
+        Raises:
+            ArgumentError: a bound does not broadcast to ``(n, *size)``.
+        """
+        words = self._words(size, low=low, high=high)
+        low, high = np.asarray(low), np.asarray(high)
+        return np.asarray(low + (high - low) * unit_floats(words[..., 0]))
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Return normal deviates by the Box-Muller transform (1958): ``(n, *size) float64``."""
-        u = unit_floats(self._words(size, each=2))
+        """Return normal deviates by the Box-Muller transform (1958): ``(n, *size) float64``.
+
+        Raises:
+            ArgumentError: `loc` or `scale` does not broadcast to ``(n, *size)``.
+        """
+        u = unit_floats(self._words(size, each=2, loc=loc, scale=scale))
         radius = np.sqrt(-2.0 * np.log1p(-u[..., 0]))
-        return np.asarray(loc + scale * (radius * np.cos(2.0 * np.pi * u[..., 1])))
+        return np.asarray(np.asarray(loc) + np.asarray(scale) * (radius * np.cos(2.0 * np.pi * u[..., 1])))
 
     def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return integers in [low, high), or in [0, low) without `high`: ``(n, *size) int64``.
 
-        A value's chance departs from equal by less than (high - low) / 2^64 of itself.
+        The range is one for all. A value's chance departs from equal by less than (high - low) / 2^64 of itself.
 
         Raises:
             ArgumentError: the range is empty.
+            ArgumentTypeError: `low` or `high` is an array, or no whole number.
         """
+        for name, own in (("low", np.shape(np.asarray(low))), ("high", np.shape(np.asarray(high)))):
+            if own:
+                raise ArgumentTypeError(
+                    f"integers has one range for all samples, and {name} is of shape {own}; for a range a sample take "
+                    f"low + numpy.floor(rng.random() * (high - low)).astype(int)"
+                )
         if high is None:
             low, high = 0, low
         low, high = checks.integer("low", low), checks.integer("high", high)
@@ -221,11 +269,19 @@ class SampleRng:
             raise ArgumentError(f"integers must fit int64 and span at most 2^63, not [{low}, {high})")
         return low + _high_product(self._words(size)[..., 0], high - low).astype(np.int64)
 
-    def random_bool(self, p: float = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Return True with probability `p`: ``(n, *size) bool``."""
-        if not 0.0 <= p <= 1.0:
-            raise ArgumentError(f"p must be a probability between 0 and 1, not {p!r}")
-        return self.uniform(size=size) < p
+    def random_bool(self, p: Any = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return True with probability `p`: ``(n, *size) bool``.
+
+        Raises:
+            ArgumentError: `p` is no probability, or does not broadcast to ``(n, *size)``.
+        """
+        chances = np.asarray(p)
+        if chances.dtype.kind not in "biuf":
+            raise ArgumentTypeError(f"p must be a probability between 0 and 1, not {p!r}")
+        bad = ~((chances >= 0.0) & (chances <= 1.0))
+        if bad.any():
+            raise ArgumentError(f"p must be a probability between 0 and 1, not {chances[bad].flat[0]}")
+        return np.asarray(unit_floats(self._words(size, p=chances)[..., 0]) < chances)
 
     def choice(self, a: Any, size: int | tuple[int, ...] = (), p: Any = None) -> np.ndarray:
         """Return items of `a` (an array, or an int n for 0..n-1), with replacement: ``(n, *size)``.
@@ -243,10 +299,37 @@ class SampleRng:
         cdf = cumulative_weights("p", p, len(items))
         return np.asarray(items[cdf.searchsorted(self.uniform(size=size), side="right")])
 
-    def generators(self) -> Iterable[np.random.Generator]:
-        """Yield one NumPy generator a sample, each keyed as its row is."""
-        for position in self._positions:
-            yield generator("row", self._key, int(position))
+    def generators(self) -> Iterator[np.random.Generator]:
+        """Return an iterator of one NumPy generator a sample, each keyed as its row is, others for each call."""
+        times, self._times = self._times, self._times + 1
+        return self._generators(times)
+
+    def _generators(self, times: int) -> Iterator[np.random.Generator]:
+        for position, view in zip(self._positions.tolist(), self._views.tolist(), strict=True):
+            more = ("again", view, times) if view or times else ()
+            yield generator("row", self._key, position, *more)
+
+
+def _shape(size: Any) -> tuple[int, ...]:
+    """Return ``size=``, a whole number or several, as a tuple."""
+    several = isinstance(size, (tuple, list)) or (isinstance(size, np.ndarray) and size.ndim == 1)
+    shape = tuple([checks.integer("size", n) for n in size]) if several else (checks.integer("size", size),)
+    if min(shape, default=0) < 0:
+        raise ArgumentError(f"size must not be negative, and is {size!r}; it is the shape of the draws of each sample")
+    return shape
+
+
+def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a bound of draws that is not made of numbers, or does not broadcast to their shape."""
+    array = np.asarray(bound)
+    if array.dtype.kind not in "biuf":
+        raise ArgumentTypeError(f"{name} must be a number, or an array of numbers, not {bound!r:.100}")
+    own = array.shape
+    if len(own) > len(shape) or any(n not in (1, wanted) for n, wanted in zip(own[::-1], shape[::-1], strict=False)):
+        raise ArgumentError(
+            f"{name} must broadcast to (samples, *size), which is {shape}, and is of shape {own}; for one value a "
+            f"sample shape it {(shape[0], *[1] * (len(shape) - 1))}"
+        )
 
 
 def _high_product(words: np.ndarray, bound: int) -> np.ndarray:

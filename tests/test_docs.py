@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import batchup_ng
@@ -63,6 +65,57 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
     printed = done.stdout.split(f"{MARK}\n")[1:]
     for (code, expected), got in zip(blocks, printed, strict=True):
         assert expected is None or got == expected, f"docs/{page}.md, below this block:\n{code}"
+
+
+SHOWN = re.compile(r"^```\{code-block\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_what_a_page_shows_of_the_examples_stands_in_them() -> None:
+    text = (DOCS / "checkpoints.md").read_text(encoding="utf-8")
+    examples = [path.read_text(encoding="utf-8") for path in sorted((DOCS.parent / "examples").glob("*.py"))]
+    examples = ["\n".join(line.rstrip() for line in example.splitlines()) for example in examples]
+    recipe, *shown = SHOWN.findall(text)
+    assert recipe.startswith("import os\nimport torch\n")
+    assert len(shown) == 6
+    for code in shown:
+        forms = [textwrap.indent(code, " " * indent) for indent in (0, 4)]
+        assert any(form in f"{example}\n" for form in forms for example in examples), code
+
+
+def test_the_recipe_for_torch_goes_on_from_any_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))  # or torch makes a folder in /tmp for it
+    torch = pytest.importorskip("torch", reason="the recipe is for torch, which is not installed")
+    recipe: dict[str, Any] = {}
+    exec(SHOWN.findall((DOCS / "checkpoints.md").read_text(encoding="utf-8"))[0], recipe)
+    x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    source = batchup_ng.ArrayDataSource([x, (x[:, 0] > 0).astype(np.int64)])
+
+    def trained(path: Path, stop: int | None = None) -> Any:
+        """Return the weights of a training, that is stopped after so many saves if need be."""
+        torch.manual_seed(1)
+        net = torch.nn.Linear(4, 2)
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        saves, save = iter(range(stop or 1000)), recipe["save"]
+
+        def save_some(*what: Any) -> None:
+            if next(saves, None) is None:
+                raise KeyboardInterrupt
+            save(*what)
+
+        recipe["save"] = save_some
+        try:
+            recipe["train"](path, net, optimiser, source, 2, save_every=2)
+        except KeyboardInterrupt:
+            assert stop is not None
+        finally:
+            recipe["save"] = save
+        return net.weight.detach().numpy()
+
+    expected = trained(tmp_path / "whole.pt")
+    for stop in (1, 3, 4, 6):
+        trained(tmp_path / f"{stop}.pt", stop)
+        np.testing.assert_array_equal(trained(tmp_path / f"{stop}.pt"), expected)
+    assert not list(tmp_path.glob("*.unfinished"))
 
 
 def test_every_page_with_python_is_run() -> None:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import batchup_ng as bu
 from batchup_ng import randomness
+from batchup_ng.data_source.options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, _high_product
 
@@ -95,11 +97,100 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.choice(0), ArgumentError, "at least 1"),
         (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
         (lambda r: r.choice(2, p=[1, 1, 1]), ArgumentError, "2 numbers"),
+        (lambda r: r.random(size=3.0), ArgumentTypeError, "size must be a whole number, not 3.0"),
+        (lambda r: r.random(size=(2, 1.5)), ArgumentTypeError, "size must be a whole number, not 1.5"),
+        (lambda r: r.normal(size="2"), ArgumentTypeError, "size must be a whole number"),
+        (lambda r: r.choice(3, size=(2, -1)), ArgumentError, "size must not be negative"),
+        (lambda r: r.uniform(0, np.ones((5, 2))), ArgumentError, r"high must broadcast .* \(3,\), .* shape \(5, 2\)"),
+        (lambda r: r.uniform(np.ones(3), size=4), ArgumentError, r"low must broadcast .* shape it \(3, 1\)"),
+        (lambda r: r.normal(np.ones(2)), ArgumentError, "loc must broadcast"),
+        (lambda r: r.normal(0, np.ones((3, 1))), ArgumentError, "scale must broadcast"),
+        (lambda r: r.normal("a lot"), ArgumentTypeError, "loc must be a number"),
+        (lambda r: r.random_bool(np.ones(2)), ArgumentError, "p must broadcast"),
+        (lambda r: r.random_bool(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
+        (lambda r: r.random_bool(float("nan")), ArgumentError, "between 0 and 1, not nan"),
+        (lambda r: r.random_bool("often"), ArgumentTypeError, "p must be a probability"),
+        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, r"one range for all samples, and low .* \(3,\)"),
+        (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError, "high is of shape"),
     ],
 )
 def test_draws_that_make_no_sense_are_refused(draw: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         draw(rng(3))
+
+
+def test_sizes_may_be_numpys_and_lists() -> None:
+    expected = rng(3).random(size=(2, 3))
+    for size in ((np.int64(2), 3), [2, 3], np.array([2, 3])):
+        np.testing.assert_array_equal(rng(3).random(size=size), expected)
+    np.testing.assert_array_equal(rng(3).random(np.int64(4)), rng(3).random(4))
+    assert rng(3).random(size=()).shape == (3,)
+    assert rng(3).random(size=0).shape == (3, 0)
+
+
+def test_each_sample_may_have_bounds_of_its_own() -> None:
+    low, high = np.array([0.0, 10.0, 20.0]), np.array([1.0, 11.0, 21.0])
+    plain = rng(3).random()
+    np.testing.assert_allclose(rng(3).uniform(low, high), low + plain)
+    assert rng(3).uniform(low[:, None], high[:, None], size=2).shape == (3, 2)
+    np.testing.assert_array_equal(rng(3).uniform(0, np.ones(2), size=2), rng(3).random(2))
+    np.testing.assert_allclose(rng(3).normal(low, high), low + high * rng(3).normal())
+    np.testing.assert_array_equal(rng(3).uniform([0.0, 0.0, 0.0], 1), plain)
+    assert rng(3).random_bool(np.array([0.0, 1.0, 0.0])).tolist() == [False, True, False]
+    assert rng(4).random_bool(np.array([0.0, 1.0]), size=2).tolist() == [[False, True]] * 4
+
+
+def test_a_call_that_is_refused_draws_nothing() -> None:
+    one, other = rng(3), rng(3)
+    with pytest.raises(ArgumentError):
+        one.uniform(np.ones(2))
+    np.testing.assert_array_equal(one.random(), other.random())
+
+
+def test_calls_for_generators_are_told_apart_by_their_order() -> None:
+    draws = rng(4)
+    first, second = draws.generators(), draws.generators()
+    later = [g.random() for g in second]
+    earlier = [g.random() for g in first]
+    assert len({*earlier, *later}) == 8
+    part = SampleRng(5, np.array([2]))
+    assert [[g.random() for g in part.generators()] for _ in range(2)] == [[earlier[2]], [later[2]]]
+
+
+@given(st.integers(1, 7), st.integers(1, 30))
+def test_views_of_samples_draw_for_themselves(planned: int, n: int) -> None:
+    key = BatchKey(1, 2, 3, 30)
+    whole = key.sample_rng(n, planned)
+    draws = whole.random(2)
+    assert len(np.unique(draws)) == 2 * n == 2 * len(whole)
+    generated = [g.random() for g in whole.generators()]
+    assert len(set(generated)) == n
+    alone = key.part(np.array([planned - 1])).sample_rng(1 + (n - 1) // planned, 1)
+    places = np.arange(planned - 1, n, planned)
+    np.testing.assert_array_equal(alone.random(2)[: len(places)], draws[places])
+    assert whole.positions.tolist() == [30 + place % planned for place in range(n)]
+
+
+def test_orders_of_batchups_kind_are_told_apart_by_more_than_32_bits() -> None:
+    """The epochs are two of which the words, cut to 32 bits, agree."""
+    one, other = epoch_options(4, {"shuffle": 0, "epoch": 24_954}), epoch_options(4, {"shuffle": 0, "epoch": 51_697})
+    assert one.drawing_rng().randint(1 << 62) != other.drawing_rng().randint(1 << 62)
+    assert one.drawing_rng().randint(1 << 62) == one.drawing_rng().randint(1 << 62)
+    source = Listing([np.arange(50)])
+    orders = [list(source.batch_indices_of(epoch)) for epoch in (17_772, 77_331, 17_772)]
+    assert orders[0] != orders[1]
+    assert orders[0] == orders[2]
+
+
+class Listing(bu.ArrayDataSource):
+    """A source that lists its rows itself, as one could in BatchUp."""
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Any:
+        yield shuffle.permutation(50)
+
+    def batch_indices_of(self, epoch: int) -> list[int]:
+        (planned,) = self.plan(50, shuffle=0, epoch=epoch)
+        return list(map(int, planned.rows))
 
 
 def test_keys_of_children_keep_their_place() -> None:

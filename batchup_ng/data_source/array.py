@@ -46,6 +46,12 @@ class ArrayDataSource(RandomAccessDataSource):
         sampler: AbstractSampler | None = None,
         include_indices: bool = False,
     ) -> None:
+        if not isinstance(data, list):
+            taken = "; the second argument is `indices`, the rows to hand out" if indices is not None else ""
+            raise ArgumentTypeError(
+                f"data must be a list of array-like objects, not a {type(data).__name__}; pass [x, y], a list of the "
+                f"arrays whose rows belong together, or [x] for one{taken}"
+            )
         super().__init__(_common_length(data), indices, repeats, sampler, include_indices)
         self.data = data
 
@@ -86,12 +92,8 @@ class ArrayDataSource(RandomAccessDataSource):
         return tuple(columns)
 
 
-def _common_length(data: Any) -> int:
+def _common_length(data: list[Any]) -> int:
     """Return the length that all of `data` have."""
-    if not isinstance(data, list):
-        raise ArgumentTypeError(
-            f"data must be a list of array-like objects, not a {type(data).__name__}; pass [array, ...]"
-        )
     if not data:
         raise ArgumentError("data must hold at least one array; the list is empty")
     for i, array in enumerate(data):
@@ -107,7 +109,7 @@ def _common_length(data: Any) -> int:
         if isinstance(array, (str, bytes, list, tuple, dict)):
             raise ArgumentTypeError(
                 f"data[{i}] is a {type(array).__name__}, which cannot be indexed by an array of rows; pass "
-                f"numpy.asarray(...) of it, or an accessor"
+                f"{_instead(array)}"
             )
     lengths = [len(array) for array in data]
     for i, length in enumerate(lengths):
@@ -117,3 +119,11 @@ def _common_length(data: Any) -> int:
                 f"{length}; each row of one belongs to the row of that number of the others"
             )
     return lengths[0]
+
+
+def _instead(rows: Any) -> str:
+    """Return what to pass in place of rows that are no array."""
+    sized = [row for row in rows if isinstance(row, Sized)] if isinstance(rows, (list, tuple)) else []
+    if len({row.shape if hasattr(row, "shape") else len(row) for row in sized}) > 1:
+        return "MapStyle(...) of it, which takes rows of different lengths, or an array of dtype object that holds them"
+    return "numpy.asarray(...) of it, or an accessor"

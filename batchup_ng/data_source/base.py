@@ -12,7 +12,7 @@ from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
-from ..sampling.row_plan import RowPlan
+from ..sampling.row_plan import RowPlan, planned_samples
 from ..sampling.shards import START
 from .batch_map import MapsEpochs
 from .iterator import BatchIterator, Engine, StreamEngine, walk
@@ -124,8 +124,10 @@ class PlannedDataSource(AbstractDataSource):
                 rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun, JAX, MPI
                 or SLURM set. ``uneven`` (``"pad"``, ``"drop"``, ``"error"``): what to do where the samples at the end
                 cannot be shared out evenly; see :class:`~batchup_ng.sampling.shards.Shard`. ``pad_mask`` (bool, False):
-                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. Sources
-                made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other options on to it.
+                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; the n samples are
+                those that were planned for the batch, whatever maps made of them, less those that ``on_error="skip"``
+                left out. Sources made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other
+                options on to it.
 
         Raises:
             ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
@@ -237,29 +239,31 @@ class MapDataSource(PlannedDataSource):
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
             raise self._no_random_access("samples_by_indices")
-        return self._apply(self.source.samples_by_indices(indices), BatchKey())
+        batch = self.source.samples_by_indices(indices)
+        return self._apply(batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self.source.read(rows, key.child(0), buffers.scratch), key)
+        batch = self.source.read(rows, key.child(0), buffers.scratch)
+        return self._apply(batch, key, planned_samples(rows, batch))
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
-    def _apply(self, batch: Any, key: BatchKey) -> Any:
-        """Return the batch after the map, whose name an exception carries along."""
+    def _apply(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return the batch, of so many planned samples, after the map, whose name an exception carries along."""
         try:
-            return self._mapped(batch, key)
+            return self._mapped(batch, key, planned)
         except BaseException as error:
             note_map(error, function_name(self.fn))
             raise
 
-    def _mapped(self, batch: Any, key: BatchKey) -> Any:
+    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         if self.rng is None:
             result = self.fn(*arguments_of(batch))
         elif self.rng == "batch":
             result = self.fn(*arguments_of(batch), rng=key.generator())
         else:
-            result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch)))
+            result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch), planned))
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -284,11 +288,15 @@ class MapDataSource(PlannedDataSource):
         for number, batch in enumerate(self.source.stream(options, (*path, 0)), options.reached.batches):
             # Batches may be of any length here, and another after the map, so the position is counted.
             start = options.counted.get(path, 0)
-            options.counted[path] = start + batches.length(batch)
-            yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path))
+            n = batches.length(batch)
+            options.counted[path] = start + n
+            yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path), n)
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.source.stream_count(options)
+
+    def heeds_shuffle(self) -> bool:
+        return self.rng is not None or self.source.heeds_shuffle()
 
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
@@ -307,11 +315,11 @@ class SampleMapDataSource(MapDataSource):
 
     _kinds_of_rng = (None, "sample")
 
-    def _mapped(self, batch: Any, key: BatchKey) -> Any:
+    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         if self.rng is None:
             samples = [self.fn(*arguments_of(sample)) for sample in batches.samples_of(batch)]
         else:
-            rngs = key.sample_rng(batches.length(batch)).generators()
+            rngs = key.sample_rng(batches.length(batch), planned).generators()
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
             samples = [self.fn(*arguments_of(sample), rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
@@ -326,7 +334,7 @@ class CollateDataSource(MapDataSource):
 
     _kinds_of_rng = (None,)
 
-    def _mapped(self, batch: Any, key: BatchKey) -> Any:
+    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         result = self.fn(list(batches.samples_of(batch)))
         if result is None:
             name = function_name(self.fn)

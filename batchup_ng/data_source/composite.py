@@ -113,6 +113,9 @@ class CompositeDataSource(PlannedDataSource):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.datasets)
 
+    def heeds_shuffle(self) -> bool:
+        return any(source.heeds_shuffle() for source in self.datasets)
+
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)
 

@@ -18,6 +18,7 @@ from ..buffers import Buffers
 from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
+from ..sampling.row_plan import planned_samples
 from .books import Books
 from .state import CANNOT
 from .state_file import read_state, write_state
@@ -126,10 +127,13 @@ def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> A
 
 
 def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-    """Return the batch of `rows`, at its end an array that is False where a sample only pads: ``(n,) bool``."""
+    """Return the batch of `rows`, at its end an array that is False where a sample only pads: ``(n,) bool``.
+
+    The n samples are those that were planned, less those that were left out as bad, whatever maps made of them.
+    """
     batch = source.read(rows, key, buffers)
     # What pads was in the epoch before, so that its position is one that lies behind.
-    mask = key.positions(batches.length(batch)) >= key.start
+    mask = key.positions(planned_samples(rows, batch)) >= key.start
     return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
 
 
@@ -237,6 +241,12 @@ class BatchIterator(Iterator[Any]):
         if total == math.inf:
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
         return 0 if self._ended else max(0, int(total) - self._books.batches)
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            f"a {type(self).__name__} cannot be pickled or copied, for what makes its batches belongs to this process; "
+            f"send the source and state_dict() instead, and go on there with source.batch_iterator(..., state=state)"
+        )
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not

@@ -123,6 +123,10 @@ class SourceNode:
         """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""
         return None
 
+    def heeds_shuffle(self) -> bool:
+        """Return whether ``shuffle=`` can change the order of an epoch, or what its maps draw."""
+        return True
+
     def draws_globally(self) -> bool:
         """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
         return True
@@ -146,7 +150,7 @@ class _ListedPlan(OfBatches):
     """The rows that a source's own ``batch_indices_iterator`` lists, remembered as far as they were needed."""
 
     def __init__(self, source: SourceNode, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
-        rng = None if key is None else np.random.RandomState(key.word("listed") & 0xFFFFFFFF)
+        rng = None if key is None else key.random_state("listed")
         self._iterator = source.drawn_rows(batch_size, rng, drop_last)
         self._listed: list[Any] = []
         self._endless = source.num_samples() == math.inf

@@ -29,6 +29,20 @@ OWN_OPTIONS = ("shuffle", *NEWER)
 """Names of the options of ``batch_iterator`` that the library itself reads."""
 
 
+ELSEWHERE = {
+    "seed": "pass it as shuffle=, which takes an int seed, and the number of the epoch as epoch=",
+    "generator": "pass it as shuffle=, which takes generators of NumPy's, or an int seed",
+    "sampler": "give it to the source: ArrayDataSource(data, sampler=...)",
+    "batch_sampler": "give a sampler to the source: ArrayDataSource(data, sampler=...)",
+    "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
+    "prefetch_factor": "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
+    "persistent_workers": "a pool keeps its workers until it is closed: WorkerProcessPool(n)",
+    "timeout": "give it to a pool: pool.parallel_data_source(source, timeout=...)",
+    "collate_fn": "make it part of the source: source.collate(fn)",
+}
+"""What to do instead of options of PyTorch's ``DataLoader``."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EpochOptions:
     """What ``batch_iterator`` was asked for.
@@ -70,7 +84,7 @@ class EpochOptions:
     def drawing_rng(self) -> Any:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""
         key = self.order_key()
-        return self.rng if key is None else np.random.RandomState(key.word("rng") & 0xFFFFFFFF)
+        return self.rng if key is None else key.random_state("rng")
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
@@ -102,7 +116,7 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
         ArgumentTypeError: an option is misspelt, or of a wrong kind.
     """
     if not takes_any:
-        checks.no_unknown("batch_iterator", given, OWN_OPTIONS)
+        checks.no_unknown("batch_iterator", given, (*OWN_OPTIONS, "state"), ELSEWHERE)
     if given.get("epoch", 0) is None:
         given = {name: value for name, value in given.items() if name != "epoch"}
     epoch = _below("epoch", given.get("epoch", 0), BITS, "count epochs from 0")

@@ -91,7 +91,10 @@ class ConcatDataSource(_Rearranged):
             own_rows = source.rows_at(rows[where] - self._bounds[i])
             parts.append(source.read(own_rows, key.child(int(i), where), memory))
             places.append(where)
-        return parts[0] if len(parts) == 1 else batches.scatter(parts, places, buffers)
+        if len(parts) == 1:
+            return parts[0]
+        _check_alike([f"sources[{i}]" for i in present], parts, [len(where) for where in places])
+        return batches.scatter(parts, places, buffers)
 
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)
@@ -127,6 +130,42 @@ class ZipDataSource(_Rearranged):
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)
+
+
+def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[int]) -> None:
+    """Refuse parts of one batch that have not one sample for each row, or not one form.
+
+    Raises:
+        ArgumentError: naming the source, and what it gave.
+    """
+    for name, part, n in zip(names, parts, planned, strict=True):
+        for leaf in batches.leaves(part):
+            single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
+            made = None if single else len(leaf)
+            if made != n:
+                raise ArgumentError(
+                    f"{name} made {'a single value' if made is None else f'{made} rows'} of {n} samples, which cannot "
+                    f"stand among those of the other sources of concat or mix; apply the map that changes their number "
+                    f"to the whole"
+                )
+        if _form(part) != _form(parts[0]):
+            raise ArgumentError(
+                f"the sources of concat and mix must give batches of one structure, and {names[0]} gives "
+                f"{_form(parts[0])}, {name} {_form(part)}; map them to one"
+            )
+
+
+def _form(batch: Any) -> str:
+    """Return what a batch is made of, in words.
+
+    >>> _form((np.arange(3), {"x": [1, 2, 3]}))
+    '(array, {x: array})'
+    """
+    if isinstance(batch, tuple):
+        return f"({', '.join(map(_form, batch))})"
+    if isinstance(batch, dict):
+        return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
+    return "array"
 
 
 def numbered_length(name: str, source: AbstractDataSource) -> int:

@@ -111,13 +111,18 @@ def open_stream(
         engine_of: Makes the engine.
 
     Raises:
-        ArgumentError: the epoch was to be shared out.
+        ArgumentError: the epoch was to be shared out, or shuffled, which an iterator cannot be.
         StateError: the state is damaged, or is that of another source; or the source cannot be resumed.
     """
     if options.shard.world > 1 or options.shard.pad_mask:
         raise ArgumentError(
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
             "give each rank its own"
+        )
+    if (options.shuffled or options.rng is not None) and not source.heeds_shuffle():
+        raise ArgumentError(
+            "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
+            "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
         )
     return _checked_stream(source, options, state, engine_of)()
 

@@ -55,7 +55,11 @@ class CallableDataSource(PlannedDataSource):
 
 
 class IteratorDataSource(PlannedDataSource):
-    """Batches from an iterator, which has one epoch, with batches of its own size.
+    """Batches from an iterator, which has one epoch, with batches of its own size, in its own order.
+
+    ``batch_size`` of ``batch_iterator`` does not change the batches, as in BatchUp, and ``shuffle`` is refused, unless
+    other sources beside it are shuffled, or maps take their seed from it. A function that makes an iterator for each
+    epoch, with the batch size and ``shuffle`` that were asked for, goes into a :class:`CallableDataSource`.
 
     Args:
         batch_iter: Iterator of batches, each a tuple of arrays. If it has ``state_dict()``, which returns what JSON can
@@ -68,7 +72,10 @@ class IteratorDataSource(PlannedDataSource):
 
     def __init__(self, batch_iter: Iterator[Any], n_samples: Any = None) -> None:
         if not hasattr(batch_iter, "__next__") and not hasattr(batch_iter, "__iter__"):
-            raise ArgumentTypeError(f"batch_iter must be an iterator of batches, not a {type(batch_iter).__name__}")
+            hint = "; for a function that returns one use CallableDataSource" if callable(batch_iter) else ""
+            raise ArgumentTypeError(
+                f"batch_iter must be an iterator of batches, not a {type(batch_iter).__name__}{hint}"
+            )
         if not _is_count(n_samples):
             raise ArgumentTypeError(f"n_samples should be None, an int, or np.inf, not {n_samples!r}")
         self.batch_iter = batch_iter
@@ -77,6 +84,9 @@ class IteratorDataSource(PlannedDataSource):
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.n_samples
+
+    def heeds_shuffle(self) -> bool:
+        return False
 
     def stateful(self) -> Any:
         return self if has_state(self.batch_iter) else None

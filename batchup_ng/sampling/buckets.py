@@ -216,9 +216,16 @@ class BucketPlan(OfBatches):
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:
-    sizes = np.asarray(lengths)
+    try:
+        sizes = np.asarray(lengths)
+    except ValueError as error:  # rows of different lengths
+        raise ArgumentTypeError(
+            "lengths must be one whole number a row, and these are rows themselves; pass [len(row) for row in rows]"
+        ) from error
     if sizes.ndim != 1:
-        raise ArgumentError(f"lengths must be one-dimensional, not of shape {sizes.shape}; pass one length a row")
+        raise ArgumentError(
+            f"lengths must be one-dimensional, not of shape {sizes.shape}; pass [len(row) for row in rows]"
+        )
     if len(sizes) and sizes.dtype.kind not in "iu":
         raise ArgumentTypeError(f"lengths must be whole numbers, not {sizes.dtype}; pass [len(row) for row in rows]")
     if len(sizes) and int(sizes.min()) < 0:

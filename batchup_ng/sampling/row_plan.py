@@ -312,6 +312,17 @@ def whole_samples(rows: Any) -> tuple[int, int]:
     return min(lengths), max(lengths)
 
 
+def planned_samples(rows: Any, batch: Any) -> int:
+    """Return how many samples were planned for `batch`, which was made of `rows`, whatever maps made of them.
+
+    Where a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
+    """
+    try:
+        return whole_samples(rows)[1]
+    except TypeError:
+        return batches.length(batch)
+
+
 def rows_length(rows: Any) -> int:
     """Return how many samples the rows of a batch stand for, read from the first leaf of a nest."""
     return batches.length(rows)

@@ -19,16 +19,36 @@ from tests.data_source.source_helpers import A, draws, ids, stream_of
     ("data", "error", "message"),
     [
         (A, ArgumentTypeError, "data must be a list"),
-        ((A,), ArgumentTypeError, "data must be a list"),
+        ((A,), ArgumentTypeError, r"data must be a list .*, not a tuple; pass \[x, y\]"),
         ([], ArgumentError, "data must hold at least one array"),
         ([A, 3], ArgumentTypeError, r"data\[1\] is a int"),
         ([[1, 2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
+        ([[A, A], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
+        ([[A, A[:3]], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*pass MapStyle\(\.\.\.\) of it.*dtype object"),
+        ([[[1, 2], [3]]], ArgumentTypeError, r"MapStyle"),
+        ([[np.array(1), np.array(2)]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
         ([A, A[:3]], ArgumentError, "array 0 has length 10, while array 1 has length 3"),
     ],
 )
 def test_what_is_no_list_of_arrays_is_refused(data: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         bu.ArrayDataSource(data)
+
+
+def test_arrays_that_are_no_list_are_told_from_the_rows_to_hand_out() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"pass \[x, y\], .* the second argument is `indices`, the rows"):
+        bu.ArrayDataSource(A, A)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ArgumentTypeError, match=r"or \[x\] for one$"):
+        bu.ArrayDataSource(A)  # type: ignore[arg-type]  # on purpose
+
+
+def test_what_stands_in_the_error_on_rows_of_different_lengths_works() -> None:
+    rows = [A, A[:3], A[:5]]
+    held = np.empty(3, object)
+    held[:] = rows
+    for instead in (bu.MapStyle(rows), held):
+        (batch,) = bu.ArrayDataSource([instead, A[:3]]).batch_iterator(3)
+        assert [len(row) for row in batch[0]] == [10, 3, 5]
 
 
 @pytest.mark.parametrize(

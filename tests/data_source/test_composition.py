@@ -34,13 +34,29 @@ def test_concat_of_lists_gives_lists() -> None:
     [
         ([A.astype(float)], "dtypes"),
         ([np.zeros((10, 2), int)], "shapes"),
-        ([A, A], "structure"),
+        ([A, A], r"one structure, and sources\[0\] gives \(array\), sources\[1\] \(array, array\); map them to one"),
     ],
 )
 def test_concat_of_unlike_sources_says_so(other: Any, message: str) -> None:
     whole = bu.concat(bu.ArrayDataSource([A]), bu.ArrayDataSource(other))
     with pytest.raises(ArgumentError, match=message):
         list(whole.batch_iterator(20))
+
+
+def test_sources_that_are_joined_keep_the_number_of_samples() -> None:
+    plain = bu.ArrayDataSource([A])
+    twice, summed = plain.map(lambda x: (np.concatenate([x, x]),)), plain.map(lambda x: (x, x.sum()))
+    with pytest.raises(ArgumentError, match=r"sources\[1\] made 20 rows of 10 samples, .* to the whole"):
+        list(bu.concat(plain, twice).batch_iterator(20))
+    with pytest.raises(ArgumentError, match=r"sources\[0\] made 4 rows of 2 samples"):
+        list(bu.mix(twice, plain).batch_iterator(4, shuffle=1))
+    with pytest.raises(ArgumentError, match=r"sources\[0\] made a single value of 10 samples"):
+        list(bu.concat(summed, plain).batch_iterator(20))
+    named = plain.map(lambda x: {"x": x, "y": (x, x)})
+    with pytest.raises(ArgumentError, match=r"sources\[1\] \{x: array, y: \(array, array\)\}"):
+        list(bu.mix(plain, named).batch_iterator(4))
+    whole = bu.concat(plain, plain).map(lambda x: (np.concatenate([x, x]),))
+    assert ids(whole, 20) == [[*A, *A, *A, *A]]
 
 
 def test_subset_picks_positions() -> None:

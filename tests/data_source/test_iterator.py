@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -25,6 +28,38 @@ def test_the_iterator_tells_its_statistics() -> None:
     assert len(iterator) == iterator.__length_hint__() == 2
     assert len(list(iterator)) == 2
     assert len(iterator) == 0
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy])
+def test_an_iterator_cannot_be_sent(send: Any) -> None:
+    iterator = bu.ArrayDataSource([A]).batch_iterator(3)
+    with pytest.raises(ArgumentTypeError, match=r"BatchIterator cannot be pickled .*; send the source and state_dict"):
+        send(iterator)
+    assert len(list(iterator)) == 4
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("seed", "has no option 'seed'; pass it as shuffle="),
+        ("num_workers", r"has no option 'num_workers'; make a pool: WorkerProcessPool\(n\)"),
+        ("collate_fn", r"source\.collate\(fn\)"),
+        ("sampler", r"ArrayDataSource\(data, sampler="),
+        ("quux", r"it takes drop_last, epoch, pad_mask, shard, shuffle, state, uneven"),
+        ("stat", "did you mean 'state'"),
+    ],
+)
+def test_an_option_of_another_library_is_told_where_to_go(option: str, says: str) -> None:
+    source = bu.ArrayDataSource([A])
+    with pytest.raises(ArgumentTypeError, match=says):
+        source.batch_iterator(3, **{option: 2})
+    with bu.SerialPool() as pool, pytest.raises(ArgumentTypeError, match=says):
+        pool.parallel_data_source(source).batch_iterator(3, **{option: 2})
+
+
+def test_an_option_that_a_function_of_the_users_takes_reaches_it() -> None:
+    source = bu.CallableDataSource(lambda batch_size, seed: iter([(np.full(batch_size, seed),)]))
+    assert [x.tolist() for (x,) in source.batch_iterator(3, seed=7)] == [[7, 7, 7]]
 
 
 def test_a_closed_iterator_ends() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, draws, flat, ids, stream_of, uniform
 
@@ -24,6 +24,46 @@ def test_streams_go_through_every_kind_of_source() -> None:
     assert ids(bu.repeat(stream_of(5), 2)) == [[0, 1, 2, 3], [4], [0, 1, 2, 3], [4]]
     assert ids(stream_of(10), drop_last=True) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert len(stream_of(10).batch_iterator(4)) == 3
+
+
+def once() -> bu.IteratorDataSource:
+    return bu.IteratorDataSource(iter([(A[:6],), (A[6:],)]))
+
+
+@pytest.mark.parametrize("shuffle", [1, True, np.random.RandomState(1), np.random.default_rng(1)])
+def test_an_iterator_cannot_be_shuffled(shuffle: Any) -> None:
+    sources = (once(), once().map(lambda x: (x,)), bu.take(once(), 5), bu.CompositeDataSource([once(), once()]))
+    for source in sources:
+        with pytest.raises(ArgumentError, match=r"shuffle= cannot change .* an iterator .*use CallableDataSource"):
+            source.batch_iterator(4, shuffle=shuffle)
+    with bu.WorkerThreadPool(1) as pool, pytest.raises(ArgumentError, match="shuffle= cannot change"):
+        pool.prefetch(once()).batch_iterator(4, shuffle=shuffle)
+
+
+@pytest.mark.parametrize("shuffle", [None, False])
+def test_an_iterator_that_is_not_shuffled_gives_its_batches(shuffle: Any) -> None:
+    assert ids(once(), 4, shuffle=shuffle) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]]
+
+
+def test_the_maps_of_an_iterator_take_their_seed_from_shuffle() -> None:
+    one, other, again = (draws(once().map(uniform, rng="sample"), 4, shuffle=seed) for seed in (1, 2, 1))
+    assert not np.array_equal(one, other)
+    np.testing.assert_array_equal(one, again)
+
+
+def test_what_stands_beside_an_iterator_is_shuffled() -> None:
+    both = bu.CompositeDataSource([once(), bu.ArrayDataSource([A])], flatten=True)
+    (first, other), *_ = both.batch_iterator(6, shuffle=1)
+    assert first.tolist() == [0, 1, 2, 3, 4, 5]
+    assert other.tolist() != [0, 1, 2, 3, 4, 5]
+    assert len(list(bu.ChoiceDataSource([once(), bu.ArrayDataSource([A])]).batch_iterator(6, shuffle=1))) > 1
+
+
+def test_a_function_in_place_of_an_iterator_is_told_where_to_go() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"not a function; for a function .* use CallableDataSource"):
+        bu.IteratorDataSource(once)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ArgumentTypeError, match=r"not a int$"):
+        bu.IteratorDataSource(3)  # type: ignore[arg-type]  # on purpose
 
 
 def test_randomness_works_in_streams() -> None:

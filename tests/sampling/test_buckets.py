@@ -249,6 +249,11 @@ def test_no_rows_give_no_batches() -> None:
     [
         (lambda: BucketSampler([[1]]), ArgumentError, "lengths must be one-dimensional"),
         (lambda: BucketSampler([1.5]), ArgumentTypeError, "lengths must be whole numbers, not float64"),
+        (
+            lambda: BucketSampler([[1, 2], [3]]),
+            ArgumentTypeError,
+            r"are rows themselves; pass \[len\(row\) for row in rows\]",
+        ),
         (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
         (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
         (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
