@@ -56,8 +56,9 @@ class StratifiedSampler(RepeatedSampler):
 
     So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
     in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. Rows of one class come in an order that is shuffled
-    anew each repeat. In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. To hold across the seam of two repeats, too, the
+    order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
+    In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
 
     How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.spread.Spread`.
 
@@ -98,13 +99,18 @@ class StratifiedSampler(RepeatedSampler):
         return numbers if self.indices is None else self.indices[numbers]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        word = key.word("stratified", repeat)
+        spread = self._spread(key.word("stratified"))
+        classes, numbers = spread.at(places)
+        keys = words_at(key.word("members", repeat), classes)
+        own = each_permuted(numbers, self._by_class.sizes[classes], keys)
+        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
+
+    def _spread(self, word: int) -> Spread:
         spread = self._spreads.get(word)
         if spread is None:
             spread = Spread(self._by_class.sizes, word)
-            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this repeat and one other
-        classes, own = spread.at(places)
-        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
+            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this epoch and one other
+        return spread
 
 
 class BalancedBatchSampler(RandomAccessSampler):
