@@ -10,6 +10,9 @@ from ..randomness import OrderKey
 from .permutation import keyed_permutation
 from .row_plan import ChoiceBatch, OfBatches, RowPlan
 
+SOME = 256
+"""How many places of the shuffled order of batches are computed in one go."""
+
 
 class RoundRobinPlan(OfBatches):
     """A batch of each source in turn, until the turn comes to a source that has none left.
@@ -58,6 +61,7 @@ class StratifiedPlan(OfBatches):
         self.n_batches: float = sum(counts)
         self._key = key
         self._bounds = np.cumsum([0, *counts])
+        self._some = (0, np.arange(0))
         if key is None:
             self._sources = interleaved(counts)
             self._numbers = _occurrences(self._sources)
@@ -66,11 +70,22 @@ class StratifiedPlan(OfBatches):
         if self._key is None:
             source, within = int(self._sources[number]), int(self._numbers[number])
         else:
-            permute = keyed_permutation(int(self.n_batches), self._key.word("stratified"))
-            at = int(permute(np.array([number]))[0])
+            at = self._shuffled(number, self._key)
             source = int(np.searchsorted(self._bounds, at, side="right")) - 1
             within = at - int(self._bounds[source])
         return ChoiceBatch(self._parts[source].rows(within), source)
+
+    def _shuffled(self, number: int, key: OrderKey) -> int:
+        """Return which of all batches stands at a place of the shuffled order, computed for some at a time."""
+        first, shuffled = self._some
+        if not first <= number < first + len(shuffled):
+            first = number - number % SOME
+            shuffled = self._order(np.arange(first, min(first + SOME, int(self.n_batches))), key)
+            self._some = first, shuffled
+        return int(shuffled[number - first])
+
+    def _order(self, places: np.ndarray, key: OrderKey) -> np.ndarray:
+        return keyed_permutation(int(self.n_batches), key.word("stratified"))(places)
 
 
 def _occurrences(sources: np.ndarray) -> np.ndarray:

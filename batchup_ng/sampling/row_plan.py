@@ -20,7 +20,8 @@ from ..randomness import OrderKey
 from .base import RandomAccessSampler, num_batches
 
 FIRST_BLOCK = 1024
-"""Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block."""
+"""Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block,
+as long as they are asked for one after the other."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -73,6 +74,8 @@ class SamplerPlan:
 
     A shuffled order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy
     costs besides its work is then shared by the batches of the block. The first blocks are small, for somebody waits.
+    Who asks for batches at random, as a shuffled choice does, gets no more computed than he asks for, unless the order
+    is so short that it is one block.
 
     Args:
         sampler: Tells the row at any position.
@@ -92,6 +95,7 @@ class SamplerPlan:
         self.n_batches = count_batches(self._total, batch_size, drop_last)
         self._size = min(FIRST_BLOCK, sampler.block)
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
+        self._jumped = -1  # the end of what was asked for at random last
 
     def rows(self, number: int) -> Any:
         start = number * self._batch_size
@@ -103,11 +107,22 @@ class SamplerPlan:
         first, end, rows = self._block
         if not first <= start <= stop <= end:
             # Two threads may both compute it; each uses its own.
-            first, end = start, int(min(max(start + self._size, stop), self._total))
+            if end and not self._goes_on(start):
+                self._jumped, self._size = stop, min(FIRST_BLOCK, self._sampler.block)
+                if self._total > self._sampler.block:
+                    return self._computed(start, stop)
+                first, end = 0, int(self._total)
+            else:
+                first, end = start, int(min(max(start + self._size, stop), self._total))
+                self._size = min(2 * self._size, self._sampler.block)
             rows = self._computed(first, end)
             self._block = first, end, rows
-            self._size = min(2 * self._size, self._sampler.block)
         return rows[start - first : stop - first]
+
+    def _goes_on(self, start: int) -> bool:
+        """Return whether who asks for rows from there on goes through the order, perhaps as one rank of several."""
+        first, end, _ = self._block
+        return start == self._jumped or first <= start <= 2 * end - first
 
     def _computed(self, start: int, stop: int) -> np.ndarray:
         rows = self._sampler.rows_at(np.arange(start, stop, dtype=np.int64), self._key)

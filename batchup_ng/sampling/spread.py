@@ -22,8 +22,8 @@ KEPT = 4
 class Spread:
     """An order of the members of several classes in which each class is spread evenly.
 
-    Time goes round from 0 to 1, again and again. Of a class of m members, the k-th has its place at ``(k + phase) / m``,
-    with a phase in [0, 1) of the class's own; the order is that of the times, begun anywhere.
+    Time goes round from 0 to 1, again and again. Of a class of m members, the k-th has its place at
+    ``(k + phase) / m``, with a phase in [0, 1) of the class's own; the order is that of the times, begun anywhere.
 
     In a stretch of time t there are then less than one more or fewer members of a class than m·t. A stretch of n
     members in a row lasts a time t for which n is the sum of these counts. So of C classes, one with the share p has
