@@ -189,7 +189,7 @@ def interleaved(counts: list[int]) -> np.ndarray:
         return np.arange(0)
     order = []
     due = np.zeros(len(counts))
-    done = np.full(len(counts), -1)
+    done = np.where(np.asarray(counts) > 0, -1, 0)  # a source of no batches has no first one either
     step = np.asarray(counts, dtype=float) / most
     for _ in range(most):
         reached = np.floor(due + 0.25 / most).astype(int)

@@ -225,3 +225,14 @@ def test_rounds_are_only_counted_where_they_may_differ(source: Any, key: OrderKe
     assert plan.n_batches == expected
     assert len(rounds) <= made
     assert rows_length(plan.rows(expected - 1)) > 0
+
+
+@settings(deadline=None)
+@given(counts=st.lists(st.integers(0, 20), max_size=6))
+def test_sources_are_spread_each_as_often_as_it_has_batches(counts: list[int]) -> None:
+    assert np.bincount(choice_plan.interleaved(counts), minlength=len(counts)).tolist() == counts
+
+
+def test_a_source_without_a_batch_has_no_turn_in_a_stratified_choice() -> None:
+    source = bu.ChoiceDataSource([array(2), array(7)], stratified=True)
+    assert [len(x) for (x,) in source.batch_iterator(3, drop_last=True)] == [3, 3]
