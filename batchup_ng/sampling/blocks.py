@@ -20,53 +20,70 @@ class BlockShuffleSampler(RepeatedSampler):
 
     The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled and shared out to
     windows of at most `window` of them; the rows of a window are shuffled among themselves and handed out before those
-    of the next are begun. So at any time rows leave
-    storage from `window` places, and whoever keeps the latest `window` blocks reads each block once, where a full
-    shuffle goes anywhere. In order, without ``shuffle=``, the rows come as they lie.
+    of the next are begun. So at any time rows leave storage from `window` places, and whoever keeps the latest `window`
+    blocks reads each block once, where a full shuffle goes anywhere. In order, without ``shuffle=``, the rows come as
+    they lie.
 
     The more blocks a window has for the size of a batch, the better the mixing: see :meth:`mixing`. How long the blocks
     are hardly matters to it, so take them as short as storage reads them well, and as many as memory holds.
 
     Args:
-        length: How many rows there are.
+        length: How many rows there are, at most 2^62.
         block: Rows of a block, as storage has them: of a chunk of a compressed file, say.
         window: How many blocks are mixed at most.
         repeats: How often each row is handed out, the blocks and the rows shuffled anew each time; -1 for ever.
 
     Raises:
-        ArgumentError: `block` or `window` is below 1, `length` is negative, or `repeats` is neither -1 nor at least 1.
+        ArgumentError: `block` or `window` is below 1, `length` is negative or above 2^62, or `repeats` is neither -1
+            nor at least 1.
     """
 
     def __init__(self, length: int, block: int, window: int = 16, repeats: int = 1) -> None:
         super().__init__(length, repeats)
         self.block_rows = checks.positive_int("block", block)
         self.window = checks.positive_int("window", window)
-        self._n_whole, self._short = divmod(self.length, self.block_rows)
+        # One block of all rows is as good as a longer one, and no sum leaves 63 bits.
+        self._block = min(self.block_rows, max(1, self.length))
+        self._n_whole, self._short = divmod(self.length, self._block)
         self._n_blocks = self._n_whole + (self._short > 0)
-        self._lacking = self._n_blocks * self.block_rows - self.length
-        self._n_windows = -(-self._n_blocks // self.window)
+        self._lacking = self._n_blocks * self._block - self.length
+        self._n_windows = max(1, -(-self._n_blocks // self.window))
+        # The first windows, as many as `_n_longer`, have one block more than the others.
+        self._blocks_each, self._n_longer = divmod(self._n_blocks, self._n_windows)
 
     def outline(self) -> list[Any]:
         return [*super().outline(), self.block_rows, self.window]
 
+    def check_rows(self, length: int) -> None:
+        if self.length != length:
+            raise ArgumentError(f"sampler is for {self.length} rows, but there are {length}; pass that as its length")
+
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        word = key.word("blocks", repeat)
-        at = word % self._n_blocks if self._short else self._n_blocks  # where the short block stands among all
+        at = self._n_blocks  # where the short block stands among all
+        if self._short:
+            at = key.word("short block", repeat) % self._n_blocks
         slots, _ = self._slots(places, at)
-        windows = (slots * self._n_windows + self._n_windows - 1) // self._n_blocks
+        windows = self._windows(slots)
         starts, ends = self._start(windows, at), self._start(windows + 1, at)
-        slots, within = self._slots(starts + each_permuted(places - starts, ends - starts, words_at(word, windows)), at)
-        return np.asarray(self._blocks(slots, at, word) * self.block_rows + within)
+        keys = words_at(key.word("windows", repeat), windows)
+        slots, within = self._slots(starts + each_permuted(places - starts, ends - starts, keys), at)
+        return np.asarray(self._blocks(slots, at, key.word("blocks", repeat)) * self._block + within)
+
+    def _windows(self, slots: np.ndarray) -> np.ndarray:
+        """Return the window of the block at each slot; they share out the blocks evenly."""
+        each, n_longer = self._blocks_each, self._n_longer
+        behind = slots - n_longer * (each + 1)
+        return np.where(behind < 0, slots // (each + 1), n_longer + behind // each)
 
     def _start(self, windows: np.ndarray, at: int) -> np.ndarray:
-        """Return the place at which each window starts; they share out the blocks evenly."""
-        slots = windows * self._n_blocks // self._n_windows
-        return slots * self.block_rows - np.where(slots > at, self._lacking, 0)
+        """Return the place at which each window starts."""
+        slots = windows * self._blocks_each + np.minimum(windows, self._n_longer)
+        return np.asarray(slots * self._block - np.where(slots > at, self._lacking, 0))
 
     def _slots(self, places: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the slot of the block at each place, were the blocks not mixed, and the place within the block."""
-        behind = places >= at * self.block_rows + self._short
-        return np.divmod(places + np.where(behind, self._lacking, 0), self.block_rows)
+        behind = places >= at * self._block + self._short
+        return np.divmod(places + np.where(behind, self._lacking, 0), self._block)
 
     def _blocks(self, slots: np.ndarray, at: int, word: int) -> np.ndarray:
         """Return the number of the block at each slot of their order, in which the short one stands at slot `at`."""
@@ -100,7 +117,7 @@ class BlockShuffleSampler(RepeatedSampler):
         span = n / self._n_windows  # rows of a window, on the average
         of_one = (n * n - 1) / 12  # variance of a row number
         # Variance of the mean of a window, on the average: of so many blocks drawn of all.
-        of_window = (self._n_blocks + 1) * (self._n_windows - 1) / 12 * self.block_rows**2
+        of_window = (self._n_blocks + 1) * (self._n_windows - 1) / 12 * self._block**2
         # Covariances of two samples of one window, and of two windows: the sum of all samples does not vary.
         within = (of_window * span - of_one) / (span - 1) if span > 1 else 0.0
         across = -(of_one + (span - 1) * within) / (n - span)

@@ -56,8 +56,9 @@ class StratifiedSampler(RepeatedSampler):
 
     So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
     in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. Rows of one class come in an order that is shuffled
-    anew each repeat. In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. To hold across the seam of two repeats, too, the
+    order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
+    In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
 
     How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.spread.Spread`.
 
@@ -98,13 +99,18 @@ class StratifiedSampler(RepeatedSampler):
         return numbers if self.indices is None else self.indices[numbers]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        word = key.word("stratified", repeat)
+        spread = self._spread(key.word("stratified"))
+        classes, numbers = spread.at(places)
+        keys = words_at(key.word("members", repeat), classes)
+        own = each_permuted(numbers, self._by_class.sizes[classes], keys)
+        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
+
+    def _spread(self, word: int) -> Spread:
         spread = self._spreads.get(word)
         if spread is None:
             spread = Spread(self._by_class.sizes, word)
-            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this repeat and one other
-        classes, own = spread.at(places)
-        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
+            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this epoch and one other
+        return spread
 
 
 class BalancedBatchSampler(RandomAccessSampler):
@@ -114,13 +120,15 @@ class BalancedBatchSampler(RandomAccessSampler):
     :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
     and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled anew whenever the
     rows of a batch end with those of the class, so after `per_class` times at most. An epoch ends when the largest
-    class was gone through once; smaller ones are then seen several times.
+    class was gone through once; smaller ones are then seen several times. (With `classes_per_batch`, see below.)
 
     With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
     Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
     classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
-    out, and what they would have handed out. In order, without ``shuffle=``, classes and rows come in turn, as they are
-    numbered.
+    out, and what they would have handed out. An epoch has as many rounds as the largest class needs. So of n classes,
+    of which ``n % classes_per_batch`` sit out each round, that share of the rows of the largest class does not come in
+    an epoch, on the average, other ones in each; where `classes_per_batch` divides n, all come. In order, without
+    ``shuffle=``, classes and rows come in turn, as they are numbered; an epoch is as long, and leaves out the last.
 
     The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only.
 

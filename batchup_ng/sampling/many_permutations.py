@@ -36,9 +36,13 @@ def each_permuted(places: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np
         places: ``(n,) int64``, each in [0, its size).
         sizes: ``(n,) int64``, at least 1, at most :data:`LARGEST`.
         keys: ``(n,) uint64``.
+
+    Raises:
+        IndexError: a place is beyond its size, and would never be sent inside, or a size is too large.
     """
-    assert bool((places < sizes).all()), "a place beyond its size is never sent inside"
-    wide = sizes.astype(np.uint64)
+    wide = sizes.astype(np.uint64)  # in which what is negative is huge
+    if bool(((places.astype(np.uint64) >= wide) | (wide > LARGEST)).any()):
+        raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {LARGEST}")
     a = np.ceil(np.sqrt(sizes)).astype(np.uint64)
     b = (wide + a - np.uint64(1)) // a
     b += b & np.uint64(1)  # with both odd there would be even permutations only

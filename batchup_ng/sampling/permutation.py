@@ -99,7 +99,15 @@ class KeyedPermutation:
         self._keys = [np.uint64(randomness.word("round", key, i)) for i in range(rounds)]
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
-        """Return where `positions` (``(m,) int64``, in [0, n)) are sent: ``(m,) int64``."""
+        """Return where `positions` (``(m,) int64``, in [0, n)) are sent: ``(m,) int64``.
+
+        Raises:
+            IndexError: one is out of range: it might never be sent inside.
+        """
+        if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < self.n:
+            raise IndexError(
+                f"positions must be from 0, below {self.n}; they reach from {positions.min()} to {positions.max()}"
+            )
         if self._table is not None:
             return np.asarray(self._table[positions])
         sent = np.empty(len(positions), dtype=np.int64)

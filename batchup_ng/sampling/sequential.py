@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import ArgumentError
+from .permutation import check_length
 from .standard import StandardSampler
 
 
@@ -18,14 +19,15 @@ class SequentialSampler(StandardSampler):
     As in Python's slices, negative `start` and `stop` count from the end, and those beyond it mean the end.
 
     Args:
-        length: How many rows there are.
+        length: How many rows there are, at most 2^62.
         start: The first row; None is the first there is, the last where `stride` is negative.
         stop: The row before which to stop; None goes on to the end.
         stride: How far the next row is, not 0.
         repeats: How often each is handed out; -1 for ever.
 
     Raises:
-        ArgumentError: `stride` is 0, no row is left of those that there are, or `repeats` is neither -1 nor at least 1.
+        ArgumentError: `stride` is 0, no row is left of those that there are, `length` is negative or above 2^62, or
+            `repeats` is neither -1 nor at least 1.
 
     >>> SequentialSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
     array([1, 4, 7])
@@ -42,6 +44,7 @@ class SequentialSampler(StandardSampler):
         self._n_rows = checks.integer("length", length)
         if self._n_rows < 0:
             raise ArgumentError(f"length must not be negative, and is {self._n_rows}; pass the number of rows")
+        check_length("length", self._n_rows)
         start = None if start is None else checks.integer("start", start)
         stop = None if stop is None else checks.integer("stop", stop)
         step = checks.integer("stride", stride)
@@ -53,19 +56,20 @@ class SequentialSampler(StandardSampler):
                 f"start={start}, stop={stop}, stride={step} leave no row of {self._n_rows}; move start or stop"
             )
         super().__init__(len(self.rows), repeats)
+        self._step = self.rows.step if len(self.rows) > 1 else 1  # beyond the only row it may be any number
 
     def outline(self) -> list[Any]:
         return [*super().outline(), self._n_rows, self.rows.start, self.rows.step]
 
     def check_rows(self, length: int) -> None:
-        if self._n_rows > length:
+        if self._n_rows != length:
             raise ArgumentError(f"sampler is for {self._n_rows} rows, but there are {length}; pass that as its length")
 
     def map_indices(self, indices: Any) -> Any:
         return self._rows(np.asarray(indices))
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers * self.rows.step + self.rows.start
+        return numbers * self._step + self.rows.start
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
         return self._rows(super()._drawn_order(shuffle_rng))

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from ..randomness import unit_floats, words_at
-from .many_permutations import each_permuted
+from .. import randomness
 from .permutation import keyed_permutation
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -21,16 +20,17 @@ KEPT = 4
 
 
 class Spread:
-    """The order of the members of several classes in which each is spread evenly.
+    """An order of the members of several classes in which each class is spread evenly.
 
-    Time goes round from 0 to 1. Of a class of m members, the k-th has its place at ``(k + phase) / m``, with a phase in
-    [0, 1) of the class's own; the order is that of the times, begun anywhere, and which member is the k-th is shuffled.
+    Time goes round from 0 to 1, again and again. Of a class of m members, the k-th has its place at
+    ``(k + phase) / m``, with a phase in [0, 1) of the class's own; the order is that of the times, begun anywhere.
 
     In a stretch of time t there are then less than one more or fewer members of a class than m·t. A stretch of n
     members in a row lasts a time t for which n is the sum of these counts. So of C classes, one with the share p has
     among them n·p, give or take less than ``(1 - p) + p·(C - 1)``: one part for its own count, one for those of the
     others, by which n may differ from t times all members. As phases differ, those cancel out for the most part:
-    classes of one size get multiples of the golden section, which lie evenly in [0, 1).
+    classes of one size get multiples of the golden section, which lie evenly in [0, 1). As time goes round, all this
+    holds across the seam of two rounds too, if they have one order of classes; who is the k-th member may change.
 
     Time is cut into slices of about :data:`SLICE` members, or one for each class. How many members come before a slice
     is summed up once; the members of a slice are put in order when they are first asked for. Safe to use from several
@@ -43,20 +43,19 @@ class Spread:
 
     def __init__(self, sizes: np.ndarray, word: int) -> None:
         self._sizes = sizes
-        self._word = word
         n_classes, total = len(sizes), int(sizes.sum())
-        shuffled = keyed_permutation(max(1, n_classes), word)(np.arange(n_classes))
+        shuffled = keyed_permutation(n_classes, randomness.word("classes", word))(np.arange(n_classes))
         self._phases = np.empty(n_classes)
         by_size = shuffled[np.argsort(sizes[shuffled], kind="stable")]
-        start = unit_floats(words_at(word, np.array([-1])))
+        start = randomness.unit_floats(np.array([randomness.word("phases", word)], dtype=np.uint64))
         self._phases[by_size] = (np.arange(n_classes) * GOLDEN + start) % 1.0
-        self._total, self._begin = total, word % max(1, total)
+        self._total, self._begin = total, randomness.word("begin", word) % max(1, total)
         self._n_slices = max(1, total // max(SLICE, n_classes))
         self._starts = np.array([int(self._begun(number).sum()) for number in range(self._n_slices)])
         self._slices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def at(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class of each place and which of its members stands there: ``(n,) int64`` each."""
+        """Return the class of each place and which of its members stands there, by number: ``(n,) int64`` each."""
         classes, members = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
         turned = (places + self._begin) % self._total
         slices = np.searchsorted(self._starts, turned, side="right") - 1
@@ -84,7 +83,5 @@ class Spread:
         counts = ended - begun
         classes = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(len(classes)) + np.repeat(begun - np.cumsum(counts) + counts, counts)
-        sizes = self._sizes[classes]
-        order = np.argsort((numbers + self._phases[classes]) / sizes, kind="stable")
-        members = each_permuted(numbers, sizes, words_at(self._word, classes))
-        return classes[order], members[order]
+        order = np.argsort((numbers + self._phases[classes]) / self._sizes[classes], kind="stable")
+        return classes[order], numbers[order]

@@ -93,6 +93,45 @@ def test_a_place_in_a_huge_file_is_found_at_once() -> None:
     assert len(np.unique(near // 3200)) <= 33  # of two windows, one of which may have the short block
 
 
+@pytest.mark.parametrize("length", [10**12, 2**62, 2**62 - 1])
+@pytest.mark.parametrize("block", [1, 32, 3200, 2**31 + 1, 2**61 + 1, 2**62, 2**70])
+@pytest.mark.parametrize("window", [1, 16, 2**40, 2**70])
+def test_no_length_is_too_long_for_any_block_and_window(length: int, block: int, window: int) -> None:
+    sampler = BlockShuffleSampler(length, block, window)
+    for start in (0, length // 2, length - 40):
+        rows = sampler.rows_at(np.arange(start, start + 40), OrderKey(1, 0))
+        assert len(set(rows.tolist())) == 40
+        assert rows.min() >= 0
+        assert rows.max() < length
+        assert len({row // block for row in rows.tolist()}) <= (40 // (block * window) + 2) * window
+    assert 0 < sampler.mixing(256) <= 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(n=st.integers(1, 300), window=st.integers(1, 400))
+def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
+    sampler = BlockShuffleSampler(n, 1, window)
+    slots = np.arange(n)
+    sizes = np.bincount(sampler._windows(slots))
+    assert len(sizes) == -(-n // window)
+    assert sizes.max() - sizes.min() <= 1
+    assert sampler._start(np.arange(len(sizes) + 1), n).tolist() == [0, *np.cumsum(sizes).tolist()]
+
+
+@settings(deadline=None)
+@given(n=st.integers(2, 60), seed=st.integers(0, 2**64))
+def test_the_short_block_the_blocks_and_the_windows_are_drawn_by_words_of_their_own(n: int, seed: int) -> None:
+    drawn: list[tuple[Any, ...]] = []
+
+    class Listening(OrderKey):
+        def word(self, *parts: int | str) -> int:
+            drawn.append(parts)
+            return super().word(*parts)
+
+    BlockShuffleSampler(3 * n + 1, 3, 2).rows_at(np.arange(n), Listening(seed, 0))
+    assert len(set(drawn)) == len(drawn) == 3
+
+
 class ChunkReader:
     """Reads whole chunks of an HDF5 file, and keeps the latest.
 
@@ -192,8 +231,8 @@ def test_the_figures_of_the_docstring_are_those_of_the_method() -> None:
 
 def test_no_window_is_much_smaller_than_the_others() -> None:
     rows = order(BlockShuffleSampler(1010, 10, 100))  # 101 blocks, of which one would be left over
-    first, last = rows[:500] // 10, rows[500:] // 10
-    assert (len(set(first)), len(set(last))) == (50, 51)
+    first, last = rows[:510] // 10, rows[510:] // 10
+    assert (len(set(first)), len(set(last))) == (51, 50)
 
 
 @pytest.mark.parametrize(
@@ -210,13 +249,19 @@ def test_no_window_is_much_smaller_than_the_others() -> None:
         (
             lambda: bu.ArrayDataSource([np.arange(9)], sampler=BlockShuffleSampler(10, 3)),
             ArgumentError,
-            "hands out 10 rows, but there are 9",
+            "sampler is for 10 rows, but there are 9",
         ),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_data_of_any_other_length_are_refused() -> None:
+    for n in (99, 101, 1000):
+        with pytest.raises(ArgumentError, match=f"sampler is for 100 rows, but there are {n}; pass that"):
+            bu.ArrayDataSource([np.arange(n)], sampler=BlockShuffleSampler(100, 10))
 
 
 def test_repeating_a_source_in_blocks_keeps_to_blocks() -> None:

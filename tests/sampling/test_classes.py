@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng import randomness
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BalancedBatchSampler, RandomAccessSampler, StratifiedSampler, spread
@@ -75,6 +76,43 @@ def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, len
     length = min(length, len(y))
     handed_out = y[StratifiedSampler(y).rows_at(np.arange(len(y)), OrderKey(seed, 0))]
     assert strays_too_far(handed_out, length) == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 300), repeats=st.integers(2, 4))
+def test_so_has_every_stretch_that_reaches_over_repeats(y: np.ndarray, seed: int, length: int, repeats: int) -> None:
+    n = len(y) * repeats
+    handed_out = y[StratifiedSampler(y, repeats=repeats).rows_at(np.arange(n), OrderKey(seed, 0))]
+    assert strays_too_far(handed_out, min(length, n)) == []
+
+
+def test_a_batch_over_the_seam_of_two_repeats_strays_by_less_than_one_of_two_classes() -> None:
+    y = np.repeat([0, 1], [7, 2])
+    for seed in range(300):
+        source = bu.ArrayDataSource([y], sampler=StratifiedSampler(y, repeats=4))
+        held = [int((batch == 0).sum()) for (batch,) in source.batch_iterator(4, shuffle=seed)]
+        assert set(held) <= {3, 4}  # of 3.11 expected
+
+
+def test_rows_are_shuffled_anew_each_repeat_where_classes_are_not() -> None:
+    y = np.repeat([0, 1], [71, 19])
+    repeats = StratifiedSampler(y, repeats=20).rows_at(np.arange(20 * 90), OrderKey(1, 0)).reshape(20, 90)
+    assert len({tuple(y[repeat]) for repeat in repeats}) == 1
+    for class_ in (0, 1):
+        assert len({tuple(repeat[y[repeat] == class_]) for repeat in repeats}) == 20
+    epochs = [StratifiedSampler(y).rows_at(np.arange(90), OrderKey(1, epoch)) for epoch in range(20)]
+    assert len({tuple(y[epoch]) for epoch in epochs}) > 10
+
+
+@settings(max_examples=20, deadline=None)
+@given(word=st.integers(0, 2**64 - 1))
+def test_what_is_drawn_of_a_spread_is_drawn_by_words_of_their_own(word: int) -> None:
+    asked: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = randomness.word
+        patch.setattr(randomness, "word", lambda *parts: asked.append(parts) or original(*parts))
+        Spread(np.array([5, 3, 4]), word)
+    assert len(set(asked)) == len(asked) == 3
 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 200])
@@ -207,6 +245,20 @@ def test_few_classes_without_rest_go_through_their_rows() -> None:
     sampler = BalancedBatchSampler(y, 3, classes_per_batch=4)
     rows = sampler.rows_at(np.arange(7 * 12 * 3), OrderKey(1, 0))
     assert sorted(rows) == sorted(np.tile(np.arange(84), 3))
+
+
+@pytest.mark.parametrize(("few", "missing"), [(1, 0.0), (2, 0.0), (4, 0.0), (3, 0.25)])
+def test_of_the_largest_class_as_many_rows_come_as_its_share_of_the_rounds(few: int, missing: float) -> None:
+    y = np.repeat([0, 1, 2, 3], [120, 30, 40, 10])
+    sampler = BalancedBatchSampler(y, 2, classes_per_batch=few)
+    left_out = []
+    for epoch in range(40):
+        rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(5, epoch))
+        left_out.append(np.setdiff1d(np.arange(120), rows))
+    assert np.mean([len(rows) for rows in left_out]) == pytest.approx(missing * 120, rel=0.1)
+    assert len(np.unique(np.concatenate(left_out))) == (120 if missing else 0)  # other ones in each epoch
+    in_order = sampler.rows_at(np.arange(sampler.num_indices_generated()), None)
+    assert set(in_order[y[in_order] == 0]) == set(range(90 if missing else 120))
 
 
 def test_every_class_is_left_out_as_often() -> None:

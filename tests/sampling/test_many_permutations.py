@@ -96,3 +96,11 @@ def test_a_large_one_mixes_neighbours_and_keys(n: int) -> None:
     one, two = (each_permuted(places, np.full(200_000, n), np.full(200_000, key, np.uint64)) for key in (1, 2))
     for numbers in (one, np.diff(one) % n, (one - two) % n):
         assert abs(deviation(np.bincount(numbers * 100 // n, minlength=100), 99)) < 6
+
+
+@pytest.mark.parametrize(
+    ("place", "size"), [(5, 5), (7, 5), (-1, 5), (0, 0), (2**62, 2**62), (0, 2**62 + 1), (-(2**63), 2**62), (0, -1)]
+)
+def test_what_would_never_be_sent_inside_is_refused(place: int, size: int) -> None:
+    with pytest.raises(IndexError, match="places must be from 0, each below its size, and sizes at most 2\\^62"):
+        each_permuted(np.array([0, place]), np.array([1, size]), np.zeros(2, np.uint64))

@@ -205,3 +205,11 @@ def test_two_to_the_62_is_the_longest() -> None:
 def test_it_is_made_once_for_a_key() -> None:
     assert keyed_permutation(77, 5) is keyed_permutation(77, 5)
     assert keyed_permutation(77, 5) is not keyed_permutation(77, 6)
+
+
+@pytest.mark.parametrize("n", [0, 10, 5000, 10**12, LONGEST])
+def test_positions_out_of_range_are_refused_for_they_might_never_be_sent_inside(n: int) -> None:
+    permutation = KeyedPermutation(n, 1)
+    for position in (-1, n, min(2 * n + 3, 2**63 - 1)):
+        with pytest.raises(IndexError, match=f"positions must be from 0, below {n}; they reach from"):
+            permutation(np.array([position]))

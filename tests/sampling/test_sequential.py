@@ -57,6 +57,16 @@ def test_the_last_rows_of_a_huge_video_are_reached_at_once() -> None:
     assert sampler.rows_at(np.arange(5), OrderKey(1, 0)).max() < 10**15
 
 
+@pytest.mark.parametrize("stride", [2**62, 2**63, 2**70, -(2**63), -(2**70)])
+def test_a_stride_beyond_all_rows_leaves_the_first(stride: int) -> None:
+    for n in (1, 10, 2**62):
+        sampler = SequentialSampler(n, stride=stride, repeats=2)
+        first = 0 if stride > 0 else n - 1
+        assert sampler.rows_at(np.arange(2), None).tolist() == [first, first]
+        assert sampler.rows_at(np.arange(2), OrderKey(1, 0)).tolist() == [first, first]
+        assert sampler.map_indices([0]).tolist() == [first]
+
+
 def test_a_source_hands_out_every_kth_row() -> None:
     frames = np.arange(100, 110)
     source = bu.ArrayDataSource([frames], sampler=SequentialSampler(10, start=2, stride=4, repeats=2))
@@ -89,6 +99,13 @@ def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
             ArgumentError,
             "sampler is for 6 rows, but there are 5",
         ),
+        (
+            lambda: bu.ArrayDataSource([np.arange(7)], sampler=SequentialSampler(6, stop=2)),
+            ArgumentError,
+            "sampler is for 6 rows, but there are 7",
+        ),
+        (lambda: SequentialSampler(2**62 + 1, stop=5), ArgumentError, "length must be at most 2\\^62"),
+        (lambda: SequentialSampler(2**70), ArgumentError, "length must be at most 2\\^62"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
