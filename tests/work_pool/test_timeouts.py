@@ -58,8 +58,8 @@ def test_a_sample_that_hangs_is_named(threads: bu.WorkerThreadPool, gate: Gate) 
     began = time.monotonic()
     with pytest.raises(bu.SampleTimeout, match=r"longer than timeout=1 s.*\(row 7, position 7, epoch 0") as caught:
         next(iterator)
-    # The bar is t + 1 s; this machine may be busy with other things.
-    assert time.monotonic() - began < 4.0
+    # The bar is t + 1 s, on a quiet machine, which the fault suite sees to; here it is that nobody waits for ever.
+    assert time.monotonic() - began < 20
     assert isinstance(caught.value, TimeoutError)
     assert (caught.value.row, caught.value.batch) == (7, 1)
     assert threads.abandoned_threads == 2
