@@ -117,7 +117,7 @@ class RandomAccessDataSource(PlannedDataSource):
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
             raise ArgumentTypeError(
                 f"the samples of a source with a {type(self.sampler).__name__} have no numbers of their own, so it "
-                f"cannot be part of concat, subset, split or zip; leave its sampler out"
+                f"cannot be part of concat, mix, subset, split or zip; leave its sampler out"
             )
         return self.sampler.rows_at(positions, None)
 

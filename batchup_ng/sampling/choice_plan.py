@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -13,8 +14,54 @@ from .row_plan import ChoiceBatch, OfBatches, RowPlan
 SOME = 256
 """How many places of the shuffled order of batches are computed in one go."""
 
+MANY = 65_536
+"""How many places of it are looked through at a time."""
 
-class RoundRobinPlan(OfBatches):
+
+class _ChoicePlan(OfBatches):
+    """Batches that come each from one of several sources, of which each has one at most that is not whole, its last.
+
+    That holds where the parts are regular; then it is enough to know where those few batches stand to tell how many
+    samples come before any batch.
+
+    Args:
+        parts: A plan for each source.
+    """
+
+    n_batches: float
+
+    def __init__(self, parts: tuple[RowPlan, ...]) -> None:
+        self._parts = parts
+
+    def samples_before(self, number: int) -> int | None:
+        if self._short is None:
+            return None
+        whole, short = self._short
+        return number * whole - sum(lacking for place, lacking in short if place < number)
+
+    @functools.cached_property
+    def _short(self) -> tuple[int, list[tuple[int, int]]] | None:
+        """The size of whole batches; the place and what is lacking of each that is not; None if that is not all."""
+        lengths = {}
+        for i, part in enumerate(self._parts):
+            if part.n_batches not in (0, math.inf):
+                ends = [part.samples_before(int(part.n_batches) - back) for back in (0, 1)]
+                if ends[0] is None or ends[1] is None:
+                    return None
+                lengths[i] = ends[0] - ends[1]
+        firsts = [part.samples_before(1) for part in self._parts if part.n_batches > 0]
+        if not all(part.regular for part in self._parts) or None in firsts:
+            return None
+        whole = max([n for n in firsts if n is not None], default=0)
+        short = {i: whole - n for i, n in lengths.items() if n < whole}
+        return whole, [(place, short[i]) for i, place in self._places_of_last(list(short)).items()]
+
+    def _places_of_last(self, sources: list[int]) -> dict[int, int]:
+        """Return which batch of all is the last one of each of these sources."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class RoundRobinPlan(_ChoicePlan):
     """A batch of each source in turn, until the turn comes to a source that has none left.
 
     Args:
@@ -23,16 +70,30 @@ class RoundRobinPlan(OfBatches):
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
-        self._parts = parts
+        super().__init__(parts)
         self._key = key
+        self._shortest = min(part.n_batches for part in parts)
         self.n_batches = self._count()
 
+    @property
+    def steady(self) -> bool:
+        alike = self._key is None or all(part.n_batches == self._shortest for part in self._parts)
+        return alike and all(part.steady for part in self._parts)
+
     def _count(self) -> float:
-        shortest = min(part.n_batches for part in self._parts)
+        shortest = self._shortest
         if shortest == math.inf:
             return math.inf
         last_round = [self._parts[i].n_batches > shortest for i in self._order(int(shortest))]
         return int(shortest) * len(self._parts) + last_round.index(False)
+
+    def _places_of_last(self, sources: list[int]) -> dict[int, int]:
+        rounds = {i: int(self._parts[i].n_batches) - 1 for i in sources}
+        return {
+            i: number * len(self._parts) + int(np.flatnonzero(self._order(number) == i)[0])
+            for i, number in rounds.items()
+            if number <= self._shortest  # others are not reached
+        }
 
     def _order(self, number: int) -> np.ndarray:
         """Return the order of the sources in one round: ``(n_sources,) int``."""
@@ -47,7 +108,7 @@ class RoundRobinPlan(OfBatches):
         return ChoiceBatch(self._parts[source].rows(which_round), source)
 
 
-class StratifiedPlan(OfBatches):
+class StratifiedPlan(_ChoicePlan):
     """All batches of all sources, each source spread over the whole epoch.
 
     Args:
@@ -56,7 +117,7 @@ class StratifiedPlan(OfBatches):
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
-        self._parts = parts
+        super().__init__(parts)
         counts = [int(part.n_batches) for part in parts]
         self.n_batches: float = sum(counts)
         self._key = key
@@ -65,6 +126,23 @@ class StratifiedPlan(OfBatches):
         if key is None:
             self._sources = interleaved(counts)
             self._numbers = _occurrences(self._sources)
+
+    @property
+    def steady(self) -> bool:
+        return all(part.steady for part in self._parts)
+
+    def _places_of_last(self, sources: list[int]) -> dict[int, int]:
+        if self._key is None:
+            return {i: int(np.flatnonzero(self._sources == i)[-1]) for i in sources}
+        found: dict[int, int] = {}
+        last = {int(self._bounds[i + 1]) - 1: i for i in sources}
+        start = 0
+        while len(found) < len(sources):  # all batches, in the end, but not their rows: 20 ms for a million
+            order = self._order(np.arange(start, min(start + MANY, int(self.n_batches))), self._key)
+            places = np.flatnonzero(np.isin(order, list(last)))
+            found.update({last[int(order[place])]: start + int(place) for place in places})
+            start += MANY
+        return found
 
     def rows(self, number: int) -> ChoiceBatch:
         if self._key is None:
@@ -111,7 +189,7 @@ def interleaved(counts: list[int]) -> np.ndarray:
         return np.arange(0)
     order = []
     due = np.zeros(len(counts))
-    done = np.full(len(counts), -1)
+    done = np.where(np.asarray(counts) > 0, -1, 0)  # a source of no batches has no first one either
     step = np.asarray(counts, dtype=float) / most
     for _ in range(most):
         reached = np.floor(due + 0.25 / most).astype(int)

@@ -10,6 +10,7 @@ import bisect
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -50,6 +51,19 @@ class RowPlan(Protocol):
         anywhere; None where batches are what is in order."""
         ...
 
+    @property
+    def steady(self) -> bool:
+        """Whether the plan has as many batches with any other key, where it has one: in order is always the same."""
+        ...
+
+    def samples_before(self, number: int) -> int | None:
+        """Return how many samples the batches before `number` have; None where only their rows tell.
+
+        Args:
+            number: Up to the number of batches, which asks for the samples of all.
+        """
+        ...
+
     def rows(self, number: int) -> Any:
         """Return the rows of that batch; `number` is in range."""
         ...
@@ -64,6 +78,13 @@ class OfBatches:
 
     regular: ClassVar[bool] = False
     n_samples: ClassVar[None] = None
+
+    @property
+    def steady(self) -> bool:
+        return False
+
+    def samples_before(self, number: int) -> int | None:
+        return None
 
     def rows_between(self, start: int, stop: int) -> Any:
         raise TypeError("the samples of this plan are no sequence that may be cut anywhere; ask for its batches")
@@ -85,6 +106,7 @@ class SamplerPlan:
     """
 
     regular: ClassVar[bool] = True
+    steady: ClassVar[bool] = True
 
     def __init__(self, sampler: RandomAccessSampler, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
         self._sampler = sampler
@@ -97,9 +119,11 @@ class SamplerPlan:
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
         self._jumped = -1  # the end of what was asked for at random last
 
+    def samples_before(self, number: int) -> int:
+        return int(min(number * self._batch_size, self._total))
+
     def rows(self, number: int) -> Any:
-        start = number * self._batch_size
-        return self.rows_between(start, int(min(start + self._batch_size, self._total)))
+        return self.rows_between(self.samples_before(number), self.samples_before(number + 1))
 
     def rows_between(self, start: int, stop: int) -> Any:
         if self._key is None:
@@ -150,6 +174,16 @@ class TogetherPlan:
     def regular(self) -> bool:
         return all(part.regular for part in self.parts)
 
+    @property
+    def steady(self) -> bool:
+        return all(part.steady for part in self.parts)
+
+    def samples_before(self, number: int) -> int | None:
+        if not self.trim:
+            return self.parts[0].samples_before(number)
+        known = [n for n in (part.samples_before(number) for part in self.parts) if n is not None]
+        return None if self.n_samples is None or len(known) < len(self.parts) else min(known)
+
     @functools.cached_property
     def n_samples(self) -> float | None:
         counts = [part.n_samples for part in self.parts]
@@ -169,7 +203,10 @@ class TogetherPlan:
 class FirstPlan:
     """The first `n_samples` samples of a plan.
 
-    Where batches of the plan may be short in mid-epoch, their lengths are added up once, when this is made.
+    Where batches of the plan may be short in mid-epoch, the plan is asked how many samples come before them. Where it
+    cannot tell, the rows of all batches up to the end are made once, when this is made, to add up their lengths: 20 to
+    200 µs a batch. Such are a choice among choices or among buckets, several epochs of a choice or of buckets, a
+    composite that cuts one of these, and plans of one's own.
 
     Args:
         part: The plan to cut.
@@ -185,24 +222,45 @@ class FirstPlan:
         self.regular = part.regular
         self.n_samples = None if part.n_samples is None else min(part.n_samples, n_samples)
         self._starts: list[int] | None = None
+        self.n_batches: float
         if part.regular:
             self.n_batches = min(part.n_batches, count_batches(n_samples, batch_size, drop_last))
+        elif part.samples_before(0) is not None:
+            self.n_batches = self._found(drop_last)
         else:
             self._starts = self._added_up(drop_last)
-            self.n_batches = len(self._starts)
+            self.n_batches = len(self._starts) - 1
+
+    @property
+    def steady(self) -> bool:
+        return self.regular and self._part.steady
+
+    def _found(self, drop_last: bool) -> int:
+        """Return the number of batches, found in as many steps as it has bits."""
+
+        def before(number: int) -> int:
+            return self._part.samples_before(number) or 0
+
+        most = int(min(self._part.n_batches, self._n_samples, sys.maxsize - 1))  # none of them is empty
+        found = min(most, bisect.bisect_left(range(most + 1), self._n_samples, key=before))
+        return found - (drop_last and before(found) > self._n_samples)
 
     def _added_up(self, drop_last: bool) -> list[int]:
-        starts, start, number = [], 0, 0
-        while start < self._n_samples and number < self._part.n_batches:
-            n = rows_length(self._part.rows(number))
-            if start + n > self._n_samples and drop_last:
+        """Return at which sample each batch starts, and where the last one ends."""
+        starts = [0]
+        while starts[-1] < self._n_samples and len(starts) <= self._part.n_batches:
+            end = starts[-1] + rows_length(self._part.rows(len(starts) - 1))
+            if end > self._n_samples and drop_last:
                 break
-            starts.append(start)
-            start, number = start + n, number + 1
+            starts.append(end)
         return starts
 
+    def samples_before(self, number: int) -> int | None:
+        n = self._part.samples_before(number) if self._starts is None else self._starts[number]
+        return None if n is None else min(n, self._n_samples)
+
     def rows(self, number: int) -> Any:
-        start = self._starts[number] if self._starts is not None else number * self._batch_size
+        start = number * self._batch_size if self.regular else self.samples_before(number) or 0
         return first_rows(self._part.rows(number), self._n_samples - start)
 
     def rows_between(self, start: int, stop: int) -> Any:
@@ -212,17 +270,29 @@ class FirstPlan:
 class RoundsPlan(OfBatches):
     """One plan after another, each made when it is first needed.
 
+    Where rounds may differ in their number of batches, a batch is found by counting the rounds up to it, and the number
+    of all, which the first batch asks for unless there is no end, by counting all of them: some 30 µs a round, so half
+    a minute for a million. Such are shuffled epochs of a choice that goes round sources of different numbers of
+    batches, of what is made of one, and of plans of one's own.
+
     Args:
         make: Returns the plan of a round.
         rounds: How many rounds there are; -1 for ever.
-        n_each: Number of batches of each round; None where the rounds differ, and are counted as they are reached.
+        n_each: Number of batches of each round; None where that is not known, and the first round tells whether it is
+            the same for all.
     """
 
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
         self._make = functools.lru_cache(maxsize=4)(make)
         self._rounds = rounds
+        if n_each is None and self._make(0).steady:
+            n_each = self._make(0).n_batches
         self._n_each = n_each
         self._ends = [0]
+
+    @property
+    def steady(self) -> bool:
+        return self._n_each is not None
 
     @functools.cached_property
     def n_batches(self) -> float:
@@ -238,6 +308,14 @@ class RoundsPlan(OfBatches):
 
     def _count_round(self) -> None:
         self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
+
+    def samples_before(self, number: int) -> int | None:
+        first = self._make(0)
+        if not first.regular or not self._n_each:
+            return None
+        which, within = divmod(number, int(self._n_each))
+        each, rest = first.samples_before(int(self._n_each)), first.samples_before(within)
+        return None if each is None or rest is None else which * each + rest
 
     def rows(self, number: int) -> Any:
         if self._n_each is not None:

@@ -238,3 +238,9 @@ def test_every_option_is_told_apart_by_the_outline() -> None:
     sources = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
     outlines = {str(bu.mix(sources, proportions=shares).outline()) for shares in ([1, 2], [2, 1])}
     assert len(outlines | {str(bu.concat(sources).outline())}) == 3
+
+
+def test_a_weighted_source_is_refused_by_a_message_that_names_mix() -> None:
+    weighted = bu.ArrayDataSource([np.arange(5)], sampler=bu.WeightedSampler([1, 2, 3, 4, 5], num_samples=5))
+    with pytest.raises(ArgumentTypeError, match=r"WeightedSampler .* cannot be part of concat, mix, subset, split or"):
+        bu.mix(bu.ArrayDataSource([np.arange(5)]), weighted)
