@@ -7,6 +7,7 @@ masks are NumPy arrays, as all that a batch holds.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,36 +67,38 @@ def pad_batch(
     >>> x.tolist(), lengths.tolist()
     ([[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0]], [2, 1])
     """
-    parts = _padded(
-        arrays,
-        _Options(
-            padding_value,
-            padding,
-            max_length,
-            truncation,
-            pad_to_multiple_of,
-            padding_side,
-            axes,
-            return_lengths,
-            return_mask,
-        ),
-        "arrays",
+    options = _Options(
+        padding_value=padding_value,
+        padding=padding,
+        max_length=max_length,
+        truncation=truncation,
+        pad_to_multiple_of=pad_to_multiple_of,
+        padding_side=padding_side,
+        axes=axes,
+        return_lengths=return_lengths,
+        return_mask=return_mask,
     )
+    parts = _padded(arrays, options, "arrays")
     return parts[0] if len(parts) == 1 else parts
+
+
+_OPTIONS = list(inspect.signature(pad_batch).parameters.values())[1:]
+_DEFAULTS = {option.name: option.default for option in _OPTIONS}
 
 
 class PadColumns:
     """A function of a batch that pads some of its columns, for ``source.map``; any pool takes it.
 
-    Lengths and mask of a column, where they are asked for, stand right behind it. Its options are those of
-    :func:`pad_batch`. For columns that are padded in different ways, one is mapped after the other.
+    Lengths and mask of a column, where they are asked for, stand right behind it. For columns that are padded in
+    different ways, one is mapped after the other.
 
     Args:
         *columns: Which arrays of the batch, from 0, or from -1 at the end.
+        **options: Those of :func:`pad_batch`, with its defaults.
 
     Raises:
         ArgumentError: there are no columns, one is named twice, or options contradict each other.
-        ArgumentTypeError: a column is no whole number, or an option is of another kind.
+        ArgumentTypeError: a column is no whole number, there is no such option, or one is of another kind.
 
     >>> pad = PadColumns(0, padding_value=-1, return_lengths=True)
     >>> for column in pad([np.array([7]), np.array([8, 9])], np.array([0, 1])):
@@ -105,33 +108,18 @@ class PadColumns:
     [0, 1]
     """
 
-    def __init__(
-        self,
-        *columns: int,
-        padding_value: Any = 0,
-        padding: str = "longest",
-        max_length: int | None = None,
-        truncation: bool = False,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str = "right",
-        axes: int | Sequence[int] = 0,
-        return_lengths: bool = False,
-        return_mask: bool = False,
-    ) -> None:
+    def __init__(self, *columns: int, **options: Any) -> None:
         self.columns = tuple([checks.integer(f"columns[{i}]", column) for i, column in enumerate(columns)])
         if not columns or len(set(self.columns)) < len(columns):
             raise ArgumentError(f"columns must be at least one column, each once, not {columns!r}; 0 is the first")
-        self._options = _Options(
-            padding_value,
-            padding,
-            max_length,
-            truncation,
-            pad_to_multiple_of,
-            padding_side,
-            axes,
-            return_lengths,
-            return_mask,
-        )
+        unknown = sorted(options.keys() - _DEFAULTS.keys())
+        if unknown:
+            raise ArgumentTypeError(f"{unknown[0]} is no option of PadColumns; it has {', '.join(_DEFAULTS)}")
+        self._options = _Options(**{**_DEFAULTS, **options})
+
+    __signature__ = inspect.Signature(  # for help(): the columns, then the options of pad_batch
+        [inspect.Parameter("columns", inspect.Parameter.VAR_POSITIONAL, annotation="int"), *_OPTIONS],
+    )
 
     def __call__(self, *batch: Any) -> tuple[Any, ...]:
         """Return the batch with its columns padded."""
@@ -147,7 +135,7 @@ class PadColumns:
         return column % n
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options:
     """The options of :func:`pad_batch`, checked when they are given."""
 
@@ -198,7 +186,7 @@ def _as_axes(axes: Any) -> tuple[int, ...]:
 
 def _padded(arrays: Any, options: _Options, name: str) -> tuple[np.ndarray, ...]:
     """Return the padded array, with lengths and mask as the options ask for them."""
-    listed = [np.asarray(array) for array in arrays]
+    listed = [np.asarray(array) for array in _as_list(arrays, name)]
     if not listed:
         return _of_none(options)
     _check_shapes(listed, options.places, name)
@@ -219,6 +207,17 @@ def _padded(arrays: Any, options: _Options, name: str) -> tuple[np.ndarray, ...]
         row[tuple(into)] = array[tuple(taken)]
         row_mask[tuple(spans)] = True
     return _asked_for(out, kept, mask, options)
+
+
+def _as_list(arrays: Any, name: str) -> list[Any]:
+    try:
+        iterator = iter(arrays)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} must be arrays to be padded to one, in a list or an array of objects, not {arrays!r} of type "
+            f"{type(arrays).__name__}"
+        ) from None
+    return list(iterator)
 
 
 def _asked_for(out: np.ndarray, lengths: np.ndarray, mask: np.ndarray, options: _Options) -> tuple[np.ndarray, ...]:
@@ -278,6 +277,8 @@ def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
     with np.errstate(all="ignore"):
         try:
             given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
+            if given.dtype.kind == "c" and dtype.kind not in "cO":
+                raise TypeError("of a complex number NumPy would drop a part, with a warning")
             held = given.astype(dtype)
             same = bool(held == given) or bool(given != given and held != held)
             if dtype.kind == "f" and not same:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,30 @@ def test_padding_values_that_do_not_fit_are_refused(value: Any, dtype: Any) -> N
         bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool, "U3"])
+def test_a_complex_padding_value_is_refused_without_a_warning(dtype: Any) -> None:
+    for value in (1j, 1 + 0j, np.complex64(2)):
+        with pytest.raises(ArgumentError, match=r"padding_value must be one that .* can hold, not"):
+            bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
+    padded = bu.pad_batch([np.ones(1, complex), np.ones(2, complex)], padding_value=1j)
+    assert padded[0].tolist() == [1, 1j]
+
+
+def test_pad_columns_shows_and_takes_the_options_of_pad_batch() -> None:
+    shown = inspect.signature(bu.PadColumns).parameters
+    assert next(iter(shown)) == "columns"
+    assert list(shown.values())[1:] == list(inspect.signature(bu.pad_batch).parameters.values())[1:]
+    others = {
+        "padding_value": 7, "padding": "max_length", "max_length": 4, "truncation": True, "pad_to_multiple_of": 2,
+        "padding_side": "left", "axes": (0, 1), "return_lengths": True, "return_mask": True,
+    }  # fmt: skip
+    assert others.keys() == shown.keys() - {"columns"}
+    column = [np.ones((2, 5)), np.ones((3, 1))]
+    assert_same_batches([bu.PadColumns(0, **others)(column)], [bu.pad_batch(column, **others)])
+    assert_same_batches([bu.PadColumns(0)(np.ones((2, 3)))], [(bu.pad_batch(np.ones((2, 3))),)])
+
+
 ONE = [np.ones(1), np.ones(2)]
 
 
@@ -160,6 +185,15 @@ ONE = [np.ones(1), np.ones(2)]
         (lambda: bu.pad_batch(ONE, axes=()), ArgumentError, "axes must be at least one axis"),
         (lambda: bu.pad_batch(ONE, axes=(0, 0)), ArgumentError, "each once"),
         (lambda: bu.pad_batch(ONE, axes=0.5), ArgumentTypeError, "axes must be a whole number"),
+        (
+            lambda: bu.pad_batch(5),
+            ArgumentTypeError,
+            r"arrays must be arrays to be padded to one, .* not 5 of type int",
+        ),
+        (lambda: bu.pad_batch(None), ArgumentTypeError, "not None of type NoneType"),
+        (lambda: bu.pad_batch(np.array(5)), ArgumentTypeError, r"not array\(5\) of type ndarray"),
+        (lambda: bu.PadColumns(0)(5), ArgumentTypeError, "column 0 must be arrays to be padded to one"),
+        (lambda: bu.PadColumns(0, pading="max"), ArgumentTypeError, "pading is no option of PadColumns; it has padd"),
         (lambda: bu.PadColumns(), ArgumentError, "columns must be at least one column"),
         (lambda: bu.PadColumns(0, 0), ArgumentError, "each once"),
         (lambda: bu.PadColumns("x"), ArgumentTypeError, r"columns\[0\] must be a whole number"),
