@@ -188,7 +188,7 @@ ONE = [np.ones(1), np.ones(2)]
         (
             lambda: bu.pad_batch(5),
             ArgumentTypeError,
-            r"arrays must be arrays to be padded to one, .* not 5 of type int",
+            r"arrays must be arrays to be padded .* not 5 of type int",
         ),
         (lambda: bu.pad_batch(None), ArgumentTypeError, "not None of type NoneType"),
         (lambda: bu.pad_batch(np.array(5)), ArgumentTypeError, r"not array\(5\) of type ndarray"),

@@ -136,12 +136,12 @@ class StratifiedPlan(_ChoicePlan):
             return {i: int(np.flatnonzero(self._sources == i)[-1]) for i in sources}
         found: dict[int, int] = {}
         last = {int(self._bounds[i + 1]) - 1: i for i in sources}
-        start = 0
-        while len(found) < len(sources):  # all batches, in the end, but not their rows: 20 ms for a million
+        for start in range(0, int(self.n_batches), MANY):  # mostly all batches, but not their rows: 20 ms for a million
+            if len(found) == len(last):
+                break
             order = self._order(np.arange(start, min(start + MANY, int(self.n_batches))), self._key)
             places = np.flatnonzero(np.isin(order, list(last)))
             found.update({last[int(order[place])]: start + int(place) for place in places})
-            start += MANY
         return found
 
     def rows(self, number: int) -> ChoiceBatch:

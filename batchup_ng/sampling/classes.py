@@ -120,13 +120,15 @@ class BalancedBatchSampler(RandomAccessSampler):
     :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
     and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled anew whenever the
     rows of a batch end with those of the class, so after `per_class` times at most. An epoch ends when the largest
-    class was gone through once; smaller ones are then seen several times.
+    class was gone through once; smaller ones are then seen several times. (With `classes_per_batch`, see below.)
 
     With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
     Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
     classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
-    out, and what they would have handed out. In order, without ``shuffle=``, classes and rows come in turn, as they are
-    numbered.
+    out, and what they would have handed out. An epoch has as many rounds as the largest class needs. So of n classes,
+    of which ``n % classes_per_batch`` sit out each round, that share of the rows of the largest class does not come in
+    an epoch, on the average, other ones in each; where `classes_per_batch` divides n, all come. In order, without
+    ``shuffle=``, classes and rows come in turn, as they are numbered; an epoch is as long, and leaves out the last.
 
     The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only.
 

@@ -247,6 +247,20 @@ def test_few_classes_without_rest_go_through_their_rows() -> None:
     assert sorted(rows) == sorted(np.tile(np.arange(84), 3))
 
 
+@pytest.mark.parametrize(("few", "missing"), [(1, 0.0), (2, 0.0), (4, 0.0), (3, 0.25)])
+def test_of_the_largest_class_as_many_rows_come_as_its_share_of_the_rounds(few: int, missing: float) -> None:
+    y = np.repeat([0, 1, 2, 3], [120, 30, 40, 10])
+    sampler = BalancedBatchSampler(y, 2, classes_per_batch=few)
+    left_out = []
+    for epoch in range(40):
+        rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(5, epoch))
+        left_out.append(np.setdiff1d(np.arange(120), rows))
+    assert np.mean([len(rows) for rows in left_out]) == pytest.approx(missing * 120, rel=0.1)
+    assert len(np.unique(np.concatenate(left_out))) == (120 if missing else 0)  # other ones in each epoch
+    in_order = sampler.rows_at(np.arange(sampler.num_indices_generated()), None)
+    assert set(in_order[y[in_order] == 0]) == set(range(90 if missing else 120))
+
+
 def test_every_class_is_left_out_as_often() -> None:
     y = np.arange(10 * 3000) % 10
     sampler = BalancedBatchSampler(y, 1, classes_per_batch=4)
