@@ -56,9 +56,9 @@ def test_blocks_double_for_who_goes_through_an_order(sampler: Listening) -> None
 
 def test_ranks_of_few_go_through_an_order_too(sampler: Listening) -> None:
     plan = SamplerPlan(sampler, 64, KEY, False)
-    for number in range(2000, 6000, 8):
+    for number in range(2000, 14_000, 24):
         plan.rows(number)
-    assert len(sampler.asked) < 20
+    assert len(sampler.asked) < 40  # for 500 batches
 
 
 def test_no_more_is_computed_than_who_jumps_asks_for(sampler: Listening) -> None:
