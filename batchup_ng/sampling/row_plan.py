@@ -17,12 +17,16 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from .. import batch as batches
+from ..errors import ArgumentError
 from ..randomness import OrderKey
 from .base import RandomAccessSampler, num_batches
 
 FIRST_BLOCK = 1024
 """Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block,
 as long as they are asked for one after the other."""
+
+EMPTY = 1000
+"""Rounds without a batch, one after the other, after which nobody waits for one."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -280,6 +284,9 @@ class RoundsPlan(OfBatches):
         rounds: How many rounds there are; -1 for ever.
         n_each: Number of batches of each round; None where that is not known, and the first round tells whether it is
             the same for all.
+
+    Raises:
+        ArgumentError: (from ``rows``) rounds without an end have no batch.
     """
 
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
@@ -308,6 +315,11 @@ class RoundsPlan(OfBatches):
 
     def _count_round(self) -> None:
         self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
+        if self._rounds == -1 and len(self._ends) > EMPTY and self._ends[-1] == self._ends[-1 - EMPTY]:
+            raise ArgumentError(
+                f"{EMPTY} epochs in a row of the source that is to be repeated for ever have no batch; give it more "
+                f"samples, or drop_last=False"
+            )
 
     def samples_before(self, number: int) -> int | None:
         first = self._make(0)
