@@ -138,7 +138,17 @@ def _stackable(sample: Any) -> bool:
 
 
 def samples_of(batch: Any) -> Iterator[Any]:
-    """Yield the samples of `batch` one by one, each with the batch's nesting."""
+    """Yield the samples of `batch` one by one, each with the batch's nesting.
+
+    Raises:
+        ArgumentError: its leaves have different lengths.
+    """
+    lengths = sorted({len(leaf) for leaf in leaves(batch)})
+    if len(lengths) > 1:
+        raise ArgumentError(
+            f"a batch whose arrays have {lengths[0]} and {lengths[-1]} samples cannot be taken apart to samples; give "
+            f"its CompositeDataSource trim=True, which is the default"
+        )
     for i in range(length(batch)):
         yield map_leaves(operator.itemgetter(i), batch)
 

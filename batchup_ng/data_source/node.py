@@ -100,7 +100,7 @@ class SourceNode:
         """
         raise ArgumentTypeError(
             f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be part of concat, "
-            f"subset, split or zip; use those on the sources that it is made of"
+            f"mix, subset, split or zip; use those on the sources that it is made of"
         )
 
     def sample_name(self, rows: Any) -> str | None:

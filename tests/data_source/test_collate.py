@@ -145,3 +145,12 @@ def test_what_is_no_function_and_what_returns_nothing_is_refused() -> None:
         next(base().collate(lambda samples: None).batch_iterator(5))
     with pytest.raises(TypeError, match="rng"):
         base().collate(stacked, rng="batch")  # type: ignore[call-arg]  # on purpose
+
+
+@pytest.mark.parametrize("mapped", [lambda s: s.map_samples(lambda x, y: (x,)), lambda s: s.collate(lambda b: (b,))])
+def test_a_batch_with_unequal_columns_is_not_taken_apart(mapped: Any) -> None:
+    for lengths in ((2, 1), (1, 2)):
+        parts = [bu.ArrayDataSource([np.arange(n)]) for n in lengths]
+        with pytest.raises(bu.ArgumentError, match=r"have 1 and 2 samples .*trim=True"):
+            list(mapped(bu.CompositeDataSource(parts, trim=False)).batch_iterator(4))
+        assert len(list(mapped(bu.CompositeDataSource(parts)).batch_iterator(4))) == 1
