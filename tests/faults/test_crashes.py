@@ -61,7 +61,7 @@ def test_f1_the_batch_of_a_killed_worker_is_there_at_once(
     assert max(taken) <= (1.0 if workers > 1 else MOST_WAIT[kind])
 
 
-@pytest.mark.parametrize("kind", MOSTLY)
+@pytest.mark.parametrize("kind", PROCESSES)
 def test_f1_workers_killed_while_idle_are_replaced(kind: str) -> None:
     assert play(crashes.dead_before_it_was_asked, kind=kind)["longest"] <= MOST_WAIT[kind]
 
@@ -121,10 +121,11 @@ def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     kind: str, workers: int, size: str, seed: int
 ) -> None:
     figures = play(crashes.one_every_100_ms, kind=kind, workers=workers, size=size, seed=seed)
-    # Measured: completed after 0.6 s to 2.9 s; under spawn, whose workers take longer than that to start, WorkerLost
-    # after 0.3 s to 3.9 s (four workers).
+    # Measured: completed after 0.6 s to 2.9 s. Under spawn, whose workers take longer than that to start, it is a matter
+    # of luck how long they get on between the kills: in 17 runs WorkerLost after 1.0 s to 5.3 s, or completed after 2.7 s
+    # to 4.8 s.
     assert figures["killed"] >= 3, figures
-    assert figures["seconds"] <= 5.0, figures
+    assert figures["seconds"] <= (8.0 if kind == "spawn" else 5.0), figures
 
 
 HOW = {"segfault": "SIGSEGV", "exit 7": "exit code 7", "exit 0": "exit code 0", "SIGKILL": "SIGKILL"}
