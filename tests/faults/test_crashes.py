@@ -121,9 +121,9 @@ def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     kind: str, workers: int, size: str, seed: int
 ) -> None:
     figures = play(crashes.one_every_100_ms, kind=kind, workers=workers, size=size, seed=seed)
-    # Measured: completed after 0.6 s to 2.9 s. Under spawn, whose workers take longer than that to start, it is a matter
-    # of luck how long they get on between the kills: in 17 runs WorkerLost after 1.0 s to 5.3 s, or completed after 2.7 s
-    # to 4.8 s.
+    # Measured: completed after 0.6 s to 2.9 s. Under spawn, whose workers take longer than that to start, it is a
+    # matter of luck how long they get on between the kills: in 17 runs WorkerLost after 1.0 s to 5.3 s, or completed
+    # after 2.7 s to 4.8 s.
     assert figures["killed"] >= 3, figures
     assert figures["seconds"] <= (8.0 if kind == "spawn" else 5.0), figures
 
