@@ -10,6 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+import batchup_ng as bu
+from batchup_ng.work_pool import AbstractWorkerPool
+
 from .left import Left, left_since
 
 PATIENCE = 3.0
@@ -47,3 +50,11 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     request.node.funcargs.clear()  # pytest would hold what other fixtures made for the test until after this check
     if left := left_since(before, PATIENCE):
         pytest.fail(f"{request.node.nodeid} left behind: {left}")
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[list[AbstractWorkerPool]]:
+    """A pool of threads and one of processes."""
+    with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
+        processes.shared_constant("the first use starts the workers, which stay for all tests")
+        yield [threads, processes]

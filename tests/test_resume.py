@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
-import pickle
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,8 +17,6 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.errors import InOrderNotSupported, StateError
 from batchup_ng.randomness import state_of
-from batchup_ng.sampling import base
-from batchup_ng.sampling.base import array_outline
 from batchup_ng.sampling.plan import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -29,14 +24,6 @@ from tests.graphs import graphs, shuffle_of, shuffles
 
 MOST = 12
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[list[AbstractWorkerPool]]:
-    """A pool of threads and one of processes."""
-    with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
-        processes.shared_constant("the first use starts the workers, which stay for all tests")
-        yield [threads, processes]
 
 
 def noisy(x: np.ndarray, rng: Any) -> Any:
@@ -322,115 +309,6 @@ def test_at_the_end_nothing_is_left() -> None:
         resumed = source.batch_iterator(size, shuffle=7, state=iterator.state_dict())
         assert len(resumed) == 0
         assert list(resumed) == []
-
-
-def two_columns() -> bu.MapDataSource:
-    """The source of the refusals, of which a map leaves out one of two arrays."""
-    return bu.ArrayDataSource([np.arange(100)] * 2).map(noisy, rng="sample")
-
-
-def refusals() -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Sources and options that are not those of the state, by what the error says."""
-    source = rows_and_noise(100)
-    return {
-        "is of another source: it was saved from MapDataSource.*100.*and this is .*99": (rows_and_noise(99), {}),
-        "of another source.*ArrayDataSource": (bu.ArrayDataSource([np.arange(100)]), {}),
-        r"from .*1\), 1\)\), and this is .*1\), 2\)\);": (two_columns(), {}),
-        "of another source": (bu.subset(source, np.arange(50)), {}),
-        "is of shuffle=7, and this epoch of shuffle=8": (source, {"shuffle": 8}),
-        "order is by 'seed', and this one's is by 'in order'": (source, {"shuffle": None}),
-        "by 'generator'": (source, {"shuffle": np.random.RandomState(3)}),
-        "is of epoch 2, and epoch=3 was asked for": (source, {"epoch": 3}),
-    }
-
-
-def twice(make: Any, n: int, dtype: Any = np.int64) -> tuple[Any, Any]:
-    """Return what `make` makes of `n` numbers, and of the same of which two neighbours have changed places."""
-    numbers = np.random.default_rng(0).permutation(n).astype(dtype)
-    other = numbers.copy()
-    other[[n // 3 + 5, n // 3 + 6]] = numbers[[n // 3 + 6, n // 3 + 5]]
-    return make(numbers), make(other)
-
-
-ROWS = 50_000
-LARGE: dict[str, Any] = {
-    "indices": lambda x: bu.ArrayDataSource([np.arange(ROWS)], indices=x),
-    "subset": lambda x: bu.subset(bu.ArrayDataSource([np.arange(ROWS)]), x),
-    "weights": lambda x: bu.ArrayDataSource([np.arange(ROWS)], sampler=bu.WeightedSampler(x + 1)),
-    "rows of weights": lambda x: bu.ArrayDataSource(
-        [np.arange(ROWS)], sampler=bu.WeightedSubsetSampler(np.ones(ROWS), x)
-    ),
-    "classes": lambda x: bu.ArrayDataSource([np.arange(ROWS)], sampler=bu.StratifiedSampler(x % 10)),
-    "rows of classes": lambda x: bu.ArrayDataSource(
-        [np.arange(ROWS)], sampler=bu.StratifiedSampler(np.zeros(ROWS, int), indices=x)
-    ),
-    "lengths": lambda x: bu.ArrayDataSource([np.arange(ROWS)], sampler=bu.BucketSampler(x)),
-}
-
-
-@pytest.mark.parametrize("what", LARGE)
-def test_any_two_entries_of_a_large_array_that_differ_are_noticed(what: str) -> None:
-    one, other = twice(LARGE[what], ROWS)
-    iterator = one.batch_iterator(10, shuffle=7)
-    next(iterator)
-    state = iterator.state_dict()
-    like, _ = twice(LARGE[what], ROWS)
-    assert_same_batches([next(like.batch_iterator(10, shuffle=7, state=state))], [next(iterator)])
-    with pytest.raises(StateError, match="of another source"):
-        other.batch_iterator(10, shuffle=7, state=state)
-
-
-def test_an_array_is_read_once_and_forgotten_with_its_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-
-    def counted(array: np.ndarray) -> list[Any]:
-        read.append(len(array))
-        return array_outline(array)
-
-    monkeypatch.setattr(base, "array_outline", counted)
-    source = bu.ArrayDataSource([np.arange(ROWS)], indices=np.arange(ROWS))
-    next(source.batch_iterator(10))
-    size = len(pickle.dumps(source))
-    for epoch in range(3):
-        iterator = source.batch_iterator(10, shuffle=7, epoch=epoch)
-        for _ in range(3):
-            next(iterator)
-            iterator.state_dict()
-    assert read == [ROWS]
-    assert len(pickle.dumps(source)) == size
-    kept = len(base._kept)
-    del source, iterator
-    gc.collect()
-    assert len(base._kept) == kept - 1
-
-
-def test_the_outline_of_an_array_is_that_of_its_entries_however_they_lie() -> None:
-    numbers = np.random.default_rng(0).integers(0, 1000, 300_000)
-    for same in (numbers.copy(), numbers[::-1].copy()[::-1], numbers.astype(">i8")):
-        assert array_outline(same) == array_outline(numbers)
-    assert array_outline(numbers.astype(np.int32)) != array_outline(numbers)
-    assert array_outline(numbers[:-1]) != array_outline(numbers)
-
-
-@pytest.mark.parametrize("name", ["Plain", "Größe" * 40, "\N{GRINNING FACE}" * 99, "Long" * 100], ids=len)
-def test_a_state_is_small_whatever_the_source_is_called(name: str) -> None:
-    kind: Any = type(name, (bu.ArrayDataSource,), {})
-    state = kind([np.arange(10)]).batch_iterator(4, shuffle=np.random.RandomState(3)).state_dict()
-    assert len(json.dumps(state)) <= 4096
-    assert state["told"].startswith(name[:10])
-    with pytest.raises(StateError, match="of another source") as refused:
-        kind([np.arange(11)]).batch_iterator(4, shuffle=np.random.RandomState(3), state=state)
-    saved, _, found = str(refused.value).partition("saved from ")[2].partition(", and this is ")
-    assert saved != found.partition("; the graph")[0]
-
-
-@pytest.mark.parametrize("says", refusals())
-def test_the_state_of_something_else_is_refused(says: str) -> None:
-    iterator = rows_and_noise(100).batch_iterator(10, shuffle=7, epoch=2)
-    next(iterator)
-    source, options = refusals()[says]
-    with pytest.raises(StateError, match=says):
-        source.batch_iterator(10, state=iterator.state_dict(), **{"shuffle": 7, "epoch": 2, **options})
 
 
 def test_without_an_epoch_it_is_the_states() -> None:

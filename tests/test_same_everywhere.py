@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -24,14 +22,6 @@ MOST = 15
 """How many batches of an epoch are looked at."""
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[list[AbstractWorkerPool]]:
-    """A pool of threads and one of processes."""
-    with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
-        processes.shared_constant("the first use starts the workers, which stay for all tests")
-        yield [threads, processes]
 
 
 def epoch(source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool) -> list[Any]:

@@ -31,13 +31,6 @@ MADE = {
 SIZES = {"balanced": 12, "balanced by few": 12}
 
 
-@pytest.fixture(scope="module")
-def pools() -> Iterator[list[AbstractWorkerPool]]:
-    with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
-        processes.shared_constant("the first use starts the workers, which stay for all tests")
-        yield [threads, processes]
-
-
 def noisy(x: np.ndarray, rng: Any) -> Any:
     return x, rng.normal(size=2)
 
