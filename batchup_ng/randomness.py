@@ -345,6 +345,17 @@ def _high_product(words: np.ndarray, bound: int) -> np.ndarray:
     return product
 
 
+def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
+    """Raise :class:`ArgumentError` if one of `weights`, the first of which is number `start`, cannot be one."""
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ArgumentError(
+            f"{name} must be finite and not negative, but {name}[{start + first}] is {weights[first]}; replace it by 0 "
+            f"to leave the sample out"
+        )
+
+
 def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np.ndarray:
     """Return the cumulative distribution of `weights`, ending in exactly 1: ``(n,) float64``.
 
@@ -355,13 +366,7 @@ def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np
     if weights.ndim != 1 or (length is not None and len(weights) != length):
         wanted = "one-dimensional" if length is None else f"{length} numbers"
         raise ArgumentError(f"{name} must be {wanted}, not of shape {weights.shape}")
-    bad = ~(np.isfinite(weights) & (weights >= 0.0))
-    if bad.any():
-        first = int(np.argmax(bad))
-        raise ArgumentError(
-            f"{name} must be finite and not negative, but {name}[{first}] is {weights[first]}; replace it by 0 "
-            f"to leave the sample out"
-        )
+    check_weights(name, weights)
     with np.errstate(over="ignore"):
         total = weights.sum()
     if total == np.inf:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import check_weights
 from .base import kept_outline
 
 RUN = 32
@@ -79,22 +80,13 @@ class WeightTable:
                 part_sums = sums[start // RUN : (start + len(part)) // RUN]
                 part_sums[:] = _run_sums(self._scaled(part))
                 if not (part.min() >= 0 and part_sums.max() < np.inf):
-                    self._check(part, start)
+                    check_weights(self._name, part, start)
             return np.cumsum(sums, out=sums)
 
     def _scaled(self, weights: np.ndarray) -> np.ndarray:
         """Return some of the weights as float64 for adding up."""
         plain = weights.astype(np.float64, copy=False)
         return plain if self._scale == 1.0 else plain * self._scale
-
-    def _check(self, part: np.ndarray, start: int) -> None:
-        bad = ~(np.isfinite(part) & (part >= 0))
-        if bad.any():
-            first = int(np.argmax(bad))
-            raise ArgumentError(
-                f"{self._name} must be finite and not negative, but {self._name}[{start + first}] is {part[first]}; "
-                f"replace it by 0 to leave the sample out"
-            )
 
     def __getstate__(self) -> dict[str, Any]:
         made_when_asked = ("cdf", "normalised", "n_positive")
