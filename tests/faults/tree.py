@@ -3,6 +3,9 @@
 Memory is counted as the system divides it: a page that several processes map counts in each for its part, so that over
 the whole tree each counts once. Pages of files (libraries) are left out: how many others map them, which is for the
 other programs of the machine to say, would change the figure.
+
+Shared memory is what the system has allocated for it, mapped or not: while the pool moves a copy to huge pages, each
+two megabytes of it are for a moment mapped by nobody, and are held all the same.
 """
 
 from __future__ import annotations
@@ -35,15 +38,28 @@ class Held(NamedTuple):
 
 def held() -> Held:
     """Return what this program holds now."""
-    memory = shared = descriptors = threads = count = 0
+    anonymous = mapped = descriptors = threads = count = 0
+    allocated: dict[tuple[int, int], int] = {}
     for pid in [os.getpid(), *[child.pid for child in psutil.Process().children(recursive=True)]]:
         with contextlib.suppress(OSError):  # it has ended since
             found = _kilobytes(Path(f"/proc/{pid}/smaps_rollup").read_text())
             in_it = len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
-            shared += found["Pss_Shmem"]
-            memory += found["Pss_Shmem"] + found["Pss_Anon"]
+            allocated.update(_shared_files(pid))
+            mapped, anonymous = mapped + found["Pss_Shmem"], anonymous + found["Pss_Anon"]
             descriptors, threads, count = descriptors + in_it[0], threads + in_it[1], count + 1
-    return Held(memory * 1024, shared * 1024, descriptors, threads, count)
+    shared = max(mapped * 1024, sum(allocated.values()))
+    return Held(anonymous * 1024 + shared, shared, descriptors, threads, count)
+
+
+def _shared_files(pid: int) -> dict[tuple[int, int], int]:
+    """Return the bytes allocated for each file without a name in memory that a process has open."""
+    found = {}
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed since
+            if os.readlink(descriptor).startswith("/memfd:"):
+                status = descriptor.stat()
+                found[status.st_dev, status.st_ino] = status.st_blocks * 512  # the unit of st_blocks, whatever the file
+    return found
 
 
 def _kilobytes(text: str) -> dict[str, int]:
