@@ -169,12 +169,15 @@ class Check:
             self._expected[epoch] = self._read(first, epoch=epoch)
             for reading in self._expected[epoch]:
                 self._drew.update({event.node: event.drew for event in reading.events if event.drew})
-        again = {"is read again": first, "is read by a copy of the source": self._traced()}
-        for words, traced in {**again, "is read by the source itself": Traced(self._source)}.items():
+        for words, found, traced in (
+            ("is read again", culprits.AGAIN, first),
+            ("is read by a copy of the source", culprits.COPIED, self._traced()),
+            ("is read by the source itself", culprits.COPIED, Traced(self._source)),
+        ):
             for epoch in self._asked.epochs:
                 with self._reading(words):
                     got = self._read(traced, epoch=epoch)
-                self._compare(words, culprits.AGAIN, self._expected[epoch], got, epoch)
+                self._compare(words, found, self._expected[epoch], got, epoch)
 
     def _check_backwards(self) -> None:
         """Read the batches from the last to the first, each by itself."""
