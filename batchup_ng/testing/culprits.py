@@ -35,8 +35,8 @@ CUT = "cut"
 _WHY = {
     AGAIN: "it gives something else each time: it uses a generator of its own, a clock, a counter, or what it kept "
     "from an earlier call",
-    COPIED: "a copy of it, such as each process gets, is not the same: what it is pickled as leaves something out, or is "
-    "filled in anew wherever it is loaded",
+    COPIED: "a copy of it, such as each process gets, is not the same: what it is pickled as leaves something out, or "
+    "is filled in anew wherever it is loaded",
     ORDER: "what it gives depends on the calls before: it keeps a counter, a cache or another state between calls",
     THREADS: "threads share what it uses: a global generator, a counter, an array or another state that it keeps",
     PROCESSES: "it depends on the process: on a generator, counter or cache that each process has for itself, on "

@@ -85,7 +85,7 @@ def _feed(digest: Any, value: Any) -> None:
 
 
 def _as_array(value: Any) -> Any:
-    """Return an array of what says that it can be one; else plain numbers, as of a tensor of a type that NumPy lacks."""
+    """Return an array of what says that it can be one; else plain numbers, as of a tensor whose type NumPy lacks."""
     try:
         return np.asarray(value)
     except (TypeError, RuntimeError):
