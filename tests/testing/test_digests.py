@@ -51,6 +51,17 @@ def test_what_is_not_a_number_equals_itself() -> None:
     assert first_difference((np.array([np.nan]),), (np.array([np.nan]),)) is None
 
 
+def test_the_first_difference_is_that_of_the_first_sample_but_for_one_of_form() -> None:
+    expected = {"x": np.zeros(5), "y": np.zeros(5), "z": np.zeros(5)}
+    x, y = np.array([0, 0, 0, 1.0, 0]), np.array([0, 1.0, 0, 0, 0])
+    found = first_difference(expected, {**expected, "x": x, "y": y})
+    assert found == ("['y']", 1, "0.0, and here 1.0")
+    found = first_difference(expected, {"x": x, "y": y, "z": np.zeros(5, dtype=np.float32)})
+    assert found == ("['z']", None, "float64 of shape (5,), and here float32 of shape (5,)")
+    found = first_difference(expected, {**expected, "z": np.zeros(4)})
+    assert found == ("['z']", None, "float64 of shape (5,), and here float64 of shape (4,)")
+
+
 def test_samples_that_change_places_between_arrays_are_not_the_same() -> None:
     x, y = np.arange(3), np.arange(3) + 10
     assert (sample_digests((x, y)) != sample_digests((y, x))).all()

@@ -93,10 +93,11 @@ def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
 
 def test_the_source_and_the_global_generators_are_left_as_they_were() -> None:
     source = ROWS.map(lambda x: (x + np.random.rand(),))
-    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+    before = repr((random.getstate(), np.random.get_state()))
     assert_reproducible(source, pools=("serial",))
     caught(source, "<lambda>", pools=("threads",))
-    assert before == (random.getstate(), np.random.get_state()[1].tolist())  # type: ignore[index,union-attr]
+    caught(source, "<lambda>", shuffle=None)
+    assert before == repr((random.getstate(), np.random.get_state()))
     assert "read" not in vars(source)
     assert "read" not in vars(source.source)
 
@@ -343,6 +344,13 @@ def test_a_sampler_of_ones_own(rows: Any, says: str) -> None:
         assert_reproducible(source)
     assert raised.value.culprit == "Sampler"
     assert "draw only from what rows_at(positions, key) is given" in str(raised.value)
+
+
+def test_a_sampler_that_looks_at_how_many_rows_are_asked_for() -> None:
+    source = bu.ArrayDataSource([np.arange(100.0)], sampler=Sampler(lambda at: (at + len(at)) % 100))
+    with pytest.raises(NotReproducible, match="are other rows when many are asked for at once") as raised:
+        assert_reproducible(source, shuffle=None, pools=())
+    assert raised.value.culprit == "Sampler"
 
 
 def test_an_order_of_batchups_kind_that_draws_globally() -> None:
