@@ -56,7 +56,7 @@ def rows_of(batches: Any) -> list[list[int]]:
 
 
 class SamplerContract(ABC):
-    """What every random-access sampler must do; a subclass says how one is made."""
+    """What every random-access sampler must do; a subclass says how one is made, of a dozen rows at least."""
 
     in_order: ClassVar[bool] = True
     batch_sizes: ClassVar[tuple[int, ...]] = (1, 3, 7, 1000)

@@ -146,3 +146,22 @@ def test_an_epoch_with_too_many_errors_goes_on_with_the_batch_that_was_not_hande
         delivered(rest, rows)
         assert rows == [x for x in range(100) if x not in (3, 15, 27)]
         assert rest.stats()["failed"] == 3
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+def test_samples_that_pad_keep_their_draws_where_one_fails() -> None:
+    def draw(x: np.ndarray, rng: Any) -> Any:
+        return x, rng.random()
+
+    def nineteen(source: bu.PlannedDataSource) -> Any:
+        return bu.take(source.map(draw, rng="sample"), 19)
+
+    ((_, draws),) = nineteen(refusing(set())).batch_iterator(100)
+    with bu.WorkerThreadPool(2) as pool:
+        made = pool.parallel_data_source(nineteen(refusing({17, 1})), on_error="skip")
+        iterator = made.batch_iterator(8, shard=(2, 3), pad_mask=True)  # rows 14 to 18, then 0 and 1, which pad
+        ((x, drawn, real),) = iterator
+    assert x.tolist() == [14, 15, 16, 18, 0]
+    assert real.tolist() == [True, True, True, True, False]
+    np.testing.assert_array_equal(drawn, draws[x])
+    assert [(error.row, error.position) for error in iterator.errors] == [(17, 17), (1, 1)]
