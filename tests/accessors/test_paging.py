@@ -30,7 +30,7 @@ def cached_pages(array: np.ndarray, row: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux reads around what is asked for")
-@pytest.mark.parametrize("width", [PAGE, 7 * PAGE // 2])
+@pytest.mark.parametrize("width", [PAGE, 7 * PAGE // 2, 1000])
 def test_nothing_around_the_rows_of_a_file_larger_than_memory_is_read(tmp_path: Path, width: int) -> None:
     n = 2 * os.sysconf("SC_PHYS_PAGES") * PAGE // width
     path = tmp_path / "rows.bin"
