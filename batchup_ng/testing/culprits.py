@@ -109,6 +109,13 @@ def reusing_culprit(source: AbstractDataSource, number: int | None) -> Culprit:
     return Culprit(name, words, why, "return a new array from each call")
 
 
+def counting_culprit(source: AbstractDataSource) -> Culprit:
+    """Return what is to blame where an epoch has another number of batches than before."""
+    name = type(source).__name__
+    why = "how many batches it has is not a function of its samples, the batch size and the number of ranks"
+    return Culprit(name, f"the plan of {name}", why, "let plan_of, or the sampler, heed nothing else")
+
+
 _GLOBAL = {
     AGAIN: "which nothing seeds on this road: only an int as shuffle= makes the library do so, for each batch",
     THREADS: "which all threads share, so that it cannot be seeded for a batch, as a serial run and processes of one "

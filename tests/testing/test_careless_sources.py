@@ -58,6 +58,18 @@ def test_ranks_that_have_everything_in_a_pool() -> None:
     caught(Later([np.arange(100)]), "is made by 2 ranks, each with a SerialPool", pools=("serial",), worlds=(2,))
 
 
+def test_ranks_that_do_not_have_equally_many_batches() -> None:
+    class Short(bu.ArrayDataSource):
+        def plan_of(self, options: EpochOptions) -> Any:
+            plan: Any = super().plan_of(options)
+            plan.n_batches -= options.shard.rank
+            return plan
+
+    error = caught(Short([np.arange(64)]), "is made by 2 ranks", pools=())
+    assert "the ranks of epoch 0 have [4, 3] batches, not equally many" in str(error)
+    assert error.culprit == "Short"
+
+
 def test_an_epoch_that_begins_anew_when_it_is_resumed() -> None:
     class Anew(Careless):
         def asked(self, options: EpochOptions) -> EpochOptions:
