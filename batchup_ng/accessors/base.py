@@ -15,7 +15,7 @@ import numpy as np
 
 from ..buffers import SMALLEST_LEASE, Buffers
 from ..errors import ArgumentTypeError
-from .paging import announce_rows
+from .paging import announce_rows, exceeds_memory
 
 
 @runtime_checkable
@@ -94,7 +94,7 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
     if type(array) not in (np.ndarray, np.memmap) or array.dtype.hasobject or array.ndim == 0:
         return array[rows]
     n = len(array)
-    if n and array.nbytes // n * len(rows) < SMALLEST_LEASE:
+    if n and array.nbytes // n * len(rows) < SMALLEST_LEASE and not exceeds_memory(array):
         return array[rows]
     rows = checked_rows(rows, n)
     out = buffers.empty((len(rows), *array.shape[1:]), array.dtype)

@@ -17,6 +17,11 @@ from typing import Any
 import numpy as np
 
 
+def exceeds_memory(array: np.ndarray) -> bool:
+    """Return whether an array is larger than half of the memory, which other things need too."""
+    return array.nbytes > _half_of_memory()
+
+
 def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
     """Let the system begin to read `rows` of `array`, if it lies over a file that is larger than half of the memory.
 
@@ -24,7 +29,7 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
         array: In C order.
         rows: ``(n,) int64``, none negative or out of range.
     """
-    if array.nbytes <= _half_of_memory() or not _is_mapped(array):
+    if not exceeds_memory(array) or not _is_mapped(array):
         return
     row_bytes = array.nbytes // len(array)
     starts = array.__array_interface__["data"][0] + rows * row_bytes

@@ -169,12 +169,15 @@ class Check:
             self._expected[epoch] = self._read(first, epoch=epoch)
             for reading in self._expected[epoch]:
                 self._drew.update({event.node: event.drew for event in reading.events if event.drew})
-        again = {"is read again": first, "is read by a copy of the source": self._traced()}
-        for words, traced in {**again, "is read by the source itself": Traced(self._source)}.items():
+        for words, found, traced in (
+            ("is read again", culprits.AGAIN, first),
+            ("is read by a copy of the source", culprits.COPIED, self._traced()),
+            ("is read by the source itself", culprits.COPIED, Traced(self._source)),
+        ):
             for epoch in self._asked.epochs:
                 with self._reading(words):
                     got = self._read(traced, epoch=epoch)
-                self._compare(words, culprits.AGAIN, self._expected[epoch], got, epoch)
+                self._compare(words, found, self._expected[epoch], got, epoch)
 
     def _check_backwards(self) -> None:
         """Read the batches from the last to the first, each by itself."""
@@ -258,6 +261,7 @@ class Check:
             for rank in range(world):
                 with self._reading(words):
                     ranks.append(self._read(self._traced(), road, most, shard=(rank, world)))
+            self._compare_counts(words, ranks)
             whole = _whole_rounds(plan, size, world)
             got = [reading for together in zip(*ranks, strict=True) for reading in together]
             done = int(min(len(got), whole * world, len(expected)))
@@ -308,8 +312,16 @@ class Check:
             if difference is not None:
                 self._fail(how, found, number, difference, culprits.first_unlike(one.events, other.events), epoch)
         if len(expected) != len(got):
+            at, culprit = first + min(len(expected), len(got)), culprits.counting_culprit(self._source)
             difference = Difference("", None, f"{len(expected)} batches from there on, and here {len(got)}")
-            self._fail(how, found, first + min(len(expected), len(got)), difference, None, epoch)
+            raise _failure(_unlike(at, epoch, how, difference), how, epoch, at, difference, culprit)
+
+    def _compare_counts(self, how: str, ranks: Sequence[Sequence[Reading]]) -> None:
+        """Compare how many batches ranks have."""
+        counts = [len(readings) for readings in ranks]
+        if min(counts) != max(counts):
+            what = f"the ranks of epoch {self._epoch} have {counts} batches, not equally many, when it {how}"
+            raise _failure(what, how, self._epoch, None, None, culprits.counting_culprit(self._source))
 
     def _compare_samples(
         self, how: str, found: str, expected: Sequence[Reading], got: Sequence[Reading], first: int = 0
@@ -340,10 +352,13 @@ class Check:
             culprit = culprits.reusing_culprit(self._source, reusing_node(self._traced(), list(plan)))
         else:
             culprit = culprits.culprit_of(self._source, event, found, drew, difference.leaf if at_root else "")
-        where = "" if difference.row is None else f"row {difference.row} of "
-        leaf = f"array {difference.leaf}" if difference.leaf else "all of it"
-        what = f"batch {number} of epoch {epoch} is not the same when it {how}: {where}{leaf} is {difference.words}"
-        raise _failure(what, how, epoch, number, difference, culprit)
+        raise _failure(_unlike(number, epoch, how, difference), how, epoch, number, difference, culprit)
+
+
+def _unlike(number: int, epoch: int, how: str, difference: Difference) -> str:
+    where = "" if difference.row is None else f"row {difference.row} of "
+    leaf = f"array {difference.leaf}" if difference.leaf else "all of it"
+    return f"batch {number} of epoch {epoch} is not the same when it {how}: {where}{leaf} is {difference.words}"
 
 
 def _failure(

@@ -21,6 +21,8 @@ from .tracing import Event, nodes_of
 
 AGAIN = "again"
 """How a difference was found: the same was read once more, in the same way."""
+COPIED = "copied"
+"""Another copy of the source was read."""
 ORDER = "order"
 """Batches were read in another order, or not from the first on."""
 THREADS = "threads"
@@ -33,6 +35,8 @@ CUT = "cut"
 _WHY = {
     AGAIN: "it gives something else each time: it uses a generator of its own, a clock, a counter, or what it kept "
     "from an earlier call",
+    COPIED: "a copy of it, such as each process gets, is not the same: what it is pickled as leaves something out, or "
+    "is filled in anew wherever it is loaded",
     ORDER: "what it gives depends on the calls before: it keeps a counter, a cache or another state between calls",
     THREADS: "threads share what it uses: a global generator, a counter, an array or another state that it keeps",
     PROCESSES: "it depends on the process: on a generator, counter or cache that each process has for itself, on "
@@ -41,6 +45,7 @@ _WHY = {
     "all of it at once",
 }
 _REMEDY = {
+    COPIED: "let __getstate__ and __setstate__ keep all that its results depend on",
     CUT: "let it treat each sample by itself, and draw by map(fn, rng='sample'); or never change the batch size, and "
     "pass batch_sizes=()",
 }
@@ -102,6 +107,13 @@ def reusing_culprit(source: AbstractDataSource, number: int | None) -> Culprit:
     name, words = ("", "none of the nodes") if number is None else _named(nodes_of(source)[number], "")
     why = "it was written to after it had been returned, as by what hands out the same array again"
     return Culprit(name, words, why, "return a new array from each call")
+
+
+def counting_culprit(source: AbstractDataSource) -> Culprit:
+    """Return what is to blame where an epoch has another number of batches than before."""
+    name = type(source).__name__
+    why = "how many batches it has is not a function of its samples, the batch size and the number of ranks"
+    return Culprit(name, f"the plan of {name}", why, "let plan_of, or the sampler, heed nothing else")
 
 
 _GLOBAL = {

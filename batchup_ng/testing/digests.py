@@ -65,10 +65,13 @@ def digest_of(value: Any) -> int:
 def _feed(digest: Any, value: Any) -> None:
     """Add a value to a digest."""
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray):
-        value = np.asarray(value)
+        value = _as_array(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         digest.update(f"{value.dtype}{value.shape}".encode())
         digest.update(value.tobytes())
+    elif isinstance(value, np.ndarray) and value.ndim == 0:
+        digest.update(f"{value.dtype}".encode())
+        _feed(digest, value.item())
     elif isinstance(value, (tuple, list, np.ndarray)):
         digest.update(f"{type(value).__name__}{len(value)}".encode())
         for part in value:
@@ -79,6 +82,14 @@ def _feed(digest: Any, value: Any) -> None:
             _feed(digest, part)
     else:
         digest.update(_told(value))
+
+
+def _as_array(value: Any) -> Any:
+    """Return an array of what says that it can be one; else plain numbers, as of a tensor whose type NumPy lacks."""
+    try:
+        return np.asarray(value)
+    except (TypeError, RuntimeError):
+        return [str(getattr(value, "dtype", "")), value.tolist()] if hasattr(value, "tolist") else [repr(value)]
 
 
 def _told(value: Any) -> bytes:

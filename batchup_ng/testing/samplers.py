@@ -56,7 +56,7 @@ def rows_of(batches: Any) -> list[list[int]]:
 
 
 class SamplerContract(ABC):
-    """What every random-access sampler must do; a subclass says how one is made."""
+    """What every random-access sampler must do; a subclass says how one is made, of a dozen rows at least."""
 
     in_order: ClassVar[bool] = True
     batch_sizes: ClassVar[tuple[int, ...]] = (1, 3, 7, 1000)
@@ -112,6 +112,12 @@ class SamplerContract(ABC):
         for _ in range(20):
             positions = rng.integers(0, len(whole), size=5)
             np.testing.assert_array_equal(self.make().rows_at(positions, key), whole[positions])
+
+    def test_rows_are_whole_numbers_one_for_each_position(self) -> None:
+        for key in [OrderKey(3, 1), *[None] * self.in_order]:
+            rows = np.asarray(self.rows(key))
+            assert rows.dtype.kind in "iu"
+            assert rows.shape == (self.total(),)
 
     def test_no_positions_give_no_rows(self) -> None:
         assert len(self.make().rows_at(np.arange(0), OrderKey(1, 0))) == 0
@@ -200,7 +206,7 @@ class BatchSamplerContract(ABC):
         assert len(np.unique(expected)) == len(expected) == self.make().num_indices_generated()
         for key in (None, self.KEY):
             batches = self.batches(key, batch_size)
-            assert all(1 <= len(rows) <= batch_size for rows in batches)
+            assert all(1 <= len(rows) <= batch_size and rows.dtype.kind in "iu" for rows in batches)
             np.testing.assert_array_equal(np.sort(np.concatenate(batches)), expected)
 
     @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])

@@ -61,7 +61,7 @@ class BatchEngine:
         making: What makes them.
         plan: Says which.
         path: The place of the source in the graph, for the random numbers.
-        n_samples: Samples of the epoch; None where that is not known.
+        n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
         shard: Whose part of the epoch it is.
         seeded: Whether global generators are seeded for each batch where it is made.
     """
@@ -184,9 +184,9 @@ class BatchEngine:
         if not verdict.made:
             self._check_alone(planned)
         n = whole_samples(planned.rows)[1]
+        self._check_limit(self.books.planned + n)
         replaced = len(verdict.bad) if policy.action == "replace" else 0
         self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
-        self._check_limit()
         return verdict.batch if verdict.made else _NOTHING
 
     def _case(self, planned: PlannedBatch, given: float | None, error: BaseException) -> Case:
@@ -276,10 +276,15 @@ class BatchEngine:
                 list(self.books.errors),
             )
 
-    def _check_limit(self) -> None:
-        """Raise :class:`TooManyErrors` if more samples failed than may."""
+    def _check_limit(self, so_far: int) -> None:
+        """Raise :class:`TooManyErrors` if more samples failed than may of `so_far` that were planned up to this batch.
+
+        The batch, which is not handed out then, is not in the books, so that a state saved now begins with it.
+        """
         books = self.books
-        most, rule = self._making.policy.limit(self._n_samples, books.planned)
+        # A rank whose epoch was shared out later has handed out more than a rank's share of all.
+        n_samples = None if self._n_samples is None else max(self._n_samples, so_far)
+        most, rule = self._making.policy.limit(n_samples, so_far)
         n = books.failed_before + len(books.errors)
         if n > most:
             samples = "1 sample" if n == 1 else f"{n} samples"

@@ -148,7 +148,7 @@ class ParallelDataSource(AbstractDataSource):
         n = self._source.num_samples()
 
         def engine_of(plan: BatchPlan, options: EpochOptions) -> tuple[BatchEngine, Books]:
-            n_samples = int(n) if known_count(n) else None
+            n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
             # On the consumer's own thread, as in a plain loop; worker processes do so by themselves.
             seeded = self._own_thread and options.shuffled and self._source.draws_globally()
             engine = BatchEngine(self._making, plan, path, n_samples, options.shard, seeded)

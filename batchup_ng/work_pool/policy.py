@@ -27,7 +27,8 @@ class ErrorPolicy:
             the same epoch in its place, a function of the seed, the epoch and the position.
         max_errors: How many samples of an epoch may fail; None for any number.
         max_rate: What share of an epoch's samples may fail, above 0 and at most 1. Where an epoch has no known number
-            of samples: of those handed out so far, of which 100 are assumed at least.
+            of samples: of those handed out so far, of which 100 are assumed at least. Where ranks share the epoch, each
+            counts by itself for both limits: its own errors, its own share of the samples.
         retries: How often a batch that failed is made again whole, before its samples are looked at one by one. For
             storage that fails at times.
 

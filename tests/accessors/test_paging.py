@@ -6,6 +6,8 @@ import ctypes
 import mmap
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,27 +22,44 @@ AROUND = 64
 
 def cached_pages(array: np.ndarray, row: int) -> int:
     """Return how many pages of a row and around it are in the system's cache."""
-    address = array.ctypes.data + row * PAGE - AROUND * PAGE
-    found = (ctypes.c_ubyte * (2 * AROUND + 1))()
-    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(len(found) * PAGE), found) == 0
+    first = (array.ctypes.data + row * array[0].nbytes) // PAGE * PAGE
+    found = (ctypes.c_ubyte * (2 * AROUND))()
+    address = ctypes.c_void_p(first - AROUND * PAGE)
+    assert ctypes.CDLL(None).mincore(address, ctypes.c_size_t(len(found) * PAGE), found) == 0
     return sum(flag & 1 for flag in found)
 
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux reads around what is asked for")
-def test_nothing_around_the_rows_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
-    n = 2 * os.sysconf("SC_PHYS_PAGES")
+@pytest.mark.parametrize("width", [PAGE, 7 * PAGE // 2, 1000])
+def test_nothing_around_the_rows_of_a_file_larger_than_memory_is_read(tmp_path: Path, width: int) -> None:
+    n = 2 * os.sysconf("SC_PHYS_PAGES") * PAGE // width
     path = tmp_path / "rows.bin"
     try:
         with path.open("wb") as file:
-            file.truncate(n * PAGE)
+            file.truncate(n * width)
     except OSError as error:
         pytest.skip(f"the file system has no sparse files of this size: {error}")
-    array = np.memmap(path, np.uint8, "r", shape=(n, PAGE))
+    array = np.memmap(path, np.uint8, "r", shape=(n, width))
     rows = np.arange(1, 40) * (n // 40)
     (batch,) = bu.ArrayDataSource([array]).samples_by_indices(rows[::-1])
-    assert batch.shape == (39, PAGE)
-    assert [cached_pages(array, int(row)) for row in rows] == [1] * 39
+    assert batch.shape == (39, width)
+    pages = [(row * width + width - 1) // PAGE - row * width // PAGE + 1 for row in rows.tolist()]
+    assert [cached_pages(array, int(row)) for row in rows] == pages
     path.unlink()
+
+
+def test_of_a_file_that_fits_into_memory_the_system_reads_what_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(paging, "_LIBC", SimpleNamespace(madvise=lambda *advice: asked.append(advice)))
+    np.save(tmp_path / "rows.npy", np.zeros((100, 3000)))
+    source = bu.ArrayDataSource([np.load(tmp_path / "rows.npy", mmap_mode="r")])
+    source.samples_by_indices(np.array([7, 3, 98]))
+    assert not asked
+    monkeypatch.setattr(paging, "_half_of_memory", lambda: 0.0)
+    source.samples_by_indices(np.array([7, 3, 98]))
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("kind", ["memmap", "view", "in memory"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.ranks import LAUNCHERS, rank_from, shard_of
+from batchup_ng.testing.sources import assert_same_batches
 
 SOURCE = bu.ArrayDataSource([np.arange(10)])
 
@@ -76,3 +78,17 @@ def test_other_options_of_a_shard_are_checked() -> None:
     with pytest.raises(bu.ArgumentTypeError, match="pad_mask must be True or False"):
         SOURCE.batch_iterator(2, pad_mask=1)
     assert shard_of((np.int64(1), np.int32(3)), "drop", True) == (1, 3, "drop", True)
+
+
+def old_code(x: np.ndarray) -> Any:
+    return x, np.random.rand(len(x)) + random.random()
+
+
+@pytest.mark.parametrize("make", [bu.SerialPool, bu.WorkerProcessPool])
+def test_batches_with_a_mask_draw_from_seeded_global_generators_too(make: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(20)]).map(old_code)
+    options: dict[str, Any] = {"shuffle": 3, "shard": (1, 2), "pad_mask": True}
+    plain = list(source.batch_iterator(4, **options))
+    assert_same_batches([batch[:-1] for batch in plain], list(source.batch_iterator(4, shuffle=3, shard=(1, 2))))
+    with make(*[1] * (make is bu.WorkerProcessPool)) as pool:
+        assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(4, **options)), plain)

@@ -93,10 +93,11 @@ def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
 
 def test_the_source_and_the_global_generators_are_left_as_they_were() -> None:
     source = ROWS.map(lambda x: (x + np.random.rand(),))
-    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+    before = repr((random.getstate(), np.random.get_state()))
     assert_reproducible(source, pools=("serial",))
     caught(source, "<lambda>", pools=("threads",))
-    assert before == (random.getstate(), np.random.get_state()[1].tolist())  # type: ignore[index,union-attr]
+    caught(source, "<lambda>", shuffle=None)
+    assert before == repr((random.getstate(), np.random.get_state()))
     assert "read" not in vars(source)
     assert "read" not in vars(source.source)
 
@@ -345,6 +346,13 @@ def test_a_sampler_of_ones_own(rows: Any, says: str) -> None:
     assert "draw only from what rows_at(positions, key) is given" in str(raised.value)
 
 
+def test_a_sampler_that_looks_at_how_many_rows_are_asked_for() -> None:
+    source = bu.ArrayDataSource([np.arange(100.0)], sampler=Sampler(lambda at: (at + len(at)) % 100))
+    with pytest.raises(NotReproducible, match="are other rows when many are asked for at once") as raised:
+        assert_reproducible(source, shuffle=None, pools=())
+    assert raised.value.culprit == "Sampler"
+
+
 def test_an_order_of_batchups_kind_that_draws_globally() -> None:
     class Listing(bu.ArrayDataSource):
         def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Any:
@@ -380,8 +388,9 @@ def test_another_number_of_batches() -> None:
             plan.n_batches = min(plan.n_batches, type(self).left)
             return plan
 
-    with pytest.raises(NotReproducible, match=r"batches from there on, and here"):
-        assert_reproducible(Shrinking([np.arange(100)]), pools=())
+    error = caught(Shrinking([np.arange(100)]), "Shrinking", pools=())
+    assert "batches from there on, and here" in str(error)
+    assert "The first to differ is the plan of Shrinking: how many batches it has is not a function of" in str(error)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------

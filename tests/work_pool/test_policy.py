@@ -86,3 +86,82 @@ def test_a_parallel_source_says_what_it_was_asked_for() -> None:
             bu.ArrayDataSource([np.arange(4)]), buffer_bytes=1 << 20, on_error="skip", timeout=np.float32(2)
         )
         assert (source.buffer_bytes, source.on_error, source.timeout) == (1 << 20, bu.ErrorPolicy("skip"), 2.0)
+
+
+def refusing(lost: set[int]) -> bu.PlannedDataSource:
+    """A source of 100 rows, some of which cannot be made."""
+
+    def fails(x: np.ndarray) -> Any:
+        if lost & set(x.tolist()):
+            raise ValueError("one of these cannot be made")
+        return (x,)
+
+    return bu.ArrayDataSource([np.arange(100)]).map(fails)
+
+
+def delivered(iterator: Any, into: list[int]) -> None:
+    """Put the rows that an iterator gives into a list, until it raises."""
+    for (x,) in iterator:
+        into.extend(x.tolist())
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+def test_the_rate_of_a_rank_is_that_of_its_own_share() -> None:
+    lost = {3, 4, 23, 24, 43, 44}  # all of them the first rank's, which has 50 samples
+    policy = bu.ErrorPolicy("skip", max_rate=0.1)
+    with bu.WorkerThreadPool(2) as pool:
+        for rank, world in ((0, 1), (1, 2)):
+            made = pool.parallel_data_source(refusing(lost), on_error=policy)
+            delivered(made.batch_iterator(10, shard=(rank, world)), [])
+        with pytest.raises(bu.TooManyErrors, match=r"6 samples .* more than max_rate=0.1 of 50 samples allows"):
+            delivered(made.batch_iterator(10, shard=(0, 2)), [])
+        made = pool.parallel_data_source(refusing(lost - {44}), on_error=policy)
+        delivered(made.batch_iterator(10, shard=(0, 2)), [])
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+def test_a_rate_that_was_kept_is_kept_when_the_epoch_is_shared_out_later() -> None:
+    with bu.WorkerThreadPool(2) as pool:
+        policy = bu.ErrorPolicy("skip", max_rate=0.1)
+        made = pool.parallel_data_source(refusing({3, 13, 23, 33, 43, 53, 81}), on_error=policy)
+        iterator = made.batch_iterator(10)
+        for _ in range(8):
+            next(iterator)
+        rows: list[int] = []
+        delivered(made.batch_iterator(10, shard=(0, 2), state=iterator.state_dict()), rows)
+        assert rows == [80, *range(82, 90)]
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+@pytest.mark.parametrize("limit", [{"max_errors": 2}, {"max_rate": 0.02}])
+def test_an_epoch_with_too_many_errors_goes_on_with_the_batch_that_was_not_handed_out(limit: dict[str, Any]) -> None:
+    source, rows = refusing({3, 15, 27}), list[int]()
+    with bu.WorkerThreadPool(2) as pool:
+        strict = pool.parallel_data_source(source, on_error=bu.ErrorPolicy("skip", **limit))
+        iterator = strict.batch_iterator(10)
+        with pytest.raises(bu.TooManyErrors, match="3 samples"):
+            delivered(iterator, rows)
+        lenient = pool.parallel_data_source(source, on_error="skip")
+        rest = lenient.batch_iterator(10, state=iterator.state_dict())
+        delivered(rest, rows)
+        assert rows == [x for x in range(100) if x not in (3, 15, 27)]
+        assert rest.stats()["failed"] == 3
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+def test_samples_that_pad_keep_their_draws_where_one_fails() -> None:
+    def draw(x: np.ndarray, rng: Any) -> Any:
+        return x, rng.random()
+
+    def nineteen(source: bu.PlannedDataSource) -> Any:
+        return bu.take(source.map(draw, rng="sample"), 19)
+
+    ((_, draws),) = nineteen(refusing(set())).batch_iterator(100)
+    with bu.WorkerThreadPool(2) as pool:
+        made = pool.parallel_data_source(nineteen(refusing({17, 1})), on_error="skip")
+        iterator = made.batch_iterator(8, shard=(2, 3), pad_mask=True)  # rows 14 to 18, then 0 and 1, which pad
+        ((x, drawn, real),) = iterator
+    assert x.tolist() == [14, 15, 16, 18, 0]
+    assert real.tolist() == [True, True, True, True, False]
+    np.testing.assert_array_equal(drawn, draws[x])
+    assert [(error.row, error.position, error.error.position) for error in iterator.errors] == [(17, 17, 17), (1, 1, 1)]
