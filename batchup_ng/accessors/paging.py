@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import cgroup
+
 
 def exceeds_memory(array: np.ndarray) -> bool:
     """Return whether an array is larger than half of the memory, which other things need too."""
@@ -42,10 +44,10 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
 
 @functools.cache
 def _half_of_memory() -> float:
-    """Return half of the bytes of memory that the machine has; infinity where the system has no such advice."""
+    """Return half of the bytes of memory that there are, or that a container allows; infinity without such advice."""
     if not hasattr(mmap, "MADV_WILLNEED"):
         return float("inf")
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cgroup.memory_limit()) / 2
 
 
 def _is_mapped(array: np.ndarray) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 from pathlib import Path
@@ -81,3 +82,10 @@ def test_only_arrays_over_files_are_announced(tmp_path: Path) -> None:
     assert paging._is_mapped(array)
     assert paging._is_mapped(np.asarray(array)[1:].reshape(-1, 10))
     assert not paging._is_mapped(numbers[1:])
+
+
+def test_memory_is_what_a_container_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = os.sysconf("SC_PHYS_PAGES") * PAGE
+    for allowed, half in ((4000.0, 2000.0), (math.inf, machine / 2), (10.0 * machine, machine / 2)):
+        monkeypatch.setattr(paging.cgroup, "memory_limit", lambda allowed=allowed: allowed)
+        assert paging._half_of_memory.__wrapped__() == half

@@ -44,6 +44,7 @@ def test_an_iterator_cannot_be_sent(send: Any) -> None:
         ("seed", "has no option 'seed'; pass it as shuffle="),
         ("num_workers", r"has no option 'num_workers'; make a pool: WorkerProcessPool\(n\)"),
         ("collate_fn", r"source\.collate\(fn\)"),
+        ("world_size", r"shard=\(rank, world\)"),
         ("sampler", r"ArrayDataSource\(data, sampler="),
         ("quux", r"it takes drop_last, epoch, pad_mask, shard, shuffle, state, uneven"),
         ("stat", "did you mean 'state'"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from batchup_ng.work_pool.processes import cgroup
+from batchup_ng import cgroup
 
 
 @contextlib.contextmanager

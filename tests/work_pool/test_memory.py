@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 import batchup_ng as bu
+from batchup_ng import cgroup
 from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.processes import blas, cgroup, memory
+from batchup_ng.work_pool.processes import blas, memory
 from batchup_ng.work_pool.processes.roads import road_for
 
 MB = 1 << 20
@@ -54,25 +55,6 @@ def test_a_limit_counts_files_that_may_be_dropped_as_free(tmp_path: Path) -> Non
     unlimited = group(tmp_path / "none", memory__max="max", memory__current=700)
     assert memory.left_in_group(unlimited) is None
     assert memory.left_in_group(tmp_path / "absent") is None
-
-
-def test_groups_are_walked_from_the_innermost_to_the_root(tmp_path: Path) -> None:
-    group(tmp_path / "a" / "b")
-    group(tmp_path / "memory" / "x")
-    found = list(cgroup.folders("memory", tmp_path, "5:memory,cpu:/x\n3:pids:/p\n0::/a/b\n"))
-    assert [str(folder.relative_to(tmp_path)) for folder in found] == ["a/b", "a", ".", "memory/x", "memory"]
-
-
-@pytest.mark.parametrize("path", ["/", "/elsewhere/on/the/host", "/../../other"])
-def test_a_group_that_is_not_seen_is_that_of_the_container(tmp_path: Path, path: str) -> None:
-    assert list(cgroup.folders("memory", tmp_path, f"0::{path}\n")) == [tmp_path]
-    assert list(cgroup.folders("memory", tmp_path, "")) == []
-
-
-def test_what_is_no_number_is_no_limit(tmp_path: Path) -> None:
-    for text, number in {"12\n": 12, "max": None, "": None, "-1": None}.items():
-        (tmp_path / "limit").write_text(text)
-        assert cgroup.number_in(tmp_path / "limit") == number
 
 
 def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import cgroup
+from ... import cgroup
 
 _GENERAL = "OMP_NUM_THREADS"
 """Read by the others too, where their own is not set."""

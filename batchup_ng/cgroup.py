@@ -6,6 +6,7 @@ Inside a container the path that the system tells may not be seen; then the root
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,12 @@ def folders(controller: str, root: Path = ROOT, text: str | None = None) -> Iter
             if folder == base:
                 break
             folder = folder.parent
+
+
+def memory_limit() -> float:
+    """Return the bytes of memory that this process and the others of its groups may use; infinity without a limit."""
+    files = [folder / name for folder in folders("memory") for name in ("memory.max", "memory.limit_in_bytes")]
+    return min([math.inf, *[limit for limit in map(number_in, files) if limit is not None]])
 
 
 def number_in(file: Path) -> int | None:
