@@ -14,6 +14,7 @@ from .. import checks, randomness
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.shards import ALONE, START, Reached, Shard
+from .draws import Draws
 from .ranks import shard_of
 
 BITS = 63
@@ -59,6 +60,7 @@ class EpochOptions:
         given: The options as the user gave them, which functions of the user's are called with.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
         counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
+        draws: Where the draws from `rng` begin, if somebody asks.
     """
 
     batch_size: int
@@ -72,6 +74,7 @@ class EpochOptions:
     shard: Shard = ALONE
     reached: Reached = START
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
+    draws: Draws | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""

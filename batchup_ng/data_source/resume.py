@@ -20,6 +20,7 @@ from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..sampling.plan import BatchPlan, SamplesPlan
 from ..sampling.shards import Reached
 from .books import Books
+from .draws import Draws
 from .iterator import Engine, Epoch
 from .node import SourceNode
 from .options import EpochOptions
@@ -52,6 +53,7 @@ def open_epoch(
     if state is not None:
         options, saved = resumed(source, options, state)
     with _generator_put_back(options, saved):
+        options = _watched(options)
         resumable = Resumable(source, options)
         plan = plan_of(options)
         if saved is not None and not isinstance(plan, SamplesPlan):
@@ -70,6 +72,11 @@ def open_epoch(
         return resumable.state(plan.reached(batches), counts)
 
     return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
+
+
+def _watched(options: EpochOptions) -> EpochOptions:
+    """Return the options of an epoch that can tell where its draws from a generator began."""
+    return options if options.rng is None else dataclasses.replace(options, draws=Draws(options.rng))
 
 
 @contextlib.contextmanager
@@ -212,8 +219,6 @@ class Resumable:
         self._source = source
         self._options = options
         self._order = order or order_of(options)
-        # The generator is drawn from as the epoch goes on; what is saved is how it was before.
-        self._before = None if options.rng is None else randomness.copy_of(options.rng)
 
     def state(self, reached: Reached, counts: dict[str, int], inner: Any = None) -> dict[str, Any]:
         """Return the state after the batches that are in the books.
@@ -240,7 +245,7 @@ class Resumable:
                 samples=reached.samples,
                 batches=reached.batches,
                 counts=counts,
-                generator=self._generator(),
+                generator=None if options.draws is None else options.draws.state(),
                 inner=inner,
             )
         )
@@ -250,14 +255,6 @@ class Resumable:
         """The digest of the outline of the source, and what it looks like; made when a state is first asked for."""
         outline = self._source.outline()
         return digest(outline), _told(outline)
-
-    def _generator(self) -> Any:
-        if self._before is None:
-            return None
-        try:
-            return randomness.state_of(self._before)
-        except ArgumentTypeError as error:
-            raise StateError(str(error)) from error
 
 
 def order_of(options: EpochOptions) -> str:
