@@ -19,7 +19,8 @@ from .draws import Draws
 from .iterator import BatchIterator, Engine, StreamEngine, walk
 from .node import SourceNode
 from .options import EpochOptions, epoch_options
-from .resume import open_epoch, open_stream
+from .resume import open_epoch
+from .resume_stream import open_stream
 
 
 class AbstractDataSource(MapsEpochs):

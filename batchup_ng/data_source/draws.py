@@ -5,7 +5,7 @@ second iterator that was made of it, the training loop. So what a state tells is
 iterator was made, but just before the first draw.
 
 What others draw between two draws of an epoch is not noticed, for to look at a ``RandomState`` takes 20 to 40 µs, as
-long as a small batch. That matters only to orders that are drawn as they go: of repeats, of choices, of draws by weight.
+long as a small batch. It matters only to orders that are drawn as they go: of repeats, choices, draws by weight.
 """
 
 from __future__ import annotations

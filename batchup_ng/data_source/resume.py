@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import randomness
-from ..errors import ArgumentError, ArgumentTypeError, StateError
+from ..errors import ArgumentTypeError, StateError
 from ..sampling.plan import BatchPlan, SamplesPlan
 from ..sampling.shards import Reached
 from .books import Books
@@ -24,7 +24,7 @@ from .draws import Draws
 from .iterator import Engine, Epoch
 from .node import SourceNode
 from .options import EpochOptions
-from .state import CANNOT, SavedEpoch, as_state, digest, from_state
+from .state import SavedEpoch, as_state, digest, from_state
 
 MOST_TOLD = 250
 """Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves 350 of 4 kB."""
@@ -102,108 +102,6 @@ def _generator_put_back(options: EpochOptions, saved: SavedEpoch | None) -> Iter
     except BaseException:
         randomness.put_state(options.rng, before)
         raise
-
-
-def open_stream(
-    source: SourceNode, options: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
-) -> Epoch:
-    """Return an epoch of a source that only streams.
-
-    It is saved and entered again only by way of the user's own iterator, where that can.
-
-    Args:
-        source: Makes the batches.
-        options: What was asked for.
-        state: From where on; None from the beginning.
-        engine_of: Makes the engine.
-
-    Raises:
-        ArgumentError: the epoch was to be shared out, or shuffled, which an iterator cannot be.
-        StateError: the state is damaged, or is that of another source; or the source cannot be resumed.
-    """
-    if options.shard.world > 1 or options.shard.pad_mask:
-        raise ArgumentError(
-            "shard= shares out batches by their number, and this source only streams; let its function or iterator "
-            "give each rank its own"
-        )
-    if (options.shuffled or options.rng is not None) and not source.heeds_shuffle():
-        raise ArgumentError(
-            "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
-            "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
-        )
-    return _checked_stream(source, options, state, engine_of)()
-
-
-def _checked_stream(
-    source: SourceNode, asked: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
-) -> Callable[[], Epoch]:
-    """Check a state; return what then opens the epoch, which puts the user's own iterator back."""
-    options, owner, saved = dataclasses.replace(asked, counted={}), source.stateful(), None
-    resumable = owner is not None and not options.drop_last
-    if state is not None:
-        if not resumable:
-            raise StateError(CANNOT)
-        options, saved = resumed(source, options, state, "stream")
-        options = dataclasses.replace(options, counted=_counted(saved))
-
-    def opened() -> Epoch:
-        books = Books()
-        if saved is not None:
-            owner.load_state_dict(saved.inner["iterator"])
-            books.carry(saved.batches, saved.counts)
-        total = source.stream_count(options)
-        n_batches = None if total is None else lambda: total
-        if not resumable:
-            return Epoch(engine_of(options), n_batches, False)
-        return _saved_stream(source, options, engine_of, books, n_batches, reopen)
-
-    def reopen(state: Any) -> Callable[[], Epoch]:
-        return _checked_stream(source, asked, state, engine_of)
-
-    return opened
-
-
-def _saved_stream(
-    source: SourceNode,
-    options: EpochOptions,
-    engine_of: Callable[[EpochOptions], Engine],
-    books: Books,
-    n_batches: Callable[[], float] | None,
-    reopen: Callable[[Any], Callable[[], Epoch]],
-) -> Epoch:
-    """Return the epoch of a stream that can be saved."""
-    before, first = books.delivered, inner_state(source, options)
-    engine = engine_of(options)
-    latest = getattr(engine, "latest_state", None)  # where the iterator is ahead of what was handed out
-
-    def state_now(now: Books) -> dict[str, Any]:
-        inner = inner_state(source, options) if latest is None else latest() or first
-        batches, counts = now.counted()
-        reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
-        return Resumable(source, options, "stream").state(reached, counts, inner)
-
-    return Epoch(engine, n_batches, False, books, False, state_now, reopen)
-
-
-def inner_state(source: SourceNode, options: EpochOptions) -> dict[str, Any] | None:
-    """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
-
-    None where there is none.
-    """
-    owner = source.stateful()
-    if owner is None:
-        return None
-    counted = [[list(path), n] for path, n in sorted(options.counted.items())]
-    return {"iterator": owner.state_dict(), "counted": counted}
-
-
-def _counted(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
-    """Return the samples that each map had, as a state tells them."""
-    try:
-        saved.inner["iterator"]
-        return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}
-    except (TypeError, ValueError, KeyError) as error:
-        raise StateError(f"this state is damaged: it does not tell how far its stream is: {error!r:.100}") from error
 
 
 class Resumable:

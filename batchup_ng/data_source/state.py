@@ -87,10 +87,11 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
     Raises:
         StateError: the state of the user's own iterator is nothing that JSON can hold.
     """
-    body = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(saved)}
-    named = body.pop("counts")
+    body = {"format": FORMAT, "version": VERSION, **vars(saved)}
+    named, inner = body.pop("counts"), body.pop("inner")
     try:
-        body = json.loads(json.dumps(_packed(body), allow_nan=False))
+        # What is the user's own comes back to him as it was, so that no array is packed there.
+        body = json.loads(json.dumps({**_packed(body), "inner": inner}, allow_nan=False, default=_plain_number))
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
     own, counts = digest(body), [named[name] for name in COUNTS]
@@ -193,6 +194,12 @@ def _packed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_packed(part) for part in value]
     return value
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"JSON has no {type(value).__name__}")
 
 
 def _unpacked(value: Any) -> Any:

@@ -24,8 +24,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # the module is missing there
 
-MOST_BYTES = 1 << 20
-"""Bytes of a file beyond which it is not looked at: no state is as large."""
+MOST_BYTES = 1 << 26
+"""Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
 
 PATIENCE = 5.0
 """Seconds that another who saves to the same file may take, until it is no longer waited for."""
@@ -41,9 +41,15 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
     Raises:
         OSError: it cannot be written; the file is as it was.
+        StateError: it is larger than what :func:`read_state` reads; the file is as it was.
     """
     target = os.path.realpath(path)
-    text = json.dumps(state, allow_nan=False, indent=1)
+    text = json.dumps(state, allow_nan=False, indent=1)  # of ASCII characters
+    if len(text) > MOST_BYTES:
+        raise StateError(
+            f"this state has {len(text)} bytes, and a file of at most {MOST_BYTES} is read; let the stream's own "
+            f"iterator keep less in its state"
+        )
     handle, name = _temporary(target)
     try:
         _write(handle, text, target)
@@ -156,7 +162,7 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     with open(path, "rb") as file:
         raw = file.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
-        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state does")
+        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state that was written does")
     try:
         state = json.loads(raw)
     except (ValueError, RecursionError) as error:

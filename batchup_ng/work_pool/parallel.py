@@ -17,7 +17,8 @@ from ..data_source.books import Books
 from ..data_source.draws import Draws
 from ..data_source.iterator import BatchIterator, Epoch
 from ..data_source.options import EpochOptions, epoch_options, known_count
-from ..data_source.resume import inner_state, open_epoch, open_stream
+from ..data_source.resume import open_epoch
+from ..data_source.resume_stream import inner_state, open_stream
 from ..errors import ArgumentTypeError
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
