@@ -16,7 +16,7 @@ from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
 from ..sampling.row_plan import ChoiceBatch, RowPlan
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
-from .options import EpochOptions, known_count
+from .options import EpochOptions, known_count, taken_by
 
 
 class ChoiceDataSource(PlannedDataSource):
@@ -92,7 +92,7 @@ class ChoiceDataSource(PlannedDataSource):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
-        samples = [source.num_samples(**options.given) for source in self.datasets]
+        samples = [source.num_samples(**taken_by(source.num_samples, options.given)) for source in self.datasets]
         counts = [num_batches(n, options.batch_size) if known_count(n) else n for n in samples]
         for _, batch in _in_turn(parts, self._turns(counts, options.drawing_rng())):
             yield batch

@@ -91,7 +91,12 @@ class EpochOptions:
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
-        return {name: value for name, value in self.given.items() if name != "drop_last" and _passes(fn, name)}
+        return {name: value for name, value in taken_by(fn, self.given).items() if name != "drop_last"}
+
+
+def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options to call a user's function with: all that BatchUp had, of newer ones those that it takes."""
+    return {name: value for name, value in given.items() if _passes(fn, name)}
 
 
 def _passes(fn: Callable[..., Any], name: str) -> bool:

@@ -83,7 +83,7 @@ class ConcatDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
         parts, places = [], []
-        present = np.unique(owners)
+        present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
         memory = buffers if len(present) == 1 else buffers.scratch
         for i in present:
             where = np.flatnonzero(owners == i)
