@@ -15,6 +15,7 @@ from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, Samples
 from ..sampling.row_plan import RowPlan, planned_samples
 from ..sampling.shards import START
 from .batch_map import MapsEpochs
+from .books import Books
 from .draws import Draws
 from .iterator import BatchIterator, Engine, StreamEngine, walk
 from .node import SourceNode
@@ -141,10 +142,10 @@ class PlannedDataSource(AbstractDataSource):
             return BatchIterator(open_epoch(self, given, state, self.plan_of, self._engine))
         return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(whole_stream(self, options))))
 
-    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, None]:
+    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-        seeded = options.shuffled and self.draws_globally()
-        return StreamEngine(walk(self, plan, self._buffers(), options.shard.pad_mask, seeded)), None
+        seeded, books = options.shuffled and self.draws_globally(), Books()
+        return StreamEngine(walk(self, plan, self._buffers(), books, options.shard.pad_mask, seeded)), books
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""

@@ -87,7 +87,7 @@ class ReadsBatches(Protocol):
 
 
 def walk(
-    source: ReadsBatches, plan: BatchPlan, buffers: Buffers, pad_mask: bool = False, seeded: bool = False
+    source: ReadsBatches, plan: BatchPlan, buffers: Buffers, books: Books, pad_mask: bool = False, seeded: bool = False
 ) -> Iterator[Any]:
     """Yield the batches of `plan`, read one after the other: the reference that every pool must equal.
 
@@ -95,12 +95,15 @@ def walk(
         source: Reads them.
         plan: Says which.
         buffers: Where to take memory from.
+        books: Where to enter them, as a pool would: by the samples that were planned.
         pad_mask: Whether each ends with an array that marks what only pads.
         seeded: Whether global generators are seeded for each.
     """
     read = reader(pad_mask, seeded)
     for planned in plan:
         batch = read(source, planned.rows, planned.key, buffers)
+        n = planned_samples(planned.rows, batch)
+        books.settle(planned.number, n, n, 0, StreamEngine.road)
         yield batch
         del batch
 

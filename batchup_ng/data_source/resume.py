@@ -35,7 +35,7 @@ def open_epoch(
     options: EpochOptions,
     state: Any,
     plan_of: Callable[[EpochOptions], BatchPlan],
-    engine_of: Callable[[BatchPlan, EpochOptions], tuple[Engine, Books | None]],
+    engine_of: Callable[[BatchPlan, EpochOptions], tuple[Engine, Books]],
 ) -> Epoch:
     """Return an epoch that has a plan.
 
@@ -44,7 +44,7 @@ def open_epoch(
         options: What was asked for.
         state: From where on; None from the beginning.
         plan_of: Makes the plan.
-        engine_of: Makes the engine, with the books that it keeps, if it keeps any.
+        engine_of: Makes the engine, with the books that it keeps.
 
     Raises:
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
@@ -58,8 +58,7 @@ def open_epoch(
         plan = plan_of(options)
         if saved is not None and not isinstance(plan, SamplesPlan):
             _check_cut(options, saved)
-        engine, kept = engine_of(plan, options)
-    books = Books() if kept is None else kept
+        engine, books = engine_of(plan, options)
     if saved is not None:
         books.carry(plan.first, saved.counts)
 
@@ -71,7 +70,7 @@ def open_epoch(
         batches, counts = now.counted()
         return resumable.state(plan.reached(batches), counts)
 
-    return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
+    return Epoch(engine, lambda: plan.n_batches, True, books, True, state_now, reopen)
 
 
 def _watched(options: EpochOptions) -> EpochOptions:
