@@ -248,3 +248,17 @@ def test_what_stands_for_a_sample_of_a_stream_without_end_does_not_depend_on_the
             assert 3 not in next(replaces.batch_iterator(10, shuffle=seed))[0]
     assert 3 not in found[0]
     assert found == [found[0]] * 5
+
+
+def test_a_batch_that_pads_a_choice_is_one_of_before_with_all_its_draws() -> None:
+    parts = [bu.ArrayDataSource([np.arange(8)]), bu.ArrayDataSource([np.arange(100, 104)])]
+    source = bu.ChoiceDataSource(parts, stratified=True).map(noisy, rng="sample").map(noisy_batch, rng="batch")
+    whole = list(source.batch_iterator(4, 5))
+    assert len(whole) == 3
+    padded = list(source.batch_iterator(4, 5, shard=(1, 2), pad_mask=True))
+    assert_same_batches([batch[:-1] for batch in padded], [whole[1], whole[0]])
+    assert [batch[-1].tolist() for batch in padded] == [[True] * 4, [False] * 4]
+
+
+def noisy_batch(*batch: Any, rng: np.random.Generator) -> Any:
+    return *batch, rng.normal(size=len(batch[0]))

@@ -279,7 +279,8 @@ class BatchIterator(Iterator[Any]):
 
         It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer,
         another number of ranks and, unless batches are what is in order (a choice of sources, the order of a
-        generator), another batch size. JSON can hold it, in at most 4 kB (beside the state of a stream's own iterator).
+        generator), another batch size and ``drop_last=``. JSON can hold it, in at most 4 kB (beside the state of a
+        stream's own iterator).
 
         It holds a digest of the source's samplers, with their weights, classes and lists of rows. The first call of all
         reads these arrays once, 0.7 s for 10^8 rows; what they gave is kept for later calls and epochs.

@@ -26,6 +26,9 @@ from .node import SourceNode
 from .options import EpochOptions
 from .state import SavedEpoch, as_state, digest, from_state
 
+OF_BATCHES = "a choice of sources, rounds of one, buckets, or a generator's"
+"""What kinds of order are of batches, not of samples, in words."""
+
 MOST_TOLD = 250
 """Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves 350 of 4 kB."""
 
@@ -138,6 +141,7 @@ class Resumable:
                 seed=options.seed,
                 epoch=options.epoch,
                 batch_size=options.batch_size,
+                drop_last=options.drop_last,
                 world=options.shard.world,
                 samples=reached.samples,
                 batches=reached.batches,
@@ -202,12 +206,16 @@ def resumed(
 
 
 def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse another batch size, where batches are what is in order."""
+    """Refuse another batch size, or other last batches, where batches are what is in order."""
     if saved.batch_size != options.batch_size:
         raise StateError(
             f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; the "
-            f"order of this source (a choice of sources, rounds of one, buckets, or a generator's) is one of batches, "
-            f"which only goes on with the same size"
+            f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same size"
+        )
+    if saved.drop_last != options.drop_last:
+        raise StateError(
+            f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; the "
+            f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same ones"
         )
 
 

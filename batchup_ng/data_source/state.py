@@ -49,6 +49,7 @@ class SavedEpoch:
         seed: Seed of the order and of the maps' randomness.
         epoch: Number of the epoch.
         batch_size: Samples of a batch.
+        drop_last: Whether last batches that are not whole were left out.
         world: How many ranks shared the epoch.
         samples: Samples that all ranks together have handed out, failed ones included.
         batches: The same in batches, of a world of one.
@@ -63,6 +64,7 @@ class SavedEpoch:
     seed: int
     epoch: int
     batch_size: int
+    drop_last: bool
     world: int
     samples: int
     batches: int
@@ -154,6 +156,8 @@ def _check_values(body: dict[str, Any]) -> None:
         _check_number(name, body[name], name in _POSITIVE)
     if type(body["seed"]) is not int:
         raise StateError(f"this state is damaged: its seed is {_shown(body['seed'])}")
+    if type(body["drop_last"]) is not bool:
+        raise StateError(f"this state is damaged: drop_last is {_shown(body['drop_last'])}")
     if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
         raise StateError("this state is damaged: it does not tell its source and order")
     counts = body["counts"]

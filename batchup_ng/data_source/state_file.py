@@ -9,6 +9,7 @@ file systems, Windows), or the name is somebody else's, it is a new name each ti
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -40,7 +41,7 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     A link is followed. A file that is there keeps its permissions; a new one has those that the umask leaves.
 
     Raises:
-        OSError: it cannot be written; the file is as it was.
+        OSError: it cannot be written, or what is there is no plain file; it is as it was.
         StateError: it is larger than what :func:`read_state` reads; the file is as it was.
     """
     target = os.path.realpath(path)
@@ -50,6 +51,7 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
             f"this state has {len(text)} bytes, and a file of at most {MOST_BYTES} is read; let the stream's own "
             f"iterator keep less in its state"
         )
+    _check_plain(target)
     handle, name = _temporary(target)
     try:
         _write(handle, text, target)
@@ -62,6 +64,16 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     finally:
         _release(handle)
     _sync_folder(os.path.dirname(target))
+
+
+def _check_plain(target: str) -> None:
+    """Refuse what a file must not take the place of: a folder, a pipe, a device such as /dev/null."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(target).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
 
 
 def _write(handle: int, text: str, target: str) -> None:

@@ -45,6 +45,21 @@ def refusals() -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
+def test_options_that_change_the_order_belong_to_the_source() -> None:
+    pair = [bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(7)])]
+    for one, other in (
+        (bu.ChoiceDataSource(pair), bu.ChoiceDataSource(pair, stratified=True)),
+        (bu.CompositeDataSource(pair), bu.CompositeDataSource(pair, trim=False)),
+        (bu.take(pair[0], 6), bu.take(pair[0], 7)),
+        (bu.repeat(bu.take(pair[0], 6), 2), bu.repeat(bu.take(pair[0], 6), 3)),
+        (bu.repeat(pair[0], 2), bu.repeat(pair[0], 3)),
+    ):
+        iterator = one.batch_iterator(4, shuffle=7)
+        next(iterator)
+        with pytest.raises(StateError, match="is of another source"):
+            other.batch_iterator(4, shuffle=7, state=iterator.state_dict())
+
+
 def twice(make: Any, n: int, dtype: Any = np.int64) -> tuple[Any, Any]:
     """Return what `make` makes of `n` numbers, and of the same of which two neighbours have changed places."""
     numbers = np.random.default_rng(0).permutation(n).astype(dtype)
@@ -99,6 +114,7 @@ def test_an_array_is_read_once_and_forgotten_with_its_sampler(monkeypatch: pytes
             iterator.state_dict()
     assert read == [ROWS]
     assert len(pickle.dumps(source)) == size
+    gc.collect()  # what other tests left, too
     kept = len(base._kept)
     del source, iterator
     gc.collect()
