@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import checks
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
@@ -30,12 +31,12 @@ class ChoiceDataSource(PlannedDataSource):
 
     Raises:
         ArgumentError: there are no sources.
-        ArgumentTypeError: one of them is no data source.
+        ArgumentTypeError: one of them is no data source, or `stratified` is not True or False.
     """
 
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.stratified = stratified
+        self.stratified = checks.true_or_false("stratified", stratified)
 
     @property
     def is_random_access(self) -> bool:

@@ -154,8 +154,7 @@ class Resumable:
     @functools.cached_property
     def _outlined(self) -> tuple[str, str]:
         """The digest of the outline of the source, and what it looks like; made when a state is first asked for."""
-        outline = self._source.outline()
-        return digest(outline), _told(outline)
+        return _outline_of(self._source)
 
 
 def order_of(options: EpochOptions) -> str:
@@ -180,10 +179,10 @@ def resumed(
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
     """
     saved = from_state(state)
-    outline = source.outline()
-    if saved.source != digest(outline):
+    own, told = _outline_of(source)
+    if saved.source != own:
         raise StateError(
-            f"this state is of another source: it was saved from {saved.told}, and this is {_told(outline)}; the "
+            f"this state is of another source: it was saved from {saved.told}, and this is {told}; the "
             f"graph, the lengths and the samplers must be the same"
         )
     order = order or order_of(options)
@@ -217,6 +216,22 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
             f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; the "
             f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same ones"
         )
+
+
+def _outline_of(source: SourceNode) -> tuple[str, str]:
+    """Return the digest of the outline of a source, and what the source looks like.
+
+    Raises:
+        StateError: JSON cannot hold what a class of the user's tells there.
+    """
+    outline = source.outline()
+    try:
+        return digest(outline), _told(outline)
+    except (TypeError, ValueError) as error:
+        raise StateError(
+            f"outline() of a source or sampler must return strings, numbers and lists, so that states can be told from "
+            f"those of others: {error}"
+        ) from error
 
 
 def _told(outline: Any) -> str:

@@ -181,8 +181,8 @@ def _shown(value: Any) -> str:
 
 
 def digest(body: Any) -> str:
-    """Return the digest of what JSON can hold: 32 hexadecimal digits."""
-    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    """Return the digest of what JSON can hold, numbers of NumPy's being as good as Python's: 32 hexadecimal digits."""
+    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_plain_number)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
