@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
+from batchup_ng.data_source.options import epoch_options
 from batchup_ng.randomness import BatchKey
+from batchup_ng.sampling.shards import Reached
 from batchup_ng.testing.sources import assert_same_batches
 
 
@@ -262,3 +265,12 @@ def test_a_batch_that_pads_a_choice_is_one_of_before_with_all_its_draws() -> Non
 
 def noisy_batch(*batch: Any, rng: np.random.Generator) -> Any:
     return *batch, rng.normal(size=len(batch[0]))
+
+
+def test_a_rank_goes_on_with_the_number_of_its_own_next_batch() -> None:
+    source = bu.ArrayDataSource([np.arange(40)])
+    for parts in (source, bu.ChoiceDataSource([source])):
+        options = dataclasses.replace(epoch_options(4, {"shard": (1, 2)}), reached=Reached(24, 6))
+        plan = parts.plan_of(options)
+        assert (plan.first, len(plan)) == (3, 5)
+        assert [(planned.number, planned.key.batch) for planned in plan] == [(3, 7), (4, 9)]
