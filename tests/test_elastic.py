@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
+from batchup_ng.data_source.options import epoch_options
 from batchup_ng.randomness import BatchKey
+from batchup_ng.sampling.shards import Reached
 from batchup_ng.testing.sources import assert_same_batches
 
 
@@ -248,3 +251,26 @@ def test_what_stands_for_a_sample_of_a_stream_without_end_does_not_depend_on_the
             assert 3 not in next(replaces.batch_iterator(10, shuffle=seed))[0]
     assert 3 not in found[0]
     assert found == [found[0]] * 5
+
+
+def test_a_batch_that_pads_a_choice_is_one_of_before_with_all_its_draws() -> None:
+    parts = [bu.ArrayDataSource([np.arange(8)]), bu.ArrayDataSource([np.arange(100, 104)])]
+    source = bu.ChoiceDataSource(parts, stratified=True).map(noisy, rng="sample").map(noisy_batch, rng="batch")
+    whole = list(source.batch_iterator(4, 5))
+    assert len(whole) == 3
+    padded = list(source.batch_iterator(4, 5, shard=(1, 2), pad_mask=True))
+    assert_same_batches([batch[:-1] for batch in padded], [whole[1], whole[0]])
+    assert [batch[-1].tolist() for batch in padded] == [[True] * 4, [False] * 4]
+
+
+def noisy_batch(*batch: Any, rng: np.random.Generator) -> Any:
+    return *batch, rng.normal(size=len(batch[0]))
+
+
+def test_a_rank_goes_on_with_the_number_of_its_own_next_batch() -> None:
+    source = bu.ArrayDataSource([np.arange(40)])
+    for parts in (source, bu.ChoiceDataSource([source])):
+        options = dataclasses.replace(epoch_options(4, {"shard": (1, 2)}), reached=Reached(24, 6))
+        plan = parts.plan_of(options)
+        assert (plan.first, len(plan)) == (3, 5)
+        assert [(planned.number, planned.key.batch) for planned in plan] == [(3, 7), (4, 9)]

@@ -327,6 +327,24 @@ def test_a_choice_goes_on_with_its_own_batch_size_only() -> None:
         source.batch_iterator(5, shuffle=7, state=iterator.state_dict())
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("shuffle", [None, 7, np.random.RandomState(7)])
+def test_where_batches_are_in_order_an_epoch_goes_on_with_its_own_last_batches_only(
+    shuffle: Any, drop_last: bool
+) -> None:
+    """Else batches that are left out, or are not any more, would shift or mix up those that follow."""
+    parts = [bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(100, 111)])]
+    for source in (bu.ChoiceDataSource(parts, stratified=True), bu.repeat(bu.take(parts[0], 9), 3)):
+        iterator = source.batch_iterator(4, shuffle, drop_last=drop_last)
+        done = [next(iterator)]
+        state = json.loads(json.dumps(iterator.state_dict()))
+        with pytest.raises(StateError, match=f"with drop_last={drop_last}, and drop_last is {not drop_last}; the"):
+            source.batch_iterator(4, shuffle, drop_last=not drop_last, state=state)
+        rest = list(iterator)
+        assert_same_batches(list(source.batch_iterator(4, shuffle, drop_last=drop_last, state=state)), rest)
+        assert len(done + rest) >= 4
+
+
 class Countdown:
     """An iterator of the user's that can be saved."""
 

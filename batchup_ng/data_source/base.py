@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import batch as batches
-from .. import checks, randomness
+from .. import checks
 from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentTypeError
@@ -15,10 +15,13 @@ from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, Samples
 from ..sampling.row_plan import RowPlan, planned_samples
 from ..sampling.shards import START
 from .batch_map import MapsEpochs
+from .books import Books
+from .draws import Draws
 from .iterator import BatchIterator, Engine, StreamEngine, walk
 from .node import SourceNode
 from .options import EpochOptions, epoch_options
-from .resume import open_epoch, open_stream
+from .resume import open_epoch
+from .resume_stream import open_stream
 
 
 class AbstractDataSource(MapsEpochs):
@@ -98,12 +101,12 @@ class PlannedDataSource(AbstractDataSource):
                 return SamplesPlan(rows, size, *which, drop_last, options.shard, options.reached)
             return part_of(BatchesPlan(rows, size, *which), options)
 
-        before = randomness.copy_of(rng)
+        draws = options.draws or Draws(rng)
 
         def count() -> int:
-            return sum(1 for _ in self.drawn_rows(size, before, drop_last))
+            return sum(1 for _ in self.drawn_rows(size, draws.copy(), drop_last))
 
-        drawn = self.drawn_rows(size, rng, drop_last)
+        drawn = draws.of(lambda: self.drawn_rows(size, rng, drop_last))
         whole = DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
         return part_of(whole, options)
 
@@ -139,10 +142,10 @@ class PlannedDataSource(AbstractDataSource):
             return BatchIterator(open_epoch(self, given, state, self.plan_of, self._engine))
         return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(whole_stream(self, options))))
 
-    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, None]:
+    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-        seeded = options.shuffled and self.draws_globally()
-        return StreamEngine(walk(self, plan, self._buffers(), options.shard.pad_mask, seeded)), None
+        seeded, books = options.shuffled and self.draws_globally(), Books()
+        return StreamEngine(walk(self, plan, self._buffers(), books, options.shard.pad_mask, seeded)), books
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -179,6 +182,8 @@ def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:
     """Return the part of a plan of batches that the options ask for."""
     if options.shard.world == 1 and options.reached == START:
         return whole
+    if isinstance(whole, DrawnPlan):
+        whole.draw_to(options.reached.batches)  # before anybody else draws from the generator that was put back
     return PartPlan(whole, options.shard, options.reached, options.drop_last and options.shard.world > 1)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import checks
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
@@ -16,7 +17,7 @@ from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
 from ..sampling.row_plan import ChoiceBatch, RowPlan
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
-from .options import EpochOptions, known_count
+from .options import EpochOptions, known_count, taken_by
 
 
 class ChoiceDataSource(PlannedDataSource):
@@ -30,12 +31,12 @@ class ChoiceDataSource(PlannedDataSource):
 
     Raises:
         ArgumentError: there are no sources.
-        ArgumentTypeError: one of them is no data source.
+        ArgumentTypeError: one of them is no data source, or `stratified` is not True or False.
     """
 
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.stratified = stratified
+        self.stratified = checks.true_or_false("stratified", stratified)
 
     @property
     def is_random_access(self) -> bool:
@@ -92,7 +93,7 @@ class ChoiceDataSource(PlannedDataSource):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
-        samples = [source.num_samples(**options.given) for source in self.datasets]
+        samples = [source.num_samples(**taken_by(source.num_samples, options.given)) for source in self.datasets]
         counts = [num_batches(n, options.batch_size) if known_count(n) else n for n in samples]
         for _, batch in _in_turn(parts, self._turns(counts, options.drawing_rng())):
             yield batch

@@ -94,11 +94,7 @@ def split(
     >>> [part.num_samples() for part in parts]
     [8, 2]
     """
-    shares = np.asarray(fractions, dtype=float)
-    if shares.ndim != 1 or len(shares) == 0 or not (shares > 0).all() or shares.sum() > 1 + 1e-9:
-        raise ArgumentError(
-            f"fractions must be above 0, adding up to at most 1, not {fractions!r}; (0.8, 0.2) gives two parts"
-        )
+    shares = _checked_shares(fractions)
     n = numbered_length("source", source)
     rng = randomness.generator("split", checks.integer("seed", seed))
     parts: list[list[np.ndarray]] = [[] for _ in shares]
@@ -114,14 +110,33 @@ def split(
     return [SubsetDataSource(source, _sorted_rows(i, part, n)) for i, part in enumerate(parts)]
 
 
+def _checked_shares(fractions: Any) -> np.ndarray:
+    try:
+        shares = np.asarray(fractions, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"fractions must be numbers, not {fractions!r}; (0.8, 0.2) gives two parts") from None
+    if shares.ndim != 1 or len(shares) == 0 or not (shares > 0).all() or shares.sum() > 1 + 1e-9:
+        raise ArgumentError(
+            f"fractions must be above 0, adding up to at most 1, not {fractions!r}; (0.8, 0.2) gives two parts"
+        )
+    return shares
+
+
 def _groups(n: int, stratify: Any) -> list[np.ndarray]:
-    """Return the positions of the samples of each class."""
+    """Return the positions of the samples of each class, those of the samples without a class (NaN) being one too."""
     if stratify is None:
         return [np.arange(n)]
     classes = np.asarray(stratify)
     if classes.shape != (n,):
         raise ArgumentError(f"stratify must hold the class of each of the {n} samples, not be of shape {classes.shape}")
-    return [np.flatnonzero(classes == one) for one in np.unique(classes)]
+    try:
+        _, which, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise ArgumentTypeError(
+            "stratify must hold classes of one kind, numbers or strings, that can be sorted; give None, or what else "
+            "is among them, a class of that kind"
+        ) from None
+    return np.split(np.argsort(which, kind="stable"), np.cumsum(counts)[:-1])
 
 
 def _sorted_rows(i: int, part: list[np.ndarray], n: int) -> np.ndarray:

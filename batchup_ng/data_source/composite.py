@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
+from .. import checks
 from ..buffers import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
@@ -32,13 +33,13 @@ class CompositeDataSource(PlannedDataSource):
 
     Raises:
         ArgumentError: there are no sources.
-        ArgumentTypeError: one of them is no data source.
+        ArgumentTypeError: one of them is no data source, or an option is not True or False.
     """
 
     def __init__(self, datasets: Sequence[AbstractDataSource], flatten: bool = True, trim: bool = True) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.flatten = flatten
-        self.trim = trim
+        self.flatten = checks.true_or_false("flatten", flatten)
+        self.trim = checks.true_or_false("trim", trim)
 
     @property
     def is_random_access(self) -> bool:

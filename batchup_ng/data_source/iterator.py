@@ -87,7 +87,7 @@ class ReadsBatches(Protocol):
 
 
 def walk(
-    source: ReadsBatches, plan: BatchPlan, buffers: Buffers, pad_mask: bool = False, seeded: bool = False
+    source: ReadsBatches, plan: BatchPlan, buffers: Buffers, books: Books, pad_mask: bool = False, seeded: bool = False
 ) -> Iterator[Any]:
     """Yield the batches of `plan`, read one after the other: the reference that every pool must equal.
 
@@ -95,12 +95,15 @@ def walk(
         source: Reads them.
         plan: Says which.
         buffers: Where to take memory from.
+        books: Where to enter them, as a pool would: by the samples that were planned.
         pad_mask: Whether each ends with an array that marks what only pads.
         seeded: Whether global generators are seeded for each.
     """
     read = reader(pad_mask, seeded)
     for planned in plan:
         batch = read(source, planned.rows, planned.key, buffers)
+        n = planned_samples(planned.rows, batch)
+        books.settle(planned.number, n, n, 0, StreamEngine.road)
         yield batch
         del batch
 
@@ -276,7 +279,8 @@ class BatchIterator(Iterator[Any]):
 
         It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer,
         another number of ranks and, unless batches are what is in order (a choice of sources, the order of a
-        generator), another batch size. JSON can hold it, in at most 4 kB (beside the state of a stream's own iterator).
+        generator), another batch size and ``drop_last=``. JSON can hold it, in at most 4 kB (beside the state of a
+        stream's own iterator).
 
         It holds a digest of the source's samplers, with their weights, classes and lists of rows. The first call of all
         reads these arrays once, 0.7 s for 10^8 rows; what they gave is kept for later calls and epochs.

@@ -18,7 +18,7 @@ from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.row_plan import OfBatches, RowPlan, count_batches, rows_length
-from .options import EpochOptions
+from .options import EpochOptions, taken_by
 
 
 class SourceNode:
@@ -117,7 +117,7 @@ class SourceNode:
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         """Yield the batches of an epoch on the calling thread: the way of sources without random access."""
-        yield from self.batch_iterator(options.batch_size, **options.given)
+        yield from self.batch_iterator(options.batch_size, **taken_by(self.batch_iterator, options.given))
 
     def stream_count(self, options: EpochOptions) -> float | None:
         """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""

@@ -14,6 +14,7 @@ from .. import checks, randomness
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.shards import ALONE, START, Reached, Shard
+from .draws import Draws
 from .ranks import shard_of
 
 BITS = 63
@@ -62,6 +63,7 @@ class EpochOptions:
         given: The options as the user gave them, which functions of the user's are called with.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
         counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
+        draws: Where the draws from `rng` begin, if somebody asks.
     """
 
     batch_size: int
@@ -75,6 +77,7 @@ class EpochOptions:
     shard: Shard = ALONE
     reached: Reached = START
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
+    draws: Draws | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
@@ -91,7 +94,12 @@ class EpochOptions:
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
-        return {name: value for name, value in self.given.items() if name != "drop_last" and _passes(fn, name)}
+        return {name: value for name, value in taken_by(fn, self.given).items() if name != "drop_last"}
+
+
+def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options to call a user's function with: all that BatchUp had, of newer ones those that it takes."""
+    return {name: value for name, value in given.items() if _passes(fn, name)}
 
 
 def _passes(fn: Callable[..., Any], name: str) -> bool:

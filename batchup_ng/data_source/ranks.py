@@ -47,7 +47,7 @@ def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
 def _rank_and_world(shard: Any) -> tuple[int, int]:
     if isinstance(shard, str) and shard == "auto":
         return rank_from(os.environ)
-    if isinstance(shard, str) or not hasattr(shard, "__len__") or len(shard) != 2:
+    if not isinstance(shard, (tuple, list, np.ndarray)) or len(shard) != 2:
         raise ArgumentTypeError(f"shard must be (rank, world) or 'auto', not {shard!r}; shard=(0, 4) is the first of 4")
     rank, world = checks.integer("shard[0], the rank,", shard[0]), checks.positive_int("shard[1], the world,", shard[1])
     if not 0 <= rank < world:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
+from .. import checks
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError
 from ..randomness import BatchKey
@@ -83,7 +84,7 @@ class ConcatDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
         parts, places = [], []
-        present = np.unique(owners)
+        present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
         memory = buffers if len(present) == 1 else buffers.scratch
         for i in present:
             where = np.flatnonzero(owners == i)
@@ -110,7 +111,7 @@ class ZipDataSource(_Rearranged):
 
     def __init__(self, sources: Sequence[AbstractDataSource], flatten: bool = True) -> None:
         self.sources = checked_sources("sources", sources)
-        self.flatten = flatten
+        self.flatten = checks.true_or_false("flatten", flatten)
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         if len(set(lengths)) > 1:
             raise ArgumentError(

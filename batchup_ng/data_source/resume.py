@@ -16,14 +16,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import randomness
-from ..errors import ArgumentError, ArgumentTypeError, StateError
+from ..errors import ArgumentTypeError, StateError
 from ..sampling.plan import BatchPlan, SamplesPlan
 from ..sampling.shards import Reached
 from .books import Books
+from .draws import Draws
 from .iterator import Engine, Epoch
 from .node import SourceNode
 from .options import EpochOptions
-from .state import CANNOT, SavedEpoch, as_state, digest, from_state
+from .state import SavedEpoch, as_state, digest, from_state
+
+OF_BATCHES = "a choice of sources, rounds of one, buckets, or a generator's"
+"""What kinds of order are of batches, not of samples, in words."""
 
 MOST_TOLD = 250
 """Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves 350 of 4 kB."""
@@ -34,7 +38,7 @@ def open_epoch(
     options: EpochOptions,
     state: Any,
     plan_of: Callable[[EpochOptions], BatchPlan],
-    engine_of: Callable[[BatchPlan, EpochOptions], tuple[Engine, Books | None]],
+    engine_of: Callable[[BatchPlan, EpochOptions], tuple[Engine, Books]],
 ) -> Epoch:
     """Return an epoch that has a plan.
 
@@ -43,7 +47,7 @@ def open_epoch(
         options: What was asked for.
         state: From where on; None from the beginning.
         plan_of: Makes the plan.
-        engine_of: Makes the engine, with the books that it keeps, if it keeps any.
+        engine_of: Makes the engine, with the books that it keeps.
 
     Raises:
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
@@ -52,12 +56,12 @@ def open_epoch(
     if state is not None:
         options, saved = resumed(source, options, state)
     with _generator_put_back(options, saved):
+        options = _watched(options)
         resumable = Resumable(source, options)
         plan = plan_of(options)
         if saved is not None and not isinstance(plan, SamplesPlan):
             _check_cut(options, saved)
-        engine, kept = engine_of(plan, options)
-    books = Books() if kept is None else kept
+        engine, books = engine_of(plan, options)
     if saved is not None:
         books.carry(plan.first, saved.counts)
 
@@ -69,7 +73,12 @@ def open_epoch(
         batches, counts = now.counted()
         return resumable.state(plan.reached(batches), counts)
 
-    return Epoch(engine, lambda: plan.n_batches, True, books, kept is not None, state_now, reopen)
+    return Epoch(engine, lambda: plan.n_batches, True, books, True, state_now, reopen)
+
+
+def _watched(options: EpochOptions) -> EpochOptions:
+    """Return the options of an epoch that can tell where its draws from a generator began."""
+    return options if options.rng is None else dataclasses.replace(options, draws=Draws(options.rng))
 
 
 @contextlib.contextmanager
@@ -97,108 +106,6 @@ def _generator_put_back(options: EpochOptions, saved: SavedEpoch | None) -> Iter
         raise
 
 
-def open_stream(
-    source: SourceNode, options: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
-) -> Epoch:
-    """Return an epoch of a source that only streams.
-
-    It is saved and entered again only by way of the user's own iterator, where that can.
-
-    Args:
-        source: Makes the batches.
-        options: What was asked for.
-        state: From where on; None from the beginning.
-        engine_of: Makes the engine.
-
-    Raises:
-        ArgumentError: the epoch was to be shared out, or shuffled, which an iterator cannot be.
-        StateError: the state is damaged, or is that of another source; or the source cannot be resumed.
-    """
-    if options.shard.world > 1 or options.shard.pad_mask:
-        raise ArgumentError(
-            "shard= shares out batches by their number, and this source only streams; let its function or iterator "
-            "give each rank its own"
-        )
-    if (options.shuffled or options.rng is not None) and not source.heeds_shuffle():
-        raise ArgumentError(
-            "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
-            "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
-        )
-    return _checked_stream(source, options, state, engine_of)()
-
-
-def _checked_stream(
-    source: SourceNode, asked: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
-) -> Callable[[], Epoch]:
-    """Check a state; return what then opens the epoch, which puts the user's own iterator back."""
-    options, owner, saved = dataclasses.replace(asked, counted={}), source.stateful(), None
-    resumable = owner is not None and not options.drop_last
-    if state is not None:
-        if not resumable:
-            raise StateError(CANNOT)
-        options, saved = resumed(source, options, state, "stream")
-        options = dataclasses.replace(options, counted=_counted(saved))
-
-    def opened() -> Epoch:
-        books = Books()
-        if saved is not None:
-            owner.load_state_dict(saved.inner["iterator"])
-            books.carry(saved.batches, saved.counts)
-        total = source.stream_count(options)
-        n_batches = None if total is None else lambda: total
-        if not resumable:
-            return Epoch(engine_of(options), n_batches, False)
-        return _saved_stream(source, options, engine_of, books, n_batches, reopen)
-
-    def reopen(state: Any) -> Callable[[], Epoch]:
-        return _checked_stream(source, asked, state, engine_of)
-
-    return opened
-
-
-def _saved_stream(
-    source: SourceNode,
-    options: EpochOptions,
-    engine_of: Callable[[EpochOptions], Engine],
-    books: Books,
-    n_batches: Callable[[], float] | None,
-    reopen: Callable[[Any], Callable[[], Epoch]],
-) -> Epoch:
-    """Return the epoch of a stream that can be saved."""
-    before, first = books.delivered, inner_state(source, options)
-    engine = engine_of(options)
-    latest = getattr(engine, "latest_state", None)  # where the iterator is ahead of what was handed out
-
-    def state_now(now: Books) -> dict[str, Any]:
-        inner = inner_state(source, options) if latest is None else latest() or first
-        batches, counts = now.counted()
-        reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
-        return Resumable(source, options, "stream").state(reached, counts, inner)
-
-    return Epoch(engine, n_batches, False, books, False, state_now, reopen)
-
-
-def inner_state(source: SourceNode, options: EpochOptions) -> dict[str, Any] | None:
-    """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
-
-    None where there is none.
-    """
-    owner = source.stateful()
-    if owner is None:
-        return None
-    counted = [[list(path), n] for path, n in sorted(options.counted.items())]
-    return {"iterator": owner.state_dict(), "counted": counted}
-
-
-def _counted(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
-    """Return the samples that each map had, as a state tells them."""
-    try:
-        saved.inner["iterator"]
-        return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}
-    except (TypeError, ValueError, KeyError) as error:
-        raise StateError(f"this state is damaged: it does not tell how far its stream is: {error!r:.100}") from error
-
-
 class Resumable:
     """Saves how far an epoch is.
 
@@ -212,8 +119,6 @@ class Resumable:
         self._source = source
         self._options = options
         self._order = order or order_of(options)
-        # The generator is drawn from as the epoch goes on; what is saved is how it was before.
-        self._before = None if options.rng is None else randomness.copy_of(options.rng)
 
     def state(self, reached: Reached, counts: dict[str, int], inner: Any = None) -> dict[str, Any]:
         """Return the state after the batches that are in the books.
@@ -236,11 +141,12 @@ class Resumable:
                 seed=options.seed,
                 epoch=options.epoch,
                 batch_size=options.batch_size,
+                drop_last=options.drop_last,
                 world=options.shard.world,
                 samples=reached.samples,
                 batches=reached.batches,
                 counts=counts,
-                generator=self._generator(),
+                generator=None if options.draws is None else options.draws.state(),
                 inner=inner,
             )
         )
@@ -248,16 +154,7 @@ class Resumable:
     @functools.cached_property
     def _outlined(self) -> tuple[str, str]:
         """The digest of the outline of the source, and what it looks like; made when a state is first asked for."""
-        outline = self._source.outline()
-        return digest(outline), _told(outline)
-
-    def _generator(self) -> Any:
-        if self._before is None:
-            return None
-        try:
-            return randomness.state_of(self._before)
-        except ArgumentTypeError as error:
-            raise StateError(str(error)) from error
+        return _outline_of(self._source)
 
 
 def order_of(options: EpochOptions) -> str:
@@ -282,10 +179,10 @@ def resumed(
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
     """
     saved = from_state(state)
-    outline = source.outline()
-    if saved.source != digest(outline):
+    own, told = _outline_of(source)
+    if saved.source != own:
         raise StateError(
-            f"this state is of another source: it was saved from {saved.told}, and this is {_told(outline)}; the "
+            f"this state is of another source: it was saved from {saved.told}, and this is {told}; the "
             f"graph, the lengths and the samplers must be the same"
         )
     order = order or order_of(options)
@@ -308,13 +205,33 @@ def resumed(
 
 
 def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse another batch size, where batches are what is in order."""
+    """Refuse another batch size, or other last batches, where batches are what is in order."""
     if saved.batch_size != options.batch_size:
         raise StateError(
             f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; the "
-            f"order of this source (a choice of sources, rounds of one, buckets, or a generator's) is one of batches, "
-            f"which only goes on with the same size"
+            f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same size"
         )
+    if saved.drop_last != options.drop_last:
+        raise StateError(
+            f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; the "
+            f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same ones"
+        )
+
+
+def _outline_of(source: SourceNode) -> tuple[str, str]:
+    """Return the digest of the outline of a source, and what the source looks like.
+
+    Raises:
+        StateError: JSON cannot hold what a class of the user's tells there.
+    """
+    outline = source.outline()
+    try:
+        return digest(outline), _told(outline)
+    except (TypeError, ValueError) as error:
+        raise StateError(
+            f"outline() of a source or sampler must return strings, numbers and lists, so that states can be told from "
+            f"those of others: {error}"
+        ) from error
 
 
 def _told(outline: Any) -> str:

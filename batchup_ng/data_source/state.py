@@ -49,6 +49,7 @@ class SavedEpoch:
         seed: Seed of the order and of the maps' randomness.
         epoch: Number of the epoch.
         batch_size: Samples of a batch.
+        drop_last: Whether last batches that are not whole were left out.
         world: How many ranks shared the epoch.
         samples: Samples that all ranks together have handed out, failed ones included.
         batches: The same in batches, of a world of one.
@@ -63,6 +64,7 @@ class SavedEpoch:
     seed: int
     epoch: int
     batch_size: int
+    drop_last: bool
     world: int
     samples: int
     batches: int
@@ -87,10 +89,11 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
     Raises:
         StateError: the state of the user's own iterator is nothing that JSON can hold.
     """
-    body = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(saved)}
-    named = body.pop("counts")
+    body = {"format": FORMAT, "version": VERSION, **vars(saved)}
+    named, inner = body.pop("counts"), body.pop("inner")
     try:
-        body = json.loads(json.dumps(_packed(body), allow_nan=False))
+        # What is the user's own comes back to him as it was, so that no array is packed there.
+        body = json.loads(json.dumps({**_packed(body), "inner": inner}, allow_nan=False, default=_plain_number))
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
     own, counts = digest(body), [named[name] for name in COUNTS]
@@ -153,6 +156,8 @@ def _check_values(body: dict[str, Any]) -> None:
         _check_number(name, body[name], name in _POSITIVE)
     if type(body["seed"]) is not int:
         raise StateError(f"this state is damaged: its seed is {_shown(body['seed'])}")
+    if type(body["drop_last"]) is not bool:
+        raise StateError(f"this state is damaged: drop_last is {_shown(body['drop_last'])}")
     if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
         raise StateError("this state is damaged: it does not tell its source and order")
     counts = body["counts"]
@@ -176,8 +181,8 @@ def _shown(value: Any) -> str:
 
 
 def digest(body: Any) -> str:
-    """Return the digest of what JSON can hold: 32 hexadecimal digits."""
-    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    """Return the digest of what JSON can hold, numbers of NumPy's being as good as Python's: 32 hexadecimal digits."""
+    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_plain_number)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -193,6 +198,12 @@ def _packed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_packed(part) for part in value]
     return value
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"JSON has no {type(value).__name__}")
 
 
 def _unpacked(value: Any) -> Any:

@@ -9,6 +9,7 @@ file systems, Windows), or the name is somebody else's, it is a new name each ti
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -24,8 +25,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # the module is missing there
 
-MOST_BYTES = 1 << 20
-"""Bytes of a file beyond which it is not looked at: no state is as large."""
+MOST_BYTES = 1 << 26
+"""Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
 
 PATIENCE = 5.0
 """Seconds that another who saves to the same file may take, until it is no longer waited for."""
@@ -40,10 +41,17 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     A link is followed. A file that is there keeps its permissions; a new one has those that the umask leaves.
 
     Raises:
-        OSError: it cannot be written; the file is as it was.
+        OSError: it cannot be written, or what is there is no plain file; it is as it was.
+        StateError: it is larger than what :func:`read_state` reads; the file is as it was.
     """
     target = os.path.realpath(path)
-    text = json.dumps(state, allow_nan=False, indent=1)
+    text = json.dumps(state, allow_nan=False, indent=1)  # of ASCII characters
+    if len(text) > MOST_BYTES:
+        raise StateError(
+            f"this state has {len(text)} bytes, and a file of at most {MOST_BYTES} is read; let the stream's own "
+            f"iterator keep less in its state"
+        )
+    _check_plain(target)
     handle, name = _temporary(target)
     try:
         _write(handle, text, target)
@@ -56,6 +64,16 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     finally:
         _release(handle)
     _sync_folder(os.path.dirname(target))
+
+
+def _check_plain(target: str) -> None:
+    """Refuse what a file must not take the place of: a folder, a pipe, a device such as /dev/null."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(target).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
 
 
 def _write(handle: int, text: str, target: str) -> None:
@@ -156,7 +174,7 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     with open(path, "rb") as file:
         raw = file.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
-        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state does")
+        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state that was written does")
     try:
         state = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.row_plan import count_batches
 from .base import PlannedDataSource, as_batch
-from .options import EpochOptions
+from .options import EpochOptions, taken_by
 
 
 class CallableDataSource(PlannedDataSource):
@@ -34,20 +35,20 @@ class CallableDataSource(PlannedDataSource):
             )
         if not callable(num_samples_fn) and not _is_count(num_samples_fn):
             raise ArgumentTypeError(
-                f"num_samples_fn should be None, a callable, an int, or np.inf, not {num_samples_fn!r}"
+                f"num_samples_fn should be None, a callable, an int from 0 on, or np.inf, not {num_samples_fn!r}"
             )
         self.batch_iterator_fn = batch_iterator_fn
         self.num_samples_fn = num_samples_fn
 
     def num_samples(self, **kwargs: Any) -> Any:
-        return self.num_samples_fn(**kwargs) if callable(self.num_samples_fn) else self.num_samples_fn
+        counts = self.num_samples_fn
+        return counts(**taken_by(counts, kwargs)) if callable(counts) else counts
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         return map(as_batch, self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        keywords = options.keywords_for(self.num_samples_fn) if callable(self.num_samples_fn) else {}
-        n = self.num_samples(**keywords)
+        n = self.num_samples(**options.keywords_for(self.num_samples))
         return None if n is None else count_batches(n, options.batch_size, options.drop_last)
 
     def calls_user_functions(self) -> bool:
@@ -63,7 +64,8 @@ class IteratorDataSource(PlannedDataSource):
 
     Args:
         batch_iter: Iterator of batches, each a tuple of arrays. If it has ``state_dict()``, which returns what JSON can
-            hold, and ``load_state_dict(state)``, epochs can be saved and resumed; else they cannot.
+            hold, and ``load_state_dict(state)``, epochs can be saved and resumed; else they cannot. It is asked for its
+            state before each batch, so that a batch that fails can be made again.
         n_samples: How many samples it has: an int, ``numpy.inf``, or None if not known.
 
     Raises:
@@ -77,7 +79,7 @@ class IteratorDataSource(PlannedDataSource):
                 f"batch_iter must be an iterator of batches, not a {type(batch_iter).__name__}{hint}"
             )
         if not _is_count(n_samples):
-            raise ArgumentTypeError(f"n_samples should be None, an int, or np.inf, not {n_samples!r}")
+            raise ArgumentTypeError(f"n_samples should be None, an int from 0 on, or np.inf, not {n_samples!r}")
         self.batch_iter = batch_iter
         self.n_samples = n_samples
         self._used_up = False
@@ -116,4 +118,6 @@ def has_state(iterator: Any) -> bool:
 
 
 def _is_count(n: Any) -> bool:
-    return n is None or n == np.inf or (isinstance(n, (int, np.integer)) and not isinstance(n, bool))
+    if n is None or (isinstance(n, (float, np.floating)) and n == math.inf):
+        return True
+    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and bool(n >= 0)

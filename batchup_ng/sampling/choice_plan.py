@@ -185,15 +185,8 @@ def interleaved(counts: list[int]) -> np.ndarray:
     [0, 1, 0, 0, 1, 0]
     """
     most = max(counts, default=0)
-    if most == 0:
-        return np.arange(0)
-    order = []
-    due = np.zeros(len(counts))
-    done = np.where(np.asarray(counts) > 0, -1, 0)  # a source of no batches has no first one either
-    step = np.asarray(counts, dtype=float) / most
-    for _ in range(most):
-        reached = np.floor(due + 0.25 / most).astype(int)
-        order.append(np.flatnonzero(reached > done))
-        done = reached
-        due += step
-    return np.concatenate(order)
+    # Batch j of n is due in the first of `most` rounds, t, with t * n / most >= j.
+    due = [-(-np.arange(n, dtype=np.int64) * most // n) for n in counts if n]
+    order = np.argsort(np.concatenate([*due, np.arange(0)]), kind="stable")  # sources in turn within a round
+    turns: np.ndarray = np.repeat(np.arange(len(counts)), counts)[order]
+    return turns

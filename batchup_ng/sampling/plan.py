@@ -267,6 +267,7 @@ class DrawnPlan:
         self._seed = seed
         self._epoch = epoch
         self._n_batches = n_batches
+        self._known = n_batches is not None
         self._count = count
         self._memory: dict[int, Any] = {}
         self._next = 0
@@ -281,11 +282,16 @@ class DrawnPlan:
     def __len__(self) -> int:
         return finite_length(self.n_batches)
 
+    def draw_to(self, number: int) -> None:
+        """Draw the batches before `number`, where there are so many."""
+        with self._lock:
+            while self._next < number and self._draw():
+                pass
+
     def __getitem__(self, number: int) -> PlannedBatch:
         number = checked_number(number, self.n_batches)
+        self.draw_to(number + 1)
         with self._lock:
-            while self._next <= number and self._draw():
-                pass
             if number not in self._memory:
                 raise IndexError(
                     f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
@@ -317,7 +323,7 @@ class DrawnPlan:
         try:
             self._memory[self._next] = next(self._drawn)
         except StopIteration:
-            if self._n_batches is None:
+            if not self._known:  # what was counted on a copy is another number if others drew from the generator too
                 self._n_batches = self._next
             return False
         if self._n_batches == math.inf:

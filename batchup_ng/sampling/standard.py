@@ -158,7 +158,7 @@ def row_numbers(name: str, indices: Any) -> np.ndarray:
 
     Raises:
         ArgumentTypeError: they are no integers.
-        ArgumentError: they have more than one dimension.
+        ArgumentError: they have more than one dimension, or one is beyond what int64 can hold.
     """
     rows = np.asarray(indices)
     if rows.size == 0 and rows.ndim == 1:
@@ -169,6 +169,8 @@ def row_numbers(name: str, indices: Any) -> np.ndarray:
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
     if rows.dtype.kind not in "iu":
         raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
+    if rows.dtype.kind == "u" and int(rows.max()) >= 1 << 63:  # as int64 it would count from the end
+        raise ArgumentError(f"{name} must be row numbers, and one is {rows.max()}; no data have as many rows")
     return np.array(rows, dtype=np.int64)  # a copy, so that a later change of the user's array changes nothing
 
 

@@ -6,6 +6,7 @@ to the workers is the source, once, as a shared constant, then for each batch it
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -13,9 +14,11 @@ from typing import Any, NamedTuple, Protocol
 from .. import checks
 from ..data_source.base import AbstractDataSource, PlannedDataSource, part_of, whole_stream
 from ..data_source.books import Books
+from ..data_source.draws import Draws
 from ..data_source.iterator import BatchIterator, Epoch
 from ..data_source.options import EpochOptions, epoch_options, known_count
-from ..data_source.resume import inner_state, open_epoch, open_stream
+from ..data_source.resume import open_epoch
+from ..data_source.resume_stream import inner_state, open_stream
 from ..errors import ArgumentTypeError
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
@@ -170,14 +173,21 @@ def plan_for(source: AbstractDataSource, options: EpochOptions) -> BatchPlan:
     """Return the plan of `source`, be it one of ours or one that only has BatchUp's methods."""
     if isinstance(source, PlannedDataSource):
         return source.plan_of(options)
-    size = options.batch_size
-    rng = options.drawing_rng()
-    rows = source.drawn_rows(size, rng, options.drop_last)
+    size, rng = options.batch_size, options.drawing_rng()
+    draws = None if options.rng is None else options.draws or Draws(options.rng)
+
+    def draw() -> Iterator[Any]:
+        return source.drawn_rows(size, rng, options.drop_last)
 
     def count() -> int:
-        raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
+        if source.num_samples() is None:
+            raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
+        again = options.drawing_rng() if draws is None else draws.copy()
+        return sum(1 for _ in source.drawn_rows(size, again, options.drop_last))
 
-    return part_of(DrawnPlan(rows, size, options.seed, options.epoch, None, count), options)
+    rows = draw() if draws is None else draws.of(draw)
+    n_batches = math.inf if source.num_samples() == math.inf else None
+    return part_of(DrawnPlan(rows, size, options.seed, options.epoch, n_batches, count), options)
 
 
 class PrefetchDataSource(AbstractDataSource):

@@ -95,6 +95,30 @@ def test_a_stratified_split_shares_out_each_class() -> None:
         assert np.bincount(flat(ids(test))).tolist() == [12, 6, 2]
 
 
+def test_a_stratified_split_leaves_out_nobody() -> None:
+    source = bu.ArrayDataSource([np.arange(100)])
+    some = np.where(np.arange(100) % 2, 1.0, np.nan)
+    for parts in (bu.split(source, (0.5, 0.5), seed=1, stratify=some), bu.split(source, (0.5, 0.5), 1, np.arange(100))):
+        assert sorted(flat(flat([ids(part) for part in parts]))) == list(range(100))
+    halves = [flat(ids(part)) for part in bu.split(source, (0.5, 0.5), seed=1, stratify=some)]
+    assert [sum(i % 2 for i in half) for half in halves] == [25, 25]
+
+
+def test_what_cannot_be_split_by_is_refused() -> None:
+    source = bu.ArrayDataSource([A])
+    with pytest.raises(ArgumentTypeError, match="stratify must hold classes of one kind"):
+        bu.split(source, (0.5, 0.5), seed=0, stratify=[None] * 5 + ["a"] * 5)
+    with pytest.raises(ArgumentTypeError, match="fractions must be numbers, not 'half'"):
+        bu.split(source, "half", seed=0)  # type: ignore[arg-type]
+
+
+def test_a_batch_of_no_rows_has_the_structure_of_others() -> None:
+    source = bu.concat(bu.ArrayDataSource([A, A * 0.5]), bu.ArrayDataSource([A, A * 0.5]))
+    assert [(x.shape, x.dtype) for x in source.samples_by_indices(np.arange(0))] == [
+        (x[:0].shape, x.dtype) for x in source.samples_by_indices(np.array([3, 13]))
+    ]
+
+
 @pytest.mark.parametrize("fractions", [(0.8, 0.3), (0.5, 0.0), (-0.5, 0.5), (), ((0.5,),), (float("nan"),)])
 def test_bad_fractions_are_refused(fractions: Any) -> None:
     with pytest.raises(ArgumentError, match="fractions must be above 0"):

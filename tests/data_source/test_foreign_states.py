@@ -45,6 +45,21 @@ def refusals() -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
+def test_options_that_change_the_order_belong_to_the_source() -> None:
+    pair = [bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(7)])]
+    for one, other in (
+        (bu.ChoiceDataSource(pair), bu.ChoiceDataSource(pair, stratified=True)),
+        (bu.CompositeDataSource(pair), bu.CompositeDataSource(pair, trim=False)),
+        (bu.take(pair[0], 6), bu.take(pair[0], 7)),
+        (bu.repeat(bu.take(pair[0], 6), 2), bu.repeat(bu.take(pair[0], 6), 3)),
+        (bu.repeat(pair[0], 2), bu.repeat(pair[0], 3)),
+    ):
+        iterator = one.batch_iterator(4, shuffle=7)
+        next(iterator)
+        with pytest.raises(StateError, match="is of another source"):
+            other.batch_iterator(4, shuffle=7, state=iterator.state_dict())
+
+
 def twice(make: Any, n: int, dtype: Any = np.int64) -> tuple[Any, Any]:
     """Return what `make` makes of `n` numbers, and of the same of which two neighbours have changed places."""
     numbers = np.random.default_rng(0).permutation(n).astype(dtype)
@@ -99,6 +114,7 @@ def test_an_array_is_read_once_and_forgotten_with_its_sampler(monkeypatch: pytes
             iterator.state_dict()
     assert read == [ROWS]
     assert len(pickle.dumps(source)) == size
+    gc.collect()  # what other tests left, too
     kept = len(base._kept)
     del source, iterator
     gc.collect()
@@ -132,3 +148,41 @@ def test_the_state_of_something_else_is_refused(says: str) -> None:
     source, options = refusals()[says]
     with pytest.raises(StateError, match=says):
         source.batch_iterator(10, state=iterator.state_dict(), **{"shuffle": 7, "epoch": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("told", "says"), [(np.arange(3), "ndarray"), ({1, 2}, "set"), (float("nan"), "Out of range|nan"), (1j, "complex")]
+)
+def test_an_outline_that_json_cannot_hold_is_refused_by_name(told: Any, says: str) -> None:
+    class Own(bu.ArrayDataSource):
+        def outline(self) -> list[Any]:
+            return ["Own", told]
+
+    state = bu.ArrayDataSource([np.arange(10)]).batch_iterator(4).state_dict()
+    source = Own([np.arange(10)])
+    for ask in (lambda: source.batch_iterator(4).state_dict(), lambda: source.batch_iterator(4, state=state)):
+        with pytest.raises(StateError, match=rf"outline\(\) of a source or sampler must return .*({says})"):
+            ask()
+
+
+def test_options_may_be_numbers_and_truths_of_numpy() -> None:
+    parts = [bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])]
+    for own, numpys in (
+        (bu.ChoiceDataSource(parts, True), bu.ChoiceDataSource(parts, np.True_)),  # type: ignore[arg-type]
+        (bu.CompositeDataSource(parts, trim=False), bu.CompositeDataSource(parts, trim=np.False_)),  # type: ignore[arg-type]
+        (bu.take(parts[0], 7), bu.take(parts[0], np.int64(7))),  # type: ignore[arg-type]
+    ):
+        iterator = own.batch_iterator(3, shuffle=7)
+        next(iterator)
+        state = numpys.batch_iterator(3, shuffle=7, state=iterator.state_dict()).state_dict()
+        assert state == iterator.state_dict()
+    for make in (bu.ChoiceDataSource, bu.CompositeDataSource):
+        with pytest.raises(bu.ArgumentTypeError, match="must be True or False, not 'no'"):
+            make(parts, "no")  # type: ignore[operator]
+
+
+def test_row_numbers_beyond_int64_do_not_count_from_the_end() -> None:
+    rows = np.array([1, (1 << 64) - 1], dtype=np.uint64)
+    for make in (lambda: bu.subset(rows_and_noise(9), rows), lambda: bu.ArrayDataSource([np.arange(9)], indices=rows)):
+        with pytest.raises(bu.ArgumentError, match="row numbers, and one is 18446744073709551615"):
+            make()

@@ -130,3 +130,22 @@ def test_a_loop_that_went_on_after_an_interrupt_is_told_that_the_epoch_is_not_ov
         with pytest.raises(bu.PoolClosed, match="broken off by an interrupt after 1 batches"):
             next(iterator)
     assert len(iterator) == 0
+
+
+def test_a_state_tells_nothing_of_who_made_the_batches_whatever_maps_make_of_them() -> None:
+    sources = [
+        bu.ArrayDataSource([A]).map(lambda x: (x[::2],)),
+        bu.ArrayDataSource([A]).map(lambda x: (np.repeat(x, 3),)),
+        bu.ArrayDataSource([A]).collate(lambda samples: {"n": len(samples)}),
+        bu.CompositeDataSource([bu.ArrayDataSource([A]), bu.ArrayDataSource([A[:6]])], trim=False),
+    ]
+    with bu.WorkerThreadPool(2) as pool:
+        for source in sources:
+            pair = [one.batch_iterator(4, shuffle=3) for one in (source, pool.parallel_data_source(source))]
+            for _ in range(2):
+                assert pair[0].state_dict() == pair[1].state_dict()
+                for iterator in pair:
+                    next(iterator)
+            assert pair[0].state_dict()["counts"][:4] == [8, 8, 0, 0]
+            for iterator in pair:
+                iterator.close()

@@ -64,6 +64,9 @@ def test_auto_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (3, bu.ArgumentTypeError, r"must be \(rank, world\) or 'auto', not 3"),
         ("all", bu.ArgumentTypeError, "or 'auto', not 'all'"),
         ((0, 1, 2), bu.ArgumentTypeError, "must be"),
+        (b"ab", bu.ArgumentTypeError, "must be"),
+        ({0, 2}, bu.ArgumentTypeError, "must be"),
+        ({0: 0, 1: 2}, bu.ArgumentTypeError, "must be"),
         ((0.5, 2), bu.ArgumentTypeError, "the rank, must be a whole number"),
     ],
 )

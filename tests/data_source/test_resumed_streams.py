@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source import state_file
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
 
@@ -132,3 +134,89 @@ def test_the_producer_is_at_rest_when_the_iterator_is_put_back() -> None:
             next(iterator)
         iterator.load_state_dict(state)
         assert len(list(iterator)) == 19
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_batch_that_failed_was_not_handed_out(error: type[BaseException], pool: Any) -> None:
+    """Whoever saves after an error, or after Ctrl-C, and goes on gets the batch that failed."""
+
+    def failing(*batch: Any) -> Any:
+        if batch[0].min() >= 80:
+            raise error("here")
+        return batch
+
+    if pool is not None and error is KeyboardInterrupt:
+        pytest.skip("an interrupt that a map raises in a worker is not the user's")
+    whole = list(stream().batch_iterator(4, shuffle=3))
+    iterator = over(bu.IteratorDataSource(Counting()).map(failing), pool).batch_iterator(4)
+    done = [next(iterator) for _ in range(7)]
+    with pytest.raises(error, match="here"):
+        next(iterator)
+    state = json.loads(json.dumps(iterator.state_dict()))
+    rest = list(bu.IteratorDataSource(Counting()).map(lambda *batch: batch).batch_iterator(4, state=state))
+    assert_same_batches(done + rest, list(bu.IteratorDataSource(Counting()).batch_iterator(4)))
+    assert len(done + rest) == len(whole)
+
+
+def test_an_iterator_may_hand_out_the_state_that_it_goes_on_to_change(pool: Any) -> None:
+    class Changing(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = {"given": 0}
+
+        def state_dict(self) -> dict[str, int]:
+            self.own["given"] = self.given
+            return self.own
+
+    whole = list(bu.IteratorDataSource(Counting()).batch_iterator(4))
+    iterator = over(bu.IteratorDataSource(Changing()), pool).batch_iterator(4)
+    done = [next(iterator) for _ in range(3)]
+    state = iterator.state_dict()
+    iterator.close()
+    rest = list(bu.IteratorDataSource(Changing()).batch_iterator(4, state=state))
+    assert_same_batches(done + rest, whole)
+
+
+def test_a_state_that_json_cannot_hold_is_refused_when_it_is_asked_for() -> None:
+    class Odd(Counting):
+        held: Any = None
+
+        def state_dict(self) -> Any:
+            return {"given": self.given, "held": self.held}
+
+    for held in (np.arange(3), threading.Lock(), float("nan"), {1, 2}):
+        source = Odd(3)
+        source.held = held
+        iterator = bu.IteratorDataSource(source).batch_iterator(4)
+        next(iterator)
+        with pytest.raises(StateError, match="own iterator cannot be written as JSON"):
+            iterator.state_dict()
+        assert len(list(iterator)) == 2
+    source = Odd(3)
+    source.held = [np.int64(3), np.float32(0.5), (True, None)]
+    state = bu.IteratorDataSource(source).batch_iterator(4).state_dict()
+    assert json.loads(json.dumps(state))["inner"]["iterator"]["held"] == [3, 0.5, [True, None]]
+
+
+def test_a_large_state_comes_back_from_its_file_or_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Large(Counting):
+        size = 0
+
+        def state_dict(self) -> Any:
+            return {"given": self.given, "held": "x" * self.size}
+
+    source, path = Large(), tmp_path / "state.json"
+    iterator = bu.IteratorDataSource(source).batch_iterator(4)
+    next(iterator)
+    source.size = 3 << 20
+    iterator.save_state(path)
+    next(iterator)
+    iterator.load_state(path)
+    assert source.given == 1
+    written = path.read_bytes()
+    monkeypatch.setattr(state_file, "MOST_BYTES", 2 << 20)
+    with pytest.raises(StateError, match="a file of at most 2097152 is read"):
+        iterator.save_state(path)
+    assert path.read_bytes() == written

@@ -18,7 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source import state_file
-from batchup_ng.data_source.state_file import read_state, write_state
+from batchup_ng.data_source.state_file import MOST_BYTES, read_state, write_state
 from batchup_ng.errors import StateError
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
@@ -50,7 +50,7 @@ def test_files_are_read_as_they_stand(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(StateError, match=says):
             read_state(path)
-    path.write_bytes(bytes(2 << 20))
+    path.write_bytes(bytes(MOST_BYTES + 1))
     with pytest.raises(StateError, match="more than"):
         read_state(path)
     with pytest.raises(FileNotFoundError):
@@ -230,3 +230,27 @@ def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path) -> None:
     assert left in ([], [".state.json.tmp"])
     write_state(path, {})
     assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_pipe_or_device_or_folder_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        with pytest.raises(OSError, match="plain file, whose place it takes"):
+            write_state(path, {"new": 1})
+    with pytest.raises(IsADirectoryError, match="not a folder"):
+        write_state(tmp_path, {"new": 1})
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["link", "pipe"]
+
+
+def test_file_then_folder_are_synchronised_with_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = tmp_path / "state.json", []
+
+    def fsync(handle: int) -> None:
+        seen.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_state(path, {"new": 1})
+    assert seen == [(False, False), (True, True)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, draws, flat, ids, stream_of, uniform
@@ -157,3 +158,45 @@ def test_streams_of_the_wrong_kind_are_refused() -> None:
         bu.CallableDataSource(iter([]))  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="must be an iterator"):
         bu.IteratorDataSource(3)  # type: ignore[arg-type]
+
+
+def test_streams_of_ones_own_are_given_the_newer_options_that_they_take() -> None:
+    seen: list[Any] = []
+
+    class Old(AbstractDataSource):
+        """Written for BatchUp, which had no epochs."""
+
+        def num_samples(self, **kwargs: Any) -> int:
+            return 4
+
+        def batch_iterator(self, batch_size: int, shuffle: Any = None) -> Any:
+            yield from ((np.arange(2),), (np.arange(2),))
+
+    class New(Old):
+        def batch_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Any:
+            seen.append(options)
+            return super().batch_iterator(batch_size, shuffle)
+
+    def plain(batch_size: int, shuffle: Any = None) -> Any:
+        yield from ((np.arange(2),), (np.arange(2),))
+
+    options: dict[str, Any] = {"shuffle": 3, "epoch": 1, "drop_last": True}
+    for source in (Old(), New(), bu.CallableDataSource(plain, lambda shuffle: 4)):
+        for whole in (
+            source.map(lambda x: (x,)),
+            bu.CompositeDataSource([source, bu.ArrayDataSource([A])]),
+            bu.ChoiceDataSource([source, bu.ArrayDataSource([A])]),
+            bu.ChoiceDataSource([source, bu.ArrayDataSource([A])], stratified=True),
+        ):
+            assert len(list(whole.batch_iterator(2, **options))) >= 2
+    assert seen == [{"epoch": 1, "drop_last": True}] * 4
+
+
+@pytest.mark.parametrize("n", [-1, True, 2.0, "4", np.arange(3), float("nan"), -np.inf])
+def test_what_is_no_number_of_samples_is_refused(n: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="n_samples should be None, an int from 0 on, or"):
+        bu.IteratorDataSource(iter([]), n)
+    with pytest.raises(ArgumentTypeError, match="num_samples_fn should be None, a callable, an int from 0 on"):
+        bu.CallableDataSource(lambda batch_size: iter([]), n)
+    for good in (None, 0, np.int32(3), np.inf, np.float32(np.inf)):
+        assert bu.IteratorDataSource(iter([]), good).num_samples() == good

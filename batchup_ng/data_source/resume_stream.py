@@ -1,0 +1,179 @@
+"""Where an epoch of a source that only streams is saved and entered again.
+
+It is, where the user's own iterator can be: its state goes into that of the epoch, with the samples that each map had.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ArgumentError, StateError
+from ..sampling.shards import Reached
+from .books import Books
+from .iterator import Engine, Epoch
+from .node import SourceNode
+from .options import EpochOptions
+from .resume import Resumable, resumed
+from .state import CANNOT, SavedEpoch
+
+
+def open_stream(
+    source: SourceNode, options: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
+) -> Epoch:
+    """Return an epoch of a source that only streams.
+
+    It is saved and entered again only by way of the user's own iterator, where that can.
+
+    Args:
+        source: Makes the batches.
+        options: What was asked for.
+        state: From where on; None from the beginning.
+        engine_of: Makes the engine.
+
+    Raises:
+        ArgumentError: the epoch was to be shared out, or shuffled, which an iterator cannot be.
+        StateError: the state is damaged, or is that of another source; or the source cannot be resumed.
+    """
+    if options.shard.world > 1 or options.shard.pad_mask:
+        raise ArgumentError(
+            "shard= shares out batches by their number, and this source only streams; let its function or iterator "
+            "give each rank its own"
+        )
+    if (options.shuffled or options.rng is not None) and not source.heeds_shuffle():
+        raise ArgumentError(
+            "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
+            "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
+        )
+    return _checked_stream(source, options, state, engine_of)()
+
+
+def _checked_stream(
+    source: SourceNode, asked: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
+) -> Callable[[], Epoch]:
+    """Check a state; return what then opens the epoch, which puts the user's own iterator back."""
+    options, owner, saved = dataclasses.replace(asked, counted={}), source.stateful(), None
+    resumable = owner is not None and not options.drop_last
+    if state is not None:
+        if not resumable:
+            raise StateError(CANNOT)
+        options, saved = resumed(source, options, state, "stream")
+        options = dataclasses.replace(options, counted=_counted(saved))
+
+    def opened() -> Epoch:
+        books = Books()
+        if saved is not None:
+            owner.load_state_dict(saved.inner["iterator"])
+            books.carry(saved.batches, saved.counts)
+        total = source.stream_count(options)
+        n_batches = None if total is None else lambda: total
+        if not resumable:
+            return Epoch(engine_of(options), n_batches, False)
+        return _saved_stream(source, options, engine_of, books, n_batches, reopen)
+
+    def reopen(state: Any) -> Callable[[], Epoch]:
+        return _checked_stream(source, asked, state, engine_of)
+
+    return opened
+
+
+def _saved_stream(
+    source: SourceNode,
+    options: EpochOptions,
+    engine_of: Callable[[EpochOptions], Engine],
+    books: Books,
+    n_batches: Callable[[], float] | None,
+    reopen: Callable[[Any], Callable[[], Epoch]],
+) -> Epoch:
+    """Return the epoch of a stream that can be saved."""
+    before, first = books.delivered, inner_state(source, options)
+    engine = engine_of(options)
+    if not hasattr(engine, "latest_state"):
+        engine = _Saving(engine, lambda: inner_state(source, options))
+    latest = engine.latest_state  # the iterator may be ahead of what was handed out
+
+    def state_now(now: Books) -> dict[str, Any]:
+        inner = latest() or first
+        batches, counts = now.counted()
+        reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
+        return Resumable(source, options, "stream").state(reached, counts, inner)
+
+    return Epoch(engine, n_batches, False, books, False, state_now, reopen)
+
+
+class _Saving:
+    """An engine on the consumer's own thread that tells the state of a stream after what it handed out.
+
+    The user's iterator is asked for its state before each batch too: if the batch then fails, in a map or by an
+    interrupt, the iterator is past it, and the batch was not handed out.
+
+    Args:
+        engine: Makes the batches.
+        now: Returns the state of the stream as it is now.
+    """
+
+    def __init__(self, engine: Engine, now: Callable[[], Any]) -> None:
+        self._engine = engine
+        self._now = now
+        self._before: Any = None  # while a batch is made, and after one that failed
+
+    @property
+    def road(self) -> str:
+        return self._engine.road
+
+    def __next__(self) -> Any:
+        self._before = self._now()
+        try:
+            batch = next(self._engine)
+        except StopIteration:
+            self._before = None
+            raise
+        self._before = None
+        return batch
+
+    def latest_state(self) -> Any:
+        """Return the state of the stream after the batch that was handed out last."""
+        return self._now() if self._before is None else self._before
+
+    def check_caller(self) -> None:
+        self._engine.check_caller()
+
+    def ready(self) -> int:
+        return self._engine.ready()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def abandon(self) -> None:
+        self._engine.abandon()
+
+
+def inner_state(source: SourceNode, options: EpochOptions) -> dict[str, Any] | None:
+    """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
+
+    It is a copy, for the iterator may hand out what it goes on to change. None where there is none.
+    """
+    owner = source.stateful()
+    if owner is None:
+        return None
+    counted = [[list(path), n] for path, n in sorted(options.counted.items())]
+    return {"iterator": _copied(owner.state_dict()), "counted": counted}
+
+
+def _copied(state: Any) -> Any:
+    """Return a copy of what JSON can hold; what cannot be copied is returned as it is, for it is refused later."""
+    try:
+        return copy.deepcopy(state)
+    except Exception:  # whatever an object of the user's raises
+        return state
+
+
+def _counted(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
+    """Return the samples that each map had, as a state tells them."""
+    try:
+        saved.inner["iterator"]
+        return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}
+    except (TypeError, ValueError, KeyError) as error:
+        raise StateError(f"this state is damaged: it does not tell how far its stream is: {error!r:.100}") from error
