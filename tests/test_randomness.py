@@ -13,7 +13,7 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.data_source.options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, _high_product
+from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, high_product
 
 N = 20_000
 MANY = np.arange(N)
@@ -73,8 +73,8 @@ def test_integers_are_equally_likely(low: int, high: int) -> None:
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**63))
-def test_the_high_product_is_exact(word: int, bound: int) -> None:
-    assert int(_high_product(np.array([word], np.uint64), bound)[0]) == word * bound >> 64
+def test_thehigh_product_is_exact(word: int, bound: int) -> None:
+    assert int(high_product(np.array([word], np.uint64), bound)[0]) == word * bound >> 64
 
 
 def test_choices_follow_their_weights() -> None:
