@@ -106,6 +106,12 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.normal(np.ones(2)), ArgumentError, "loc must broadcast"),
         (lambda r: r.normal(0, np.ones((3, 1))), ArgumentError, "scale must broadcast"),
         (lambda r: r.normal("a lot"), ArgumentTypeError, "loc must be a number"),
+        (lambda r: r.normal(0, -1), ArgumentError, "scale must not be negative, and one is -1"),
+        (lambda r: r.normal(0, np.array([1.0, -0.5, 1.0])), ArgumentError, r"negative, and one is -0\.5"),
+        (lambda r: r.uniform(-np.inf, 1), ArgumentError, r"low must be a finite number from .*, and one is -inf"),
+        (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError, "high must be a finite number from .*, and one is nan"),
+        (lambda r: r.uniform(-1e308, 1e308), ArgumentError, r"low must be a finite number from -2\^1022"),
+        (lambda r: r.uniform([[0], [1, 2]], 1), ArgumentTypeError, "low must be a number, or an array of numbers"),
         (lambda r: r.random_bool(np.ones(2)), ArgumentError, "p must broadcast"),
         (lambda r: r.random_bool(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
         (lambda r: r.random_bool(float("nan")), ArgumentError, "between 0 and 1, not nan"),
@@ -140,10 +146,31 @@ def test_each_sample_may_have_bounds_of_its_own() -> None:
     assert rng(4).random_bool(np.array([0.0, 1.0]), size=2).tolist() == [[False, True]] * 4
 
 
-def test_a_call_that_is_refused_draws_nothing() -> None:
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.float16, np.float32])
+def test_bounds_of_any_dtype_are_those_of_floats(dtype: Any) -> None:
+    """Of an int8 the difference of -100 and 100 is -56."""
+    least, most = (-100, 100) if dtype == np.int8 else (-30_000, 30_000)
+    if dtype in (np.int32, np.int64):
+        least, most = -(2**30) * 2, 2**31 - 1
+    low, high = np.full(3, least, dtype), np.full(3, most, dtype)
+    np.testing.assert_array_equal(rng(3).uniform(low, high), rng(3).uniform(float(low[0]), float(high[0])))
+    np.testing.assert_array_equal(rng(3).uniform(dtype(least), dtype(most)), rng(3).uniform(low, high))
+
+
+def test_truth_values_are_bounds_of_0_and_1() -> None:
+    np.testing.assert_array_equal(rng(3).uniform(False, np.ones(3, bool)), rng(3).random())
+
+
+def test_a_number_is_chosen_without_a_list_of_all() -> None:
+    np.testing.assert_array_equal(rng(3).choice(10**15), rng(3).integers(10**15))
+    np.testing.assert_array_equal(rng(9).choice(3, p=[1, 0, 2]), rng(9).choice(np.arange(3), p=[1, 0, 2]))
+
+
+@pytest.mark.parametrize("draw", [lambda r: r.uniform(np.ones(2)), lambda r: r.normal(0, -1), lambda r: r.choice(0)])
+def test_a_call_that_is_refused_draws_nothing(draw: Any) -> None:
     one, other = rng(3), rng(3)
     with pytest.raises(ArgumentError):
-        one.uniform(np.ones(2))
+        draw(one)
     np.testing.assert_array_equal(one.random(), other.random())
 
 

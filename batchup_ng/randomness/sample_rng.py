@@ -13,6 +13,9 @@ from ..errors import ArgumentError, ArgumentTypeError
 from .weights import cumulative_weights
 from .words import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 
+_WIDEST = 2.0**1022
+"""How far from 0 a bound may be for the difference of two to be finite."""
+
 
 class SampleRng:
     """Draws one row of random numbers a sample, each row keyed by its sample's position in the stream.
@@ -71,22 +74,27 @@ class SampleRng:
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return floats in [low, high): ``(n, *size) float64``.
 
+        Where few floats lie between `low` and `high`, rounding may give `high` too.
+
         Raises:
-            ArgumentError: a bound does not broadcast to ``(n, *size)``.
+            ArgumentError: a bound does not broadcast to ``(n, *size)``, or is not from -2^1022 to 2^1022.
         """
+        low, high = _finite("low", low), _finite("high", high)
         words = self._words(size, low=low, high=high)
-        low, high = np.asarray(low), np.asarray(high)
         return np.asarray(low + (high - low) * unit_floats(words[..., 0]))
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return normal deviates by the Box-Muller transform (1958): ``(n, *size) float64``.
 
         Raises:
-            ArgumentError: `loc` or `scale` does not broadcast to ``(n, *size)``.
+            ArgumentError: `loc` or `scale` does not broadcast to ``(n, *size)``, or `scale` is negative.
         """
+        scales = _numbers("scale", scale)
+        if (scales < 0).any():
+            raise ArgumentError(f"scale must not be negative, and one is {scales.min()}; it is a standard deviation")
         u = unit_floats(self._words(size, each=2, loc=loc, scale=scale))
         radius = np.sqrt(-2.0 * np.log1p(-u[..., 0]))
-        return np.asarray(np.asarray(loc) + np.asarray(scale) * (radius * np.cos(2.0 * np.pi * u[..., 1])))
+        return np.asarray(np.asarray(loc) + scales * (radius * np.cos(2.0 * np.pi * u[..., 1])))
 
     def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return integers in [low, high), or in [0, low) without `high`: ``(n, *size) int64``.
@@ -134,13 +142,15 @@ class SampleRng:
             size: Shape of the choices of each sample.
             p: Weights of the items, not negative, not all 0; equal without.
         """
-        items = np.arange(checks.positive_int("a", a)) if np.ndim(a) == 0 else np.asarray(a)
-        if len(items) == 0:
+        items = None if np.ndim(a) == 0 else np.asarray(a)
+        n = checks.positive_int("a", a) if items is None else len(items)
+        if n == 0:
             raise ArgumentError("choice needs at least one item to choose from; a is empty")
         if p is None:
-            return np.asarray(items[self.integers(len(items), size=size)])
-        cdf = cumulative_weights("p", p, len(items))
-        return np.asarray(items[cdf.searchsorted(self.uniform(size=size), side="right")])
+            places = self.integers(n, size=size)
+        else:
+            places = cumulative_weights("p", p, n).searchsorted(self.random(size=size), side="right")
+        return np.asarray(places if items is None else items[places])
 
     def generators(self) -> Iterator[np.random.Generator]:
         """Return an iterator of one NumPy generator a sample, each keyed as its row is, others for each call."""
@@ -162,12 +172,29 @@ def _shape(size: Any) -> tuple[int, ...]:
     return shape
 
 
-def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a bound of draws that is not made of numbers, or does not broadcast to their shape."""
-    array = np.asarray(bound)
+def _numbers(name: str, bound: Any) -> np.ndarray:
+    """Return a bound of draws as an array; refuse one that is not made of numbers."""
+    try:
+        array = np.asarray(bound)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(None)
     if array.dtype.kind not in "biuf":
         raise ArgumentTypeError(f"{name} must be a number, or an array of numbers, not {bound!r:.100}")
-    own = array.shape
+    return array
+
+
+def _finite(name: str, bound: Any) -> np.ndarray:
+    """Return a bound of draws as float64, in which differences do not wrap; refuse one with which they overflow."""
+    array = _numbers(name, bound).astype(np.float64)
+    bad = ~(np.abs(array) <= _WIDEST)
+    if bad.any():
+        raise ArgumentError(f"{name} must be a finite number from -2^1022 to 2^1022, and one is {array[bad].flat[0]}")
+    return array
+
+
+def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a bound of draws that is not made of numbers, or does not broadcast to their shape."""
+    own = _numbers(name, bound).shape
     if len(own) > len(shape) or any(n not in (1, wanted) for n, wanted in zip(own[::-1], shape[::-1], strict=False)):
         raise ArgumentError(
             f"{name} must broadcast to (samples, *size), which is {shape}, and is of shape {own}; for one value a "
