@@ -10,10 +10,35 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey, seed_draw
 
 CHUNK = 1 << 17
 """Entries of an array that are read in one go: 1 MB of int64."""
+
+
+def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
+    """Return what a user gave, one number a row, as an array of whatever dtype and shape.
+
+    Raises:
+        ArgumentTypeError: it is a list of lists of different lengths.
+    """
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{name} must be one-dimensional, and is a list of lists; {remedy}") from error
+
+
+def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
+    """Return whole numbers, ``(n,)``, as int64; a copy, unless `copy` is False and they are.
+
+    Raises:
+        ArgumentError: one is above 2^63 - 1, and would come out negative.
+    """
+    most = int(numbers.max()) if len(numbers) else 0
+    if most >= 1 << 63:
+        raise ArgumentError(f"{name} must be below 2^63, and one is {most}; did an unsigned dtype take a negative one?")
+    return numbers.astype(np.int64, copy=copy)
 
 
 def array_outline(array: np.ndarray) -> list[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import array_outline
+from .base import array_outline, as_int64
 from .batch_sampler import BatchSampler
 from .permutation import KeyedPermutation, keyed_permutation
 from .row_plan import OfBatches
@@ -250,7 +250,7 @@ def _as_lengths(lengths: Any) -> np.ndarray:
     if len(sizes) and int(sizes.min()) < 0:
         row = int(np.argmin(sizes))
         raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
-    return sizes.astype(np.int64, copy=False)
+    return as_int64("lengths", sizes, copy=False)
 
 
 def _rows_below(n: int, indices: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, kept_outline
+from .base import RandomAccessSampler, as_int64, given_array, kept_outline
 from .permutation import check_length, keyed_permutation
 
 
@@ -158,9 +158,9 @@ def row_numbers(name: str, indices: Any) -> np.ndarray:
 
     Raises:
         ArgumentTypeError: they are no integers.
-        ArgumentError: they have more than one dimension.
+        ArgumentError: they have more than one dimension, or one is above 2^63 - 1.
     """
-    rows = np.asarray(indices)
+    rows = given_array(name, indices, "pass a list of row numbers")
     if rows.size == 0 and rows.ndim == 1:
         return rows.astype(np.int64)
     if rows.ndim != 1:
@@ -169,7 +169,7 @@ def row_numbers(name: str, indices: Any) -> np.ndarray:
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
     if rows.dtype.kind not in "iu":
         raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
-    return np.array(rows, dtype=np.int64)  # a copy, so that a later change of the user's array changes nothing
+    return as_int64(name, rows)  # a copy, so that a later change of the user's array changes nothing
 
 
 def check_row_numbers(name: str, rows: np.ndarray, length: int) -> None:

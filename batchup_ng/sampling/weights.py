@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import check_weights
-from .base import kept_outline
+from .base import given_array, kept_outline
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -154,7 +154,7 @@ class WeightTable:
 
 def _as_numbers(name: str, weights: Any) -> np.ndarray:
     """Return `weights` as a one-dimensional array of float32, float64 or whole numbers, not a copy if it is one."""
-    given = np.asarray(weights)
+    given = given_array(name, weights, "pass one weight a row")
     if given.ndim != 1:
         raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
     if given.dtype.kind == "O" or len(given) == 0:

@@ -255,6 +255,7 @@ def test_no_rows_give_no_batches() -> None:
             r"are rows themselves; pass \[len\(row\) for row in rows\]",
         ),
         (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
+        (lambda: BucketSampler(np.array([3, 2**63], np.uint64)), ArgumentError, "lengths must be below 2.63"),
         (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
         (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),

@@ -363,6 +363,7 @@ def test_the_state_of_other_weights_or_options_is_refused() -> None:
             r"sub_weights must be finite and not negative, but sub_weights\[1\] is -1",
         ),
         (lambda: WeightedSampler(["a", "b"]), ArgumentTypeError, "weights must be numbers, not <U1"),
+        (lambda: WeightedSampler([[1], [2, 3]]), ArgumentTypeError, "weights must be one-dimensional, and is"),
         (lambda: WeightedSampler([1j]), ArgumentTypeError, "weights must be numbers, not complex"),
         (lambda: WeightedSampler([object(), 1.0]), ArgumentTypeError, "weights must be numbers"),
         (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),
