@@ -113,7 +113,8 @@ class StratifiedPlan(_ChoicePlan):
 
     Args:
         parts: A plan for each source, all of which end.
-        key: Shuffles all the batches, those of one source among themselves too; None spaces them evenly.
+        key: Shuffles all the batches, those of one source among themselves too; None spaces them evenly, by tables of
+            16 bytes a batch, made at once: some tenths of a second for a million.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
@@ -187,13 +188,10 @@ def interleaved(counts: list[int]) -> np.ndarray:
     most = max(counts, default=0)
     if most == 0:
         return np.arange(0)
-    order = []
-    due = np.zeros(len(counts))
-    done = np.where(np.asarray(counts) > 0, -1, 0)  # a source of no batches has no first one either
-    step = np.asarray(counts, dtype=float) / most
-    for _ in range(most):
-        reached = np.floor(due + 0.25 / most).astype(int)
-        order.append(np.flatnonzero(reached > done))
-        done = reached
-        due += step
-    return np.concatenate(order)
+    rounds = []
+    for n in counts:
+        due = np.cumsum(np.concatenate([[0.0], np.full(most - 1, n / most)]))  # added up one by one, as BatchUp does
+        reached = np.floor(due + 0.25 / most)
+        rounds.append(np.flatnonzero(np.diff(reached, prepend=-1 if n else 0)))  # without batches there is no first one
+    sources = np.repeat(np.arange(len(counts)), [len(own) for own in rounds])
+    return np.asarray(sources[np.argsort(np.concatenate(rounds), kind="stable")])

@@ -233,6 +233,19 @@ def test_sources_are_spread_each_as_often_as_it_has_batches(counts: list[int]) -
     assert np.bincount(choice_plan.interleaved(counts), minlength=len(counts)).tolist() == counts
 
 
+@settings(deadline=None)
+@given(counts=st.lists(st.integers(0, 20), max_size=6))
+def test_sources_are_spread_as_by_counting_what_is_due_round_by_round(counts: list[int]) -> None:
+    most, order, due, done = max(counts, default=0), [], [0.0] * len(counts), [-1 if n else 0 for n in counts]
+    for _ in range(most):
+        for i, n in enumerate(counts):
+            if int(due[i] + 0.25 / most) > done[i]:
+                order.append(i)
+                done[i] = int(due[i] + 0.25 / most)
+            due[i] += n / most
+    assert choice_plan.interleaved(counts).tolist() == order
+
+
 def test_a_source_without_a_batch_has_no_turn_in_a_stratified_choice() -> None:
     source = bu.ChoiceDataSource([array(2), array(7)], stratified=True)
     assert [len(x) for (x,) in source.batch_iterator(3, drop_last=True)] == [3, 3]
