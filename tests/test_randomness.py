@@ -96,6 +96,8 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.choice([]), ArgumentError, "at least one item"),
         (lambda r: r.choice(0), ArgumentError, "at least 1"),
         (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
+        (lambda r: r.choice(2, p=["a", "b"]), ArgumentTypeError, "p must be numbers: could not convert"),
+        (lambda r: r.choice(2, p=[[1], [2, 3]]), ArgumentTypeError, "p must be numbers"),
         (lambda r: r.choice(2, p=[1, 1, 1]), ArgumentError, "2 numbers"),
         (lambda r: r.random(size=3.0), ArgumentTypeError, "size must be a whole number, not 3.0"),
         (lambda r: r.random(size=(2, 1.5)), ArgumentTypeError, "size must be a whole number, not 1.5"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 
 
 def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
@@ -25,8 +25,12 @@ def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np
 
     Raises:
         ArgumentError: a weight is negative, infinite or NaN, all are 0, or their number is not `length`.
+        ArgumentTypeError: they are no numbers.
     """
-    weights = np.asarray(weights, dtype=np.float64)
+    try:
+        weights = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
     if weights.ndim != 1 or (length is not None and len(weights) != length):
         wanted = "one-dimensional" if length is None else f"{length} numbers"
         raise ArgumentError(f"{name} must be {wanted}, not of shape {weights.shape}")

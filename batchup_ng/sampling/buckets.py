@@ -126,7 +126,8 @@ class BucketSampler(BatchSampler):
         """Return how many rows a batch of each bucket has."""
         if self.max_tokens is None:
             return np.full(len(self._ends), batch_size)
-        return np.asarray(np.minimum(batch_size, self.max_tokens // np.maximum(self._longest, 1)))
+        most = min(self.max_tokens, np.iinfo(np.int64).max)
+        return np.asarray(np.minimum(batch_size, most // np.maximum(self._longest, 1)))
 
 
 class BucketPlan(OfBatches):
@@ -274,8 +275,8 @@ def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
 
 def _even_boundaries(ascending: np.ndarray, many: int) -> tuple[int, ...]:
     """Return boundaries between at most `many` buckets, each of which holds about as many tokens."""
-    tokens = np.cumsum(np.maximum(ascending, 1))
+    tokens = np.cumsum(np.maximum(ascending, 1), dtype=np.float64)  # which does not overflow
     if len(tokens) == 0:
         return ()
-    shares = np.arange(1, many) * (int(tokens[-1]) / many)
+    shares = np.arange(1, many) * (float(tokens[-1]) / many)
     return tuple(sorted({int(ascending[place]) for place in np.searchsorted(tokens, shares)} - {int(ascending[0])}))

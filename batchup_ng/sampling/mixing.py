@@ -11,7 +11,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_outline
+from .base import RandomAccessSampler, array_outline, given_array
 from .many_permutations import LARGEST, each_permuted
 
 FINEST = 1000
@@ -106,7 +106,9 @@ def _shares(lengths: list[int], proportions: Any) -> np.ndarray:
         raise ArgumentError("lengths must hold the number of rows of each part, and is empty")
     if sum(lengths) > LARGEST:
         raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
-    shares = np.ones(len(lengths), np.int64) if proportions is None else np.asarray(proportions)
+    shares = np.ones(len(lengths), np.int64)
+    if proportions is not None:
+        shares = given_array("proportions", proportions, "pass one number a part")
     if shares.shape != (len(lengths),) or shares.dtype.kind not in "iuf":
         raise ArgumentError(f"proportions must be {len(lengths)} numbers, one a part, not {proportions!r}")
     for i, (share, n) in enumerate(zip(shares.tolist(), lengths, strict=True)):

@@ -211,6 +211,7 @@ def refused() -> list[Any]:
         (lambda: InterleaveSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
         (lambda: InterleaveSampler([3, 4], [1]), ArgumentError, "proportions must be 2 numbers"),
         (lambda: InterleaveSampler([3, 4], ["a", "b"]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: InterleaveSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),
         (lambda: InterleaveSampler([3, 4], [1, -1]), ArgumentError, r"proportions\[1\] is -1"),
         (lambda: InterleaveSampler([3, 4], [math.nan, 1]), ArgumentError, r"proportions\[0\] is nan"),
         (lambda: InterleaveSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),
