@@ -130,7 +130,7 @@ class RandomAccessSampler(AbstractSampler):
         in_batches: Whether batches are what is in order, so that an epoch is never cut but between two of them.
     """
 
-    block: ClassVar[int] = 32768
+    block: int = 32768
     in_batches: ClassVar[bool] = False
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:

@@ -13,6 +13,9 @@ from ..randomness import OrderKey
 from .base import RandomAccessSampler, as_int64, given_array, kept_outline
 from .permutation import check_length, keyed_permutation
 
+REPEATS = 64
+"""Repeats into which a block of positions reaches at most: each has an order of its own, some 0.1 ms to set up."""
+
 
 class RepeatedSampler(RandomAccessSampler):
     """What samplers have in common that hand out each of some rows once a repeat.
@@ -36,6 +39,7 @@ class RepeatedSampler(RandomAccessSampler):
         check_length("length", self.length)
         if self.length == 0 and self.repeats == -1:
             raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
+        self.block = min(self.block, REPEATS * max(1, self.length))
 
     def outline(self) -> list[Any]:
         return [type(self).__name__, self.length, self.repeats]

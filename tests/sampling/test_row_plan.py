@@ -29,8 +29,8 @@ KEY = OrderKey(1, 0)
 class Listening(StandardSampler):
     """Notes how many positions are asked for each time."""
 
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
+    def __init__(self, length: int, repeats: int = 1) -> None:
+        super().__init__(length, repeats)
         self.asked: list[int] = []
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
@@ -52,6 +52,16 @@ def test_blocks_double_for_who_goes_through_an_order(sampler: Listening) -> None
     assert doubled[-1] == sampler.block
     assert set(sampler.asked[6:]) == {sampler.block}
     assert sum(sampler.asked) < 6 * sampler.block
+
+
+def test_of_few_rows_no_more_repeats_are_ordered_ahead_than_somebody_waits_for() -> None:
+    sampler = Listening(3, repeats=-1)
+    plan = SamplerPlan(sampler, 2, KEY, False)
+    for number in range(1000):
+        plan.rows(number)
+    assert max(sampler.asked) <= 64 * 3
+    assert len(sampler.asked) < 20
+    assert Listening(10**6, repeats=-1).block == StandardSampler.block
 
 
 def test_ranks_of_few_go_through_an_order_too(sampler: Listening) -> None:
