@@ -286,11 +286,6 @@ class DrawnPlan:
         with self._lock:
             while self._next <= number and self._draw():
                 pass
-            if number not in self._memory:
-                raise IndexError(
-                    f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
-                    f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
-                )
             return self._planned(number)
 
     def __iter__(self) -> Iterator[PlannedBatch]:
@@ -310,6 +305,11 @@ class DrawnPlan:
         return other_of_drawn(self, draw, planned)
 
     def _planned(self, number: int) -> PlannedBatch:
+        if number not in self._memory:
+            raise IndexError(
+                f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
+                f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
+            )
         key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
         return PlannedBatch(number, self._memory[number], key)
 
