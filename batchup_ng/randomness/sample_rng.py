@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
+from .exact import normal_deviates
 from .weights import cumulative_weights
 from .words import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 
@@ -84,7 +85,7 @@ class SampleRng:
         return np.asarray(low + (high - low) * unit_floats(words[..., 0]))
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Return normal deviates by the Box-Muller transform (1958): ``(n, *size) float64``.
+        """Return normal deviates: ``(n, *size) float64``, to the last bit the same on each machine.
 
         Raises:
             ArgumentError: `loc` or `scale` does not broadcast to ``(n, *size)``, or `scale` is negative.
@@ -93,8 +94,7 @@ class SampleRng:
         if (scales < 0).any():
             raise ArgumentError(f"scale must not be negative, and one is {scales.min()}; it is a standard deviation")
         u = unit_floats(self._words(size, each=2, loc=loc, scale=scale))
-        radius = np.sqrt(-2.0 * np.log1p(-u[..., 0]))
-        return np.asarray(np.asarray(loc) + scales * (radius * np.cos(2.0 * np.pi * u[..., 1])))
+        return np.asarray(np.asarray(loc) + scales * normal_deviates(u[..., 0], u[..., 1]))
 
     def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return integers in [low, high), or in [0, low) without `high`: ``(n, *size) int64``.

@@ -135,7 +135,7 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
         if counts.sum() <= LONGEST:
             return counts.astype(np.int64)
     shares = shares / shares.max()  # so that the sum is finite
-    shares /= shares.sum()
+    shares /= math.fsum(shares)  # which is exact, where the last bit of NumPy's sum may depend on the machine
     fits = (period for period in range(1, FINEST) if np.abs(np.rint(shares * period) - shares * period).max() < 1e-9)
     period = next(fits, FINEST)
     counts = np.floor(shares * period + 1e-9)

@@ -19,7 +19,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
-from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable, _minus_log
+from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable
 from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import assert_same_batches
 
@@ -253,13 +253,6 @@ def test_ties_and_extremes_have_an_order_too() -> None:
         sampler = WeightedSampler([1e-320, 1e308, 0, 5e-324, 1e308], replacement=False)
         rows = sampler.rows_at(np.arange(4), KEY)
     assert (sorted(rows[:2]), sorted(rows[2:])) == ([1, 4], [0, 3])
-
-
-def test_the_logarithm_is_one() -> None:
-    x = np.concatenate([1 - np.arange(1000) * 2.0**-53, np.random.default_rng(0).random(100_000) + 2.0**-60,
-                        2.0 ** -np.arange(60), [0.7071067811865475, 0.7071067811865476]])  # fmt: skip
-    expected = -np.log(np.minimum(x, 1.0))
-    np.testing.assert_allclose(_minus_log(np.minimum(x, 1.0)), expected, rtol=1e-15, atol=0)
 
 
 def test_the_tables_of_two_epochs_are_kept() -> None:
