@@ -104,6 +104,13 @@ def test_rows_are_shuffled_anew_each_repeat_where_classes_are_not() -> None:
     assert len({tuple(y[epoch]) for epoch in epochs}) > 10
 
 
+def test_classes_of_one_size_are_shuffled_each_for_itself() -> None:
+    rows = StratifiedSampler(np.repeat([0, 1], 40)).rows_at(np.arange(80), OrderKey(1, 0))
+    assert rows[rows < 40].tolist() != (rows[rows >= 40] - 40).tolist()
+    rows = BalancedBatchSampler(np.repeat([0, 1], 40), 1).rows_at(np.arange(80), OrderKey(1, 0))
+    assert rows[rows < 40].tolist() != (rows[rows >= 40] - 40).tolist()
+
+
 @settings(max_examples=20, deadline=None)
 @given(word=st.integers(0, 2**64 - 1))
 def test_what_is_drawn_of_a_spread_is_drawn_by_words_of_their_own(word: int) -> None:
