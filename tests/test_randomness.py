@@ -95,6 +95,7 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.random_bool(1.5), ArgumentError, "probability"),
         (lambda r: r.choice([]), ArgumentError, "at least one item"),
         (lambda r: r.choice(0), ArgumentError, "at least 1"),
+        (lambda r: r.choice([[1], [2, 3]]), ArgumentTypeError, "its items differ in length; choose among"),
         (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
         (lambda r: r.choice(2, p=["a", "b"]), ArgumentTypeError, "p must be numbers: could not convert"),
         (lambda r: r.choice(2, p=[[1], [2, 3]]), ArgumentTypeError, "p must be numbers"),

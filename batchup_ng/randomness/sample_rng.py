@@ -141,8 +141,12 @@ class SampleRng:
             a: What to choose from, along its first axis.
             size: Shape of the choices of each sample.
             p: Weights of the items, not negative, not all 0; equal without.
+
+        Raises:
+            ArgumentError: there is nothing to choose from, or `p` cannot be the weights of so many items.
+            ArgumentTypeError: `a` is neither a whole number nor an array, or `p` has no numbers.
         """
-        items = None if np.ndim(a) == 0 else np.asarray(a)
+        items = _items(a)
         n = checks.positive_int("a", a) if items is None else len(items)
         if n == 0:
             raise ArgumentError("choice needs at least one item to choose from; a is empty")
@@ -161,6 +165,16 @@ class SampleRng:
         for position, view in zip(self._positions.tolist(), self._views.tolist(), strict=True):
             more = ("again", view, times) if view or times else ()
             yield generator("row", self._key, position, *more)
+
+
+def _items(a: Any) -> np.ndarray | None:
+    """Return what to choose from as an array; None where it is a number, of so many numbers."""
+    try:
+        return None if np.ndim(a) == 0 else np.asarray(a)
+    except ValueError as error:  # things of different lengths
+        raise ArgumentTypeError(
+            "a must be an array, and its items differ in length; choose among their numbers, rng.choice(len(a))"
+        ) from error
 
 
 def _shape(size: Any) -> tuple[int, ...]:

@@ -213,11 +213,11 @@ class WeightedSubsetSampler(WeightedSampler):
         repeats: int = 1,
     ) -> None:
         self.indices = row_numbers("indices", indices)
-        if len(sub_weights) != len(self.indices):
-            raise ArgumentError(
-                f"sub_weights and indices should have the same length; {len(sub_weights)} != {len(self.indices)}"
-            )
         super().__init__(sub_weights, replacement=replacement, num_samples=num_samples, repeats=repeats)
+        if self.length != len(self.indices):
+            raise ArgumentError(
+                f"sub_weights and indices should have the same length; {self.length} != {len(self.indices)}"
+            )
 
     @property
     def sub_weights(self) -> np.ndarray:

@@ -178,6 +178,7 @@ def test_bad_classes_are_refused(y: Any, n_classes: Any, error: type) -> None:
             ArgumentError,
             "indices must be below 2.63, and one is 18446744073709551615",
         ),
+        (lambda: WeightedSubsetSampler(3, [0]), ArgumentError, r"sub_weights must be one-dimensional, not of"),
         (lambda: WeightedSubsetSampler(np.ones(2), [1]), ArgumentError, "same length; 2 != 1"),
         (lambda: num_batches(5, 0), ArgumentError, "batch_size"),
         (lambda: num_batches(5, True), ArgumentTypeError, "batch_size"),
