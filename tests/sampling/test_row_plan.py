@@ -193,6 +193,12 @@ def test_plans_of_choices_and_buckets_do_tell_it(of: Any, stratified: bool) -> N
         assert plan.samples_before(1) == rows_length(plan.rows(0))
 
 
+def test_a_short_batch_in_the_round_that_is_not_whole_counts_too() -> None:
+    plan = bu.ChoiceDataSource([array(5), array(4)]).row_plan(4, None, False)
+    assert plan.n_batches == 3
+    assert [plan.samples_before(number) for number in range(4)] == [0, 4, 8, 9]
+
+
 def test_of_a_long_stratified_choice_batches_are_found_without_their_rows() -> None:
     samplers = [Listening(400_001), Listening(300_002)]
     parts = [bu.ArrayDataSource([np.zeros(s.length, np.uint8)], sampler=s) for s in samplers]
