@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import Any
 
 import numpy as np
@@ -231,6 +233,20 @@ def test_keys_of_children_keep_their_place() -> None:
     assert key.child(2).positions(3).tolist() == [30, 31, 32]
     assert key.generator().random() != key.child(0).generator().random()
     assert OrderKey(1, 2).child(3) == OrderKey(1, 2, (3,))
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_global_generators_are_as_they_were_after_a_batch(broken_off: bool) -> None:
+    before = random.getstate(), np.random.get_state(legacy=False)
+    drawn = []
+    with contextlib.suppress(KeyError), randomness.globals_seeded(BatchKey(1, 2, 3)):
+        drawn = [random.random(), np.random.rand()]
+        if broken_off:
+            raise KeyError
+    assert random.getstate() == before[0]
+    np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
+    with randomness.globals_seeded(BatchKey(1, 2, 3)):
+        assert drawn == [random.random(), np.random.rand()]
 
 
 def test_a_state_gives_a_seed_without_being_changed() -> None:
