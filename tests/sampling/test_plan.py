@@ -1,4 +1,4 @@
-"""The plan of an epoch whose order is drawn: what it remembers of it, and for how long."""
+"""Plans of an epoch: what a drawn one remembers of its order, and the keys that ranks have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source.options import epoch_options
 from batchup_ng.sampling.plan import REMEMBERED
 
 
@@ -52,3 +53,16 @@ def test_two_may_walk_one_drawn_plan() -> None:
     pairs = [(next(one), next(other)) for _ in range(30)]
     assert all(a.rows.tolist() == b.rows.tolist() for a, b in pairs)
     assert list(one) == list(other) == []
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_whole_batches_of_ranks_have_the_keys_that_they_have_alone(world: int) -> None:
+    source = bu.ArrayDataSource([np.arange(40)])
+    alone = source.plan(4, shuffle=1)
+    for rank in range(world):
+        plan = source.plan_of(epoch_options(4, {"shuffle": 1, "shard": (rank, world)}))
+        for number in range(10 // world):
+            own, other = plan[number], alone[number * world + rank]
+            assert own.rows.tolist() == other.rows.tolist()
+            assert own.key == other.key
+            assert own.key.generator().random() == other.key.generator().random()
