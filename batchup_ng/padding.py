@@ -186,7 +186,7 @@ def _as_axes(axes: Any) -> tuple[int, ...]:
 
 def _padded(arrays: Any, options: _Options, name: str) -> tuple[np.ndarray, ...]:
     """Return the padded array, with lengths and mask as the options ask for them."""
-    listed = [np.asarray(array) for array in _as_list(arrays, name)]
+    listed = [_as_array(array, f"{name}[{i}]") for i, array in enumerate(_as_list(arrays, name))]
     if not listed:
         return _of_none(options)
     _check_shapes(listed, options.places, name)
@@ -218,6 +218,15 @@ def _as_list(arrays: Any, name: str) -> list[Any]:
             f"{type(arrays).__name__}"
         ) from None
     return list(iterator)
+
+
+def _as_array(array: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(array)
+    except ValueError as error:  # lists of different lengths
+        raise ArgumentError(
+            f"{name} must be an array, and is a list whose own lists differ in length; pad these first, pad_batch(...)"
+        ) from error
 
 
 def _asked_for(out: np.ndarray, lengths: np.ndarray, mask: np.ndarray, options: _Options) -> tuple[np.ndarray, ...]:
@@ -253,7 +262,8 @@ def _check_shapes(arrays: list[np.ndarray], axes: tuple[int, ...], name: str) ->
 def _common_dtype(arrays: list[np.ndarray], name: str) -> np.dtype[Any]:
     """Return the dtype of all arrays; empty ones, which may come from empty lists, do not matter."""
     dtypes = {array.dtype: i for i, array in reversed(list(enumerate(arrays))) if array.size} or {arrays[0].dtype: 0}
-    if len(dtypes) > 1 and not all(dtype.kind in "US" for dtype in dtypes):
+    of_text = {dtype.kind for dtype in dtypes} in ({"U"}, {"S"})  # which may be of any length
+    if len(dtypes) > 1 and not of_text:
         listed = ", ".join(f"{name}[{i}] of {dtype}" for dtype, i in sorted(dtypes.items(), key=lambda item: item[1]))
         raise ArgumentError(f"{name} must have one dtype, and there are {listed}; convert them, x.astype(...)")
     return np.result_type(*dtypes)
@@ -279,6 +289,8 @@ def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
             given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
             if given.dtype.kind == "c" and dtype.kind not in "cO":
                 raise TypeError("of a complex number NumPy would drop a part, with a warning")
+            if given.dtype.kind in "US" and dtype.kind in "fc":
+                raise TypeError("NumPy would read a number from text")
             held = given.astype(dtype)
             same = bool(held == given) or bool(given != given and held != held)
             if dtype.kind == "f" and not same:

@@ -256,6 +256,7 @@ def test_what_stands_for_a_sample_of_a_stream_without_end_does_not_depend_on_the
 def test_a_batch_that_pads_a_choice_is_one_of_before_with_all_its_draws() -> None:
     parts = [bu.ArrayDataSource([np.arange(8)]), bu.ArrayDataSource([np.arange(100, 104)])]
     source = bu.ChoiceDataSource(parts, stratified=True).map(noisy, rng="sample").map(noisy_batch, rng="batch")
+    source = source.map(lambda *batch: (*batch, np.random.rand(len(batch[0]))))
     whole = list(source.batch_iterator(4, 5))
     assert len(whole) == 3
     padded = list(source.batch_iterator(4, 5, shard=(1, 2), pad_mask=True))

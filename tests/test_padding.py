@@ -114,7 +114,7 @@ def test_padding_values_that_fit_are_taken(value: Any, dtype: Any) -> None:
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(-1, np.uint8), (256, np.uint8), (0.5, np.int64), (np.nan, np.int32), (-1e9, np.float16), (2, bool), ("", float)],
+    [(-1, np.uint8), (256, np.uint8), (0.5, np.int64), (np.nan, np.int32), (-1e9, np.float16), (2, bool), ("5", float)],
 )
 def test_padding_values_that_do_not_fit_are_refused(value: Any, dtype: Any) -> None:
     with pytest.raises(ArgumentError, match=f"padding_value must be one that {np.dtype(dtype)} can hold"):
@@ -167,6 +167,16 @@ ONE = [np.ones(1), np.ones(2)]
             lambda: bu.pad_batch([[1], [2, 3]], max_length=1),
             ArgumentError,
             r"max_length is 1, and arrays\[1\] has length 2; raise it, or pass truncation=True",
+        ),
+        (
+            lambda: bu.pad_batch([np.array([b"\xff"]), np.array(["a", "b"])], padding_value=""),
+            ArgumentError,
+            r"one dtype, and there are arrays\[0\] of \|S1, arrays\[1\] of <U1",
+        ),
+        (
+            lambda: bu.pad_batch([[[4]], [[1, 2], [3]]]),
+            ArgumentError,
+            r"arrays\[1\] must be an array, and is a list whose own lists differ in length; pad these first",
         ),
         (lambda: bu.pad_batch(ONE, padding="max"), ArgumentError, "padding must be one of 'longest', 'max_length'"),
         (lambda: bu.pad_batch(ONE, padding_side="top"), ArgumentError, "padding_side must be one of"),

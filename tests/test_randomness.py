@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.data_source.options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, _high_product
+from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, high_product
 
 N = 20_000
 MANY = np.arange(N)
@@ -73,8 +75,8 @@ def test_integers_are_equally_likely(low: int, high: int) -> None:
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**63))
-def test_the_high_product_is_exact(word: int, bound: int) -> None:
-    assert int(_high_product(np.array([word], np.uint64), bound)[0]) == word * bound >> 64
+def test_thehigh_product_is_exact(word: int, bound: int) -> None:
+    assert int(high_product(np.array([word], np.uint64), bound)[0]) == word * bound >> 64
 
 
 def test_choices_follow_their_weights() -> None:
@@ -95,7 +97,10 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.random_bool(1.5), ArgumentError, "probability"),
         (lambda r: r.choice([]), ArgumentError, "at least one item"),
         (lambda r: r.choice(0), ArgumentError, "at least 1"),
+        (lambda r: r.choice([[1], [2, 3]]), ArgumentTypeError, "its items differ in length; choose among"),
         (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
+        (lambda r: r.choice(2, p=["a", "b"]), ArgumentTypeError, "p must be numbers: could not convert"),
+        (lambda r: r.choice(2, p=[[1], [2, 3]]), ArgumentTypeError, "p must be numbers"),
         (lambda r: r.choice(2, p=[1, 1, 1]), ArgumentError, "2 numbers"),
         (lambda r: r.random(size=3.0), ArgumentTypeError, "size must be a whole number, not 3.0"),
         (lambda r: r.random(size=(2, 1.5)), ArgumentTypeError, "size must be a whole number, not 1.5"),
@@ -106,6 +111,12 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.normal(np.ones(2)), ArgumentError, "loc must broadcast"),
         (lambda r: r.normal(0, np.ones((3, 1))), ArgumentError, "scale must broadcast"),
         (lambda r: r.normal("a lot"), ArgumentTypeError, "loc must be a number"),
+        (lambda r: r.normal(0, -1), ArgumentError, "scale must not be negative, and one is -1"),
+        (lambda r: r.normal(0, np.array([1.0, -0.5, 1.0])), ArgumentError, r"negative, and one is -0\.5"),
+        (lambda r: r.uniform(-np.inf, 1), ArgumentError, r"low must be a finite number from .*, and one is -inf"),
+        (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError, "high must be a finite number from .*, and one is nan"),
+        (lambda r: r.uniform(-1e308, 1e308), ArgumentError, r"low must be a finite number from -2\^1022"),
+        (lambda r: r.uniform([[0], [1, 2]], 1), ArgumentTypeError, "low must be a number, or an array of numbers"),
         (lambda r: r.random_bool(np.ones(2)), ArgumentError, "p must broadcast"),
         (lambda r: r.random_bool(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
         (lambda r: r.random_bool(float("nan")), ArgumentError, "between 0 and 1, not nan"),
@@ -140,10 +151,31 @@ def test_each_sample_may_have_bounds_of_its_own() -> None:
     assert rng(4).random_bool(np.array([0.0, 1.0]), size=2).tolist() == [[False, True]] * 4
 
 
-def test_a_call_that_is_refused_draws_nothing() -> None:
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.float16, np.float32])
+def test_bounds_of_any_dtype_are_those_of_floats(dtype: Any) -> None:
+    """Of an int8 the difference of -100 and 100 is -56."""
+    least, most = (-100, 100) if dtype == np.int8 else (-30_000, 30_000)
+    if dtype in (np.int32, np.int64):
+        least, most = -(2**30) * 2, 2**31 - 1
+    low, high = np.full(3, least, dtype), np.full(3, most, dtype)
+    np.testing.assert_array_equal(rng(3).uniform(low, high), rng(3).uniform(float(low[0]), float(high[0])))
+    np.testing.assert_array_equal(rng(3).uniform(dtype(least), dtype(most)), rng(3).uniform(low, high))
+
+
+def test_truth_values_are_bounds_of_0_and_1() -> None:
+    np.testing.assert_array_equal(rng(3).uniform(False, np.ones(3, bool)), rng(3).random())
+
+
+def test_a_number_is_chosen_without_a_list_of_all() -> None:
+    np.testing.assert_array_equal(rng(3).choice(10**15), rng(3).integers(10**15))
+    np.testing.assert_array_equal(rng(9).choice(3, p=[1, 0, 2]), rng(9).choice(np.arange(3), p=[1, 0, 2]))
+
+
+@pytest.mark.parametrize("draw", [lambda r: r.uniform(np.ones(2)), lambda r: r.normal(0, -1), lambda r: r.choice(0)])
+def test_a_call_that_is_refused_draws_nothing(draw: Any) -> None:
     one, other = rng(3), rng(3)
     with pytest.raises(ArgumentError):
-        one.uniform(np.ones(2))
+        draw(one)
     np.testing.assert_array_equal(one.random(), other.random())
 
 
@@ -201,6 +233,20 @@ def test_keys_of_children_keep_their_place() -> None:
     assert key.child(2).positions(3).tolist() == [30, 31, 32]
     assert key.generator().random() != key.child(0).generator().random()
     assert OrderKey(1, 2).child(3) == OrderKey(1, 2, (3,))
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_global_generators_are_as_they_were_after_a_batch(broken_off: bool) -> None:
+    before = random.getstate(), np.random.get_state(legacy=False)
+    drawn = []
+    with contextlib.suppress(KeyError), randomness.globals_seeded(BatchKey(1, 2, 3)):
+        drawn = [random.random(), np.random.rand()]
+        if broken_off:
+            raise KeyError
+    assert random.getstate() == before[0]
+    np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
+    with randomness.globals_seeded(BatchKey(1, 2, 3)):
+        assert drawn == [random.random(), np.random.rand()]
 
 
 def test_a_state_gives_a_seed_without_being_changed() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import math
 import os
+import sys
 import threading
 import time
 import weakref
@@ -236,12 +236,12 @@ class BatchIterator(Iterator[Any]):
         """Return how many batches are left, where that is known.
 
         Raises:
-            TypeError: the epoch never ends, or only its end will tell.
+            TypeError: the epoch never ends (or not before 2^63 batches), or only its end will tell.
         """
         total = None if self._epoch.n_batches is None else self._epoch.n_batches()
         if total is None:
             raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
-        if total == math.inf:
+        if total > sys.maxsize:
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
         return 0 if self._ended else max(0, int(total) - self._books.batches)
 

@@ -10,10 +10,35 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey, seed_draw
 
 CHUNK = 1 << 17
 """Entries of an array that are read in one go: 1 MB of int64."""
+
+
+def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
+    """Return what a user gave, one number a row, as an array of whatever dtype and shape.
+
+    Raises:
+        ArgumentTypeError: it is a list of lists of different lengths.
+    """
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{name} must be one-dimensional, and is a list of lists; {remedy}") from error
+
+
+def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
+    """Return whole numbers, ``(n,)``, as int64; a copy, unless `copy` is False and they are.
+
+    Raises:
+        ArgumentError: one is above 2^63 - 1, and would come out negative.
+    """
+    most = int(numbers.max()) if len(numbers) else 0
+    if most >= 1 << 63:
+        raise ArgumentError(f"{name} must be below 2^63, and one is {most}; did an unsigned dtype take a negative one?")
+    return numbers.astype(np.int64, copy=copy)
 
 
 def array_outline(array: np.ndarray) -> list[Any]:
@@ -105,7 +130,7 @@ class RandomAccessSampler(AbstractSampler):
         in_batches: Whether batches are what is in order, so that an epoch is never cut but between two of them.
     """
 
-    block: ClassVar[int] = 32768
+    block: int = 32768
     in_batches: ClassVar[bool] = False
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
@@ -148,9 +173,27 @@ class RandomAccessSampler(AbstractSampler):
         total, start, size = self.num_indices_generated(), 0, batch_size
         while start < total:
             stop = int(min(start + size, total))
-            rows = self.rows_at(np.arange(start, stop), key)
+            rows = checked_order(self, np.arange(start, stop), key)
             for first in range(0, len(rows), batch_size):
                 yield rows[first : first + batch_size]
             start = stop
             if key is not None and 2 * size <= self.block:
                 size = 2 * size  # as a plan does: the first are few, for somebody waits
+
+
+def checked_order(sampler: RandomAccessSampler, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
+    """Return ``sampler.rows_at(positions, key)``, a row for each position: ``(n,) int``.
+
+    Raises:
+        ArgumentError: it gave more or fewer rows, which would lose samples.
+        ArgumentTypeError: it gave something else than whole numbers.
+    """
+    rows = np.asarray(sampler.rows_at(positions, key))
+    name = f"{type(sampler).__name__}.rows_at"
+    if rows.shape != positions.shape:
+        raise ArgumentError(
+            f"{name} must return one row for each position, of shape {positions.shape}, not {rows.shape}"
+        )
+    if rows.dtype.kind not in "iu" and len(rows):
+        raise ArgumentTypeError(f"{name} must return row numbers, an integer array, not {rows.dtype}")
+    return rows.view()  # the sampler's own array stays as it is

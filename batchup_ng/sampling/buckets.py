@@ -17,14 +17,11 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import array_outline
+from .base import array_outline, as_int64
 from .batch_sampler import BatchSampler
-from .permutation import KeyedPermutation, keyed_permutation
+from .permutation import AskedOneByOne, KeyedPermutation, keyed_permutation
 from .row_plan import OfBatches
 from .standard import row_numbers
-
-SOME = 256
-"""How many places of the shuffled order of batches are computed in one go."""
 
 
 class BucketSampler(BatchSampler):
@@ -126,7 +123,8 @@ class BucketSampler(BatchSampler):
         """Return how many rows a batch of each bucket has."""
         if self.max_tokens is None:
             return np.full(len(self._ends), batch_size)
-        return np.asarray(np.minimum(batch_size, self.max_tokens // np.maximum(self._longest, 1)))
+        most = min(self.max_tokens, np.iinfo(np.int64).max)
+        return np.asarray(np.minimum(batch_size, most // np.maximum(self._longest, 1)))
 
 
 class BucketPlan(OfBatches):
@@ -159,7 +157,9 @@ class BucketPlan(OfBatches):
         self._n_whole = firsts[-1]
         self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
         self._permutations: dict[int, KeyedPermutation] = {}
-        self._some = (0, np.arange(0))
+        if key is not None:
+            self._word = key.word("batches")
+            self._shuffled = AskedOneByOne(self._n_whole, self._word)
 
     @property
     def steady(self) -> bool:
@@ -173,7 +173,7 @@ class BucketPlan(OfBatches):
         """How many samples come before each batch, and in all: ``(n_batches + 1,) int64``, for who cuts an epoch."""
         sizes = np.repeat(np.array(self._sizes, np.int64), np.diff(self._firsts))
         if self._key is not None:
-            sizes = sizes[self._order(np.arange(self._n_whole), self._key)]
+            sizes = sizes[keyed_permutation(self._n_whole, self._word)(np.arange(self._n_whole))]
         last = [self._carried[-1]] * (int(self.n_batches) - self._n_whole)
         return np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes, np.array(last, np.int64)]))
 
@@ -186,22 +186,10 @@ class BucketPlan(OfBatches):
             end = self._stream_length(bucket)
             return self._stream(bucket, end - self._carried[-1], end)
         if self._key is not None:
-            number = self._shuffled(number, self._key)
+            number = self._shuffled(number)
         bucket = int(np.searchsorted(self._firsts, number, side="right")) - 1
         start = (number - int(self._firsts[bucket])) * self._sizes[bucket]
         return self._stream(bucket, start, start + self._sizes[bucket])
-
-    def _shuffled(self, number: int, key: OrderKey) -> int:
-        """Return which of the whole batches stands at a place of the shuffled order, computed for some at a time."""
-        first, numbers = self._some
-        if not first <= number < first + len(numbers):
-            first = number - number % SOME
-            numbers = self._order(np.arange(first, min(first + SOME, self._n_whole)), key)
-            self._some = first, numbers
-        return int(numbers[number - first])
-
-    def _order(self, places: np.ndarray, key: OrderKey) -> np.ndarray:
-        return keyed_permutation(self._n_whole, key.word("batches"))(places)
 
     def _stream(self, bucket: int, start: int, stop: int) -> np.ndarray:
         """Return the rows from one place to another of the stream of a bucket."""
@@ -250,7 +238,7 @@ def _as_lengths(lengths: Any) -> np.ndarray:
     if len(sizes) and int(sizes.min()) < 0:
         row = int(np.argmin(sizes))
         raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
-    return sizes.astype(np.int64, copy=False)
+    return as_int64("lengths", sizes, copy=False)
 
 
 def _rows_below(n: int, indices: Any) -> np.ndarray:
@@ -274,8 +262,8 @@ def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
 
 def _even_boundaries(ascending: np.ndarray, many: int) -> tuple[int, ...]:
     """Return boundaries between at most `many` buckets, each of which holds about as many tokens."""
-    tokens = np.cumsum(np.maximum(ascending, 1))
+    tokens = np.cumsum(np.maximum(ascending, 1), dtype=np.float64)  # which does not overflow
     if len(tokens) == 0:
         return ()
-    shares = np.arange(1, many) * (int(tokens[-1]) / many)
+    shares = np.arange(1, many) * (float(tokens[-1]) / many)
     return tuple(sorted({int(ascending[place]) for place in np.searchsorted(tokens, shares)} - {int(ascending[0])}))

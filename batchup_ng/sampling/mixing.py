@@ -11,7 +11,7 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_outline
+from .base import RandomAccessSampler, array_outline, given_array
 from .many_permutations import LARGEST, each_permuted
 
 FINEST = 1000
@@ -106,7 +106,9 @@ def _shares(lengths: list[int], proportions: Any) -> np.ndarray:
         raise ArgumentError("lengths must hold the number of rows of each part, and is empty")
     if sum(lengths) > LARGEST:
         raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
-    shares = np.ones(len(lengths), np.int64) if proportions is None else np.asarray(proportions)
+    shares = np.ones(len(lengths), np.int64)
+    if proportions is not None:
+        shares = given_array("proportions", proportions, "pass one number a part")
     if shares.shape != (len(lengths),) or shares.dtype.kind not in "iuf":
         raise ArgumentError(f"proportions must be {len(lengths)} numbers, one a part, not {proportions!r}")
     for i, (share, n) in enumerate(zip(shares.tolist(), lengths, strict=True)):
@@ -133,7 +135,7 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
         if counts.sum() <= LONGEST:
             return counts.astype(np.int64)
     shares = shares / shares.max()  # so that the sum is finite
-    shares /= shares.sum()
+    shares /= math.fsum(shares)  # which is exact, where the last bit of NumPy's sum may depend on the machine
     fits = (period for period in range(1, FINEST) if np.abs(np.rint(shares * period) - shares * period).max() < 1e-9)
     period = next(fits, FINEST)
     counts = np.floor(shares * period + 1e-9)

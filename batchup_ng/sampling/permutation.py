@@ -50,6 +50,9 @@ ROUNDS = 8
 CHUNK = 8192
 """Positions that are computed at a time, so that the five arrays that take part stay in a processor's cache (L2)."""
 
+SOME = 256
+"""Places that are computed in one go for who asks for one after another."""
+
 _HALF_WORD = np.uint64(32)
 
 
@@ -144,6 +147,29 @@ class KeyedPermutation:
             right ^= word
         np.left_shift(left, self._right_bits, out=values)
         values |= right
+
+
+class AskedOneByOne:
+    """The same permutation for who asks for one place after another: some neighbours are computed in one go, and kept.
+
+    Safe to use from several threads.
+
+    Args:
+        n: How many places.
+        key: 64 bits.
+    """
+
+    def __init__(self, n: int, key: int) -> None:
+        self._n, self._key = n, key
+        self._some = (0, np.arange(0))
+
+    def __call__(self, place: int) -> int:
+        first, sent = self._some
+        if not first <= place < first + len(sent):
+            first = place - place % SOME
+            sent = keyed_permutation(self._n, self._key)(np.arange(first, min(first + SOME, self._n)))
+            self._some = first, sent  # two threads may both compute it; each uses its own
+        return int(sent[place - first])
 
 
 def _mix(half: np.ndarray, key: np.uint64, word: np.ndarray, spare: np.ndarray) -> None:

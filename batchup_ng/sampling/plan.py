@@ -15,6 +15,7 @@ remembers what it drew. A :class:`PartPlan` is a rank's part of one of these, or
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -285,18 +286,12 @@ class DrawnPlan:
     def draw_to(self, number: int) -> None:
         """Draw the batches before `number`, where there are so many."""
         with self._lock:
-            while self._next < number and self._draw():
-                pass
+            self._draw_to(number)
 
     def __getitem__(self, number: int) -> PlannedBatch:
         number = checked_number(number, self.n_batches)
-        self.draw_to(number + 1)
         with self._lock:
-            if number not in self._memory:
-                raise IndexError(
-                    f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
-                    f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
-                )
+            self._draw_to(number + 1)
             return self._planned(number)
 
     def __iter__(self) -> Iterator[PlannedBatch]:
@@ -315,7 +310,16 @@ class DrawnPlan:
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         return other_of_drawn(self, draw, planned)
 
+    def _draw_to(self, number: int) -> None:
+        while self._next < number and self._draw():
+            pass
+
     def _planned(self, number: int) -> PlannedBatch:
+        if number not in self._memory:
+            raise IndexError(
+                f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
+                f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
+            )
         key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
         return PlannedBatch(number, self._memory[number], key)
 
@@ -341,9 +345,9 @@ def finite_length(n_batches: float) -> int:
     """Return `n_batches` as an int.
 
     Raises:
-        TypeError: it is infinite.
+        TypeError: it is infinite, or more than Python's ``len`` can say: what takes lengths then does without.
     """
-    if n_batches == math.inf:
+    if n_batches > sys.maxsize:
         raise TypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
     return int(n_batches)
 

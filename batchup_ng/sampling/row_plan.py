@@ -19,7 +19,7 @@ import numpy as np
 from .. import batch as batches
 from ..errors import ArgumentError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, num_batches
+from .base import RandomAccessSampler, checked_order, num_batches
 
 FIRST_BLOCK = 1024
 """Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block,
@@ -153,7 +153,7 @@ class SamplerPlan:
         return start == self._jumped or first <= start <= 2 * end - first
 
     def _computed(self, start: int, stop: int) -> np.ndarray:
-        rows = self._sampler.rows_at(np.arange(start, stop, dtype=np.int64), self._key)
+        rows = checked_order(self._sampler, np.arange(start, stop, dtype=np.int64), self._key)
         rows.flags.writeable = False  # it will be handed out again
         return rows
 

@@ -11,9 +11,12 @@ import numpy as np
 from .. import checks
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, kept_outline
+from .base import RandomAccessSampler, as_int64, given_array, kept_outline
 from .standard import check_row_numbers, row_numbers
 from .weights import WeightTable
+
+SPARSE = 16
+"""So many class numbers a row make classes be sorted rather than counted in a table of all numbers."""
 
 
 class WeightedSampler(RandomAccessSampler):
@@ -170,6 +173,8 @@ class WeightedSampler(RandomAccessSampler):
         array([0.25 , 0.25 , 0.125, 0.125, 0.125, 0.125])
         """
         y = class_numbers(y, n_classes)
+        if int(y.max()) > SPARSE * len(y):
+            y = np.unique(y, return_inverse=True)[1]
         counts = np.bincount(y)
         present = np.count_nonzero(counts)
         class_weights = np.zeros(len(counts))
@@ -208,11 +213,11 @@ class WeightedSubsetSampler(WeightedSampler):
         repeats: int = 1,
     ) -> None:
         self.indices = row_numbers("indices", indices)
-        if len(sub_weights) != len(self.indices):
-            raise ArgumentError(
-                f"sub_weights and indices should have the same length; {len(sub_weights)} != {len(self.indices)}"
-            )
         super().__init__(sub_weights, replacement=replacement, num_samples=num_samples, repeats=repeats)
+        if self.length != len(self.indices):
+            raise ArgumentError(
+                f"sub_weights and indices should have the same length; {self.length} != {len(self.indices)}"
+            )
 
     @property
     def sub_weights(self) -> np.ndarray:
@@ -252,10 +257,10 @@ def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
     """Return `y` as class numbers below `n_classes`: ``(n,) int64``.
 
     Raises:
-        ArgumentError: it is empty, or a class is negative or not below `n_classes`.
+        ArgumentError: it is empty, or a class is negative, above 2^63 - 1 or not below `n_classes`.
         ArgumentTypeError: it has no whole numbers.
     """
-    y = np.asarray(y)
+    y = given_array("y", y, "pass the class of each row")
     if y.ndim != 1 or len(y) == 0:
         raise ArgumentError(f"y must be a one-dimensional, non-empty array of classes, not of shape {y.shape}")
     if y.dtype.kind not in "iub":
@@ -264,5 +269,4 @@ def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
         raise ArgumentError(f"y must not be negative, and its least class is {int(y.min())}; number classes from 0")
     if n_classes is not None and int(y.max()) >= checks.integer("n_classes", n_classes):
         raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {int(y.max())}")
-    classes: np.ndarray = y.astype(np.int64)
-    return classes
+    return as_int64("y", y)

@@ -23,7 +23,8 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import check_weights
-from .base import kept_outline
+from ..randomness.exact import minus_log
+from .base import given_array, kept_outline
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -145,7 +146,7 @@ class WeightTable:
             stop = min(start + CHUNK, self.length)
             rates = self._weights[start:stop].astype(np.float64) / largest
             with np.errstate(over="ignore"):
-                times[start:stop] = _minus_log(1.0 - uniform(start, stop)) / np.maximum(rates, np.finfo(float).tiny)
+                times[start:stop] = minus_log(1.0 - uniform(start, stop)) / np.maximum(rates, np.finfo(float).tiny)
         if self.n_positive == self.length:
             return _least_first(times, n)
         rows = np.flatnonzero(self._weights[: self.length])
@@ -154,7 +155,7 @@ class WeightTable:
 
 def _as_numbers(name: str, weights: Any) -> np.ndarray:
     """Return `weights` as a one-dimensional array of float32, float64 or whole numbers, not a copy if it is one."""
-    given = np.asarray(weights)
+    given = given_array(name, weights, "pass one weight a row")
     if given.ndim != 1:
         raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
     if given.dtype.kind == "O" or len(given) == 0:
@@ -176,30 +177,6 @@ def _run_sums(part: np.ndarray) -> np.ndarray:
     for _ in range(RUN.bit_length() - 1):
         part = part[0::2] + part[1::2]
     return part
-
-
-_LN2 = 0.6931471805599453
-_SQRT_HALF = 0.7071067811865476
-_SERIES = [1.0 / (2 * k + 1) for k in range(11)]
-"""Of artanh(s) / s in s², beyond which terms are below 2^-56 for the s that occur."""
-
-
-def _minus_log(x: np.ndarray) -> np.ndarray:
-    """Return the negative natural logarithm of numbers in (0, 1], to about 1 part in 10^15.
-
-    With x = m·2^e and m near 1, ln m = 2 artanh((m - 1) / (m + 1)).
-    """
-    mantissa, exponent = np.frexp(x)
-    low = mantissa < _SQRT_HALF
-    mantissa = np.where(low, 2.0 * mantissa, mantissa)
-    s = (mantissa - 1.0) / (mantissa + 1.0)
-    square = s * s
-    series = np.full(len(s), _SERIES[-1])
-    for coefficient in _SERIES[-2::-1]:
-        series *= square
-        series += coefficient
-    series *= s
-    return np.asarray((low - exponent) * _LN2 - 2.0 * series)
 
 
 def _least_first(numbers: np.ndarray, n: int) -> np.ndarray:

@@ -149,3 +149,14 @@ def test_a_state_tells_nothing_of_who_made_the_batches_whatever_maps_make_of_the
             assert pair[0].state_dict()["counts"][:4] == [8, 8, 0, 0]
             for iterator in pair:
                 iterator.close()
+
+
+@pytest.mark.parametrize("repeats", [-1, 10**18])
+def test_an_epoch_that_is_as_good_as_endless_has_no_length(repeats: int) -> None:
+    source = bu.ArrayDataSource([np.arange(1000)], repeats=repeats)
+    for long in (source.batch_iterator(1, shuffle=1), source.plan(1, shuffle=1)):
+        with pytest.raises(TypeError, match=r"never ends, so it has no len\(\)"):
+            len(long)
+    iterator = source.batch_iterator(1, shuffle=1)
+    assert iterator.__length_hint__() == 0
+    assert len(next(iterator)[0]) == 1

@@ -59,7 +59,7 @@ BUGS = [
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
-        "random numbers depend on the process", "randomness.py",
+        "random numbers depend on the process", "randomness/words.py",
         "    x = positions.astype(np.uint64)\n",
         "    import os\n    x = (positions + os.getpid()).astype(np.uint64)\n",
         "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver-2-64 kB]",

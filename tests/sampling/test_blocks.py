@@ -272,7 +272,7 @@ def test_repeating_a_source_in_blocks_keeps_to_blocks() -> None:
 
 def test_repeats_are_shuffled_anew_blocks_and_rows() -> None:
     repeats = BlockShuffleSampler(40, 4, 2, repeats=20).rows_at(np.arange(20 * 40), OrderKey(1, 0)).reshape(20, 40)
-    assert len({tuple(repeat // 4) for repeat in repeats}) == 20
+    assert len({frozenset(repeat[:8] // 4) for repeat in repeats}) > 10  # which blocks share the first window
     assert len({tuple(repeat[np.isin(repeat // 4, repeat[:1] // 4)] % 4) for repeat in repeats}) > 5
 
 

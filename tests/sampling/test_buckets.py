@@ -103,6 +103,14 @@ def test_buckets_hold_about_as_many_tokens_each() -> None:
     np.testing.assert_allclose(shares, 1 / 8, atol=0.03)
 
 
+def test_numbers_may_be_as_large_as_int64_holds_and_bounds_larger() -> None:
+    lengths = [2**62] * 8 + [3]
+    assert BucketSampler(lengths, num_buckets=4).boundaries == (2**62,)
+    bound, free = (epoch(BucketSampler([3, 1, 2], max_tokens=most), 2) for most in (2**70, None))
+    assert [rows.tolist() for rows in bound] == [rows.tolist() for rows in free]
+    assert sorted(np.concatenate(epoch(BucketSampler(lengths, max_tokens=2**63), 9)).tolist()) == list(range(9))
+
+
 def test_a_row_as_long_as_a_boundary_is_in_the_bucket_above() -> None:
     sampler = BucketSampler([5, 4, 5, 4, 6, 4], boundaries=[5], max_tokens=12)
     assert [sorted(rows.tolist()) for rows in epoch(sampler, 10, None)] == [[1, 3, 5], [0, 2], [4]]
@@ -255,6 +263,7 @@ def test_no_rows_give_no_batches() -> None:
             r"are rows themselves; pass \[len\(row\) for row in rows\]",
         ),
         (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
+        (lambda: BucketSampler(np.array([3, 2**63], np.uint64)), ArgumentError, "lengths must be below 2.63"),
         (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
         (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),

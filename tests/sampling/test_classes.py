@@ -104,6 +104,15 @@ def test_rows_are_shuffled_anew_each_repeat_where_classes_are_not() -> None:
     assert len({tuple(y[epoch]) for epoch in epochs}) > 10
 
 
+def test_classes_of_one_size_are_shuffled_each_for_itself() -> None:
+    y = np.repeat([0, 1], 40)
+    for sampler in (StratifiedSampler(y), BalancedBatchSampler(y, 1)):
+        rows = sampler.rows_at(np.arange(80), OrderKey(1, 0))
+        one, other = rows[rows < 40], rows[rows >= 40] - 40
+        # An epoch begins anywhere in the round of each class: compared are the rounds, begun at one row.
+        assert np.roll(one, -one.argmin()).tolist() != np.roll(other, -other.argmin()).tolist()
+
+
 @settings(max_examples=20, deadline=None)
 @given(word=st.integers(0, 2**64 - 1))
 def test_what_is_drawn_of_a_spread_is_drawn_by_words_of_their_own(word: int) -> None:
@@ -318,6 +327,8 @@ def refused() -> list[Any]:
     return [
         (lambda: StratifiedSampler([]), ArgumentError, "y must be a one-dimensional, non-empty"),
         (lambda: StratifiedSampler([0, -1]), ArgumentError, "y must not be negative"),
+        (lambda: StratifiedSampler([[0, 1], [2]]), ArgumentTypeError, "y must be one-dimensional, and is a list of"),
+        (lambda: StratifiedSampler(np.array([2**64 - 1, 3], np.uint64)), ArgumentError, "y must be below 2.63"),
         (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be class numbers"),
         (lambda: StratifiedSampler([0, 1], indices=[2]), ArgumentError, "indices must be row numbers below 2"),
         (lambda: StratifiedSampler([0, 1], repeats=0), ArgumentError, "repeats"),

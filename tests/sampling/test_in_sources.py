@@ -114,3 +114,46 @@ def test_a_sampler_of_ones_own_is_not_asked_what_it_does_not_know() -> None:
 
     source = bu.ArrayDataSource([np.arange(5)], sampler=Odd())
     assert [x.tolist() for (x,) in source.batch_iterator(2)] == [[1, 3]]
+
+
+class Backwards(bu.sampling.RandomAccessSampler):
+    """A sampler of a user's own: what `give` makes of the rows from the last to the first."""
+
+    def __init__(self, give: Any) -> None:
+        self.give = give
+
+    def num_indices_generated(self) -> int:
+        return N
+
+    def rows_at(self, positions: np.ndarray, key: Any) -> Any:
+        return self.give(N - 1 - positions)
+
+
+@pytest.mark.parametrize("shuffle", [None, 3, np.random.RandomState(3)])
+def test_rows_of_ones_own_sampler_may_be_a_list(shuffle: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(N)], sampler=Backwards(lambda rows: rows.tolist()))
+    assert np.concatenate([x for (x,) in source.batch_iterator(9, shuffle)]).tolist() == list(range(N))[::-1]
+
+
+def test_the_array_that_ones_own_sampler_returns_may_still_be_written_to() -> None:
+    given = np.arange(N)
+    source = bu.ArrayDataSource([np.arange(N)], sampler=Backwards(lambda rows: given[: len(rows)]))
+    assert len(list(source.batch_iterator(N, 3))) == 1
+    given[0] = 1
+
+
+@pytest.mark.parametrize("shuffle", [None, 3, np.random.RandomState(3)])
+@pytest.mark.parametrize(
+    ("give", "says"),
+    [
+        (lambda rows: rows[:-1], r"Backwards.rows_at must return one row for each position, of shape \(\d+,\), not"),
+        (lambda rows: rows[:, None], "must return one row for each position"),
+        (lambda rows: None, "must return one row for each position"),
+        (lambda rows: rows * 1.0, "Backwards.rows_at must return row numbers, an integer array, not float64"),
+        (lambda rows: rows > 3, "not bool"),
+    ],
+)
+def test_no_sample_is_lost_to_rows_that_are_none(give: Any, says: str, shuffle: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(N)], sampler=Backwards(give))
+    with pytest.raises((ArgumentError, bu.ArgumentTypeError), match=says):
+        list(source.batch_iterator(9, shuffle))

@@ -135,6 +135,12 @@ def test_any_part_may_stand_anywhere_in_a_period_and_any_row_in_its_part() -> No
     assert len({tuple(row) for row in rows[:100].tolist()}) == 100
 
 
+def test_parts_of_one_size_are_shuffled_each_for_itself() -> None:
+    rows = InterleaveSampler([40, 40]).rows_at(np.arange(80), OrderKey(1, 0))
+    one, other = rows[rows < 40], rows[rows >= 40] - 40
+    assert np.roll(one, -one.argmin()).tolist() != np.roll(other, -other.argmin()).tolist()
+
+
 def test_a_part_is_found_at_once_in_many_huge_ones() -> None:
     sampler = InterleaveSampler([10**12] * 2000, length=-1)
     rows = sampler.rows_at(np.arange(10**14, 10**14 + 2000), OrderKey(1, 0))
@@ -211,6 +217,7 @@ def refused() -> list[Any]:
         (lambda: InterleaveSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
         (lambda: InterleaveSampler([3, 4], [1]), ArgumentError, "proportions must be 2 numbers"),
         (lambda: InterleaveSampler([3, 4], ["a", "b"]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: InterleaveSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),
         (lambda: InterleaveSampler([3, 4], [1, -1]), ArgumentError, r"proportions\[1\] is -1"),
         (lambda: InterleaveSampler([3, 4], [math.nan, 1]), ArgumentError, r"proportions\[0\] is nan"),
         (lambda: InterleaveSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),

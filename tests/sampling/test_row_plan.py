@@ -29,8 +29,8 @@ KEY = OrderKey(1, 0)
 class Listening(StandardSampler):
     """Notes how many positions are asked for each time."""
 
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
+    def __init__(self, length: int, repeats: int = 1) -> None:
+        super().__init__(length, repeats)
         self.asked: list[int] = []
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
@@ -52,6 +52,16 @@ def test_blocks_double_for_who_goes_through_an_order(sampler: Listening) -> None
     assert doubled[-1] == sampler.block
     assert set(sampler.asked[6:]) == {sampler.block}
     assert sum(sampler.asked) < 6 * sampler.block
+
+
+def test_of_few_rows_no_more_repeats_are_ordered_ahead_than_somebody_waits_for() -> None:
+    sampler = Listening(3, repeats=-1)
+    plan = SamplerPlan(sampler, 2, KEY, False)
+    for number in range(1000):
+        plan.rows(number)
+    assert max(sampler.asked) <= 64 * 3
+    assert len(sampler.asked) < 20
+    assert Listening(10**6, repeats=-1).block == StandardSampler.block
 
 
 def test_ranks_of_few_go_through_an_order_too(sampler: Listening) -> None:
@@ -183,6 +193,12 @@ def test_plans_of_choices_and_buckets_do_tell_it(of: Any, stratified: bool) -> N
         assert plan.samples_before(1) == rows_length(plan.rows(0))
 
 
+def test_a_short_batch_in_the_round_that_is_not_whole_counts_too() -> None:
+    plan = bu.ChoiceDataSource([array(5), array(4)]).row_plan(4, None, False)
+    assert plan.n_batches == 3
+    assert [plan.samples_before(number) for number in range(4)] == [0, 4, 8, 9]
+
+
 def test_of_a_long_stratified_choice_batches_are_found_without_their_rows() -> None:
     samplers = [Listening(400_001), Listening(300_002)]
     parts = [bu.ArrayDataSource([np.zeros(s.length, np.uint8)], sampler=s) for s in samplers]
@@ -229,8 +245,15 @@ def test_rounds_are_only_counted_where_they_may_differ(source: Any, key: OrderKe
 
 @settings(deadline=None)
 @given(counts=st.lists(st.integers(0, 20), max_size=6))
-def test_sources_are_spread_each_as_often_as_it_has_batches(counts: list[int]) -> None:
-    assert np.bincount(choice_plan.interleaved(counts), minlength=len(counts)).tolist() == counts
+def test_sources_are_spread_as_by_counting_what_is_due_round_by_round(counts: list[int]) -> None:
+    most, order, due, done = max(counts, default=0), [], [0.0] * len(counts), [-1 if n else 0 for n in counts]
+    for _ in range(most):
+        for i, n in enumerate(counts):
+            if int(due[i] + 0.25 / most) > done[i]:
+                order.append(i)
+                done[i] = int(due[i] + 0.25 / most)
+            due[i] += n / most
+    assert choice_plan.interleaved(counts).tolist() == order
 
 
 def test_a_source_without_a_batch_has_no_turn_in_a_stratified_choice() -> None:

@@ -131,6 +131,12 @@ def test_classes_that_do_not_occur_take_no_part() -> None:
     assert weights.sum() == pytest.approx(1)
 
 
+def test_class_numbers_may_be_any() -> None:
+    few = WeightedSampler.class_balancing_sample_weights([0, 0, 1, 2])
+    many = WeightedSampler.class_balancing_sample_weights([7, 7, 10**15, 2**63 - 1])
+    np.testing.assert_array_equal(many, few)
+
+
 def test_a_class_balancing_sampler_draws_classes_equally() -> None:
     y = np.repeat([0, 1, 4], [900, 90, 10])
     drawn = y[WeightedSampler.class_balancing_sampler(y).rows_at(np.arange(60_000), KEY)]
@@ -166,6 +172,13 @@ def test_bad_classes_are_refused(y: Any, n_classes: Any, error: type) -> None:
         (lambda: SubsetSampler([True, False]), ArgumentTypeError, "flatnonzero"),
         (lambda: SubsetSampler([0.5]), ArgumentTypeError, "whole numbers"),
         (lambda: SubsetSampler([[1]]), ArgumentError, "one-dimensional"),
+        (lambda: SubsetSampler([[1], [2, 3]]), ArgumentTypeError, "indices must be one-dimensional, .* list of lists"),
+        (
+            lambda: SubsetSampler(np.array([2**64 - 1], np.uint64)),
+            ArgumentError,
+            "indices must be below 2.63, and one is 18446744073709551615",
+        ),
+        (lambda: WeightedSubsetSampler(3, [0]), ArgumentError, r"sub_weights must be one-dimensional, not of"),
         (lambda: WeightedSubsetSampler(np.ones(2), [1]), ArgumentError, "same length; 2 != 1"),
         (lambda: num_batches(5, 0), ArgumentError, "batch_size"),
         (lambda: num_batches(5, True), ArgumentTypeError, "batch_size"),

@@ -19,7 +19,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
-from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable, _minus_log
+from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable
 from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import assert_same_batches
 
@@ -255,13 +255,6 @@ def test_ties_and_extremes_have_an_order_too() -> None:
     assert (sorted(rows[:2]), sorted(rows[2:])) == ([1, 4], [0, 3])
 
 
-def test_the_logarithm_is_one() -> None:
-    x = np.concatenate([1 - np.arange(1000) * 2.0**-53, np.random.default_rng(0).random(100_000) + 2.0**-60,
-                        2.0 ** -np.arange(60), [0.7071067811865475, 0.7071067811865476]])  # fmt: skip
-    expected = -np.log(np.minimum(x, 1.0))
-    np.testing.assert_allclose(_minus_log(np.minimum(x, 1.0)), expected, rtol=1e-15, atol=0)
-
-
 def test_the_tables_of_two_epochs_are_kept() -> None:
     sampler = WeightedSampler(np.ones(1000), replacement=False)
     for epoch in range(5):
@@ -363,6 +356,7 @@ def test_the_state_of_other_weights_or_options_is_refused() -> None:
             r"sub_weights must be finite and not negative, but sub_weights\[1\] is -1",
         ),
         (lambda: WeightedSampler(["a", "b"]), ArgumentTypeError, "weights must be numbers, not <U1"),
+        (lambda: WeightedSampler([[1], [2, 3]]), ArgumentTypeError, "weights must be one-dimensional, and is"),
         (lambda: WeightedSampler([1j]), ArgumentTypeError, "weights must be numbers, not complex"),
         (lambda: WeightedSampler([object(), 1.0]), ArgumentTypeError, "weights must be numbers"),
         (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),

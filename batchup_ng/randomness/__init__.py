@@ -1,0 +1,49 @@
+"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream.
+
+Nothing here keeps state between batches, so a batch has the same draws whoever makes it, in whatever order.
+
+* :class:`OrderKey` names the order of one epoch of one node of the graph of sources.
+* :class:`BatchKey` names one batch at one node; maps draw from it.
+* :class:`SampleRng` gives one row of draws a sample, keyed by the sample's position in the stream.
+"""
+
+from .generators import (
+    check_rng,
+    copy_of,
+    globals_seeded,
+    put_state,
+    seed_draw,
+    seed_from_state,
+    seed_globals,
+    state_of,
+    uniform_draws,
+)
+from .keys import BatchKey, OrderKey
+from .sample_rng import SampleRng
+from .weights import check_weights, cumulative_weights
+from .words import digest, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+
+__all__ = [
+    "BatchKey",
+    "OrderKey",
+    "SampleRng",
+    "check_rng",
+    "check_weights",
+    "copy_of",
+    "cumulative_weights",
+    "digest",
+    "generator",
+    "globals_seeded",
+    "high_product",
+    "mix64",
+    "pair_words",
+    "put_state",
+    "seed_draw",
+    "seed_from_state",
+    "seed_globals",
+    "state_of",
+    "uniform_draws",
+    "unit_floats",
+    "word",
+    "words_at",
+]

@@ -1,0 +1,99 @@
+"""What names the order of an epoch, or a batch, at a node of the graph of sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .sample_rng import SampleRng
+from .words import digest, generator, word
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OrderKey:
+    """Names the order of one epoch at one node of the graph of sources."""
+
+    seed: int
+    epoch: int
+    path: tuple[int, ...] = ()
+
+    def child(self, number: int) -> OrderKey:
+        """Return the key of this node's child of that number."""
+        return OrderKey(self.seed, self.epoch, (*self.path, number))
+
+    def word(self, *parts: int | str) -> int:
+        """Return a 64-bit integer for the use that `parts` name."""
+        return word("order", self.seed, self.epoch, len(self.path), *self.path, *parts)
+
+    def random_state(self, *parts: int | str) -> np.random.RandomState:
+        """Return a generator of BatchUp's kind for the use that `parts` name."""
+        seed = digest("order", self.seed, self.epoch, len(self.path), *self.path, *parts)
+        return np.random.RandomState(np.frombuffer(seed, "<u4"))  # one word of 32 bits would soon come again
+
+
+class BatchKey(NamedTuple):
+    """Names the randomness of one batch at one node of the graph of sources.
+
+    Attributes:
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+        batch: Number of the batch in its epoch.
+        start: Position in the stream of the batch's first sample.
+        path: Child numbers from the root of the graph to the node.
+        offsets: Which samples of the batch this node makes, where it does not make all: ``(n,) int64``.
+    """
+
+    seed: int = 0
+    epoch: int = 0
+    batch: int = 0
+    start: int = 0
+    path: tuple[int, ...] = ()
+    offsets: np.ndarray | None = None
+
+    def child(self, number: int, offsets: np.ndarray | None = None) -> BatchKey:
+        """Return the key of this node's child; `offsets` picks the samples of this node that it makes."""
+        key = self if offsets is None else self.part(offsets)
+        return BatchKey(self.seed, self.epoch, self.batch, self.start, (*self.path, number), key.offsets)
+
+    def part(self, offsets: np.ndarray) -> BatchKey:
+        """Return the key of those samples of the batch that stand at `offsets`: ``(n,) int64``."""
+        return self._replace(offsets=offsets if self.offsets is None else self.offsets[offsets])
+
+    def positions(self, n: int) -> np.ndarray:
+        """Return the positions in the stream of the `n` samples of this batch: ``(n,) int64``."""
+        if self.offsets is not None:
+            return self.start + self.offsets[:n]
+        return np.arange(self.start, self.start + n, dtype=np.int64)
+
+    def position(self, place: int) -> int:
+        """Return the position in the stream of the sample that stands at `place` in the batch."""
+        return self.start + (place if self.offsets is None else int(self.offsets[place]))
+
+    def first(self) -> int:
+        """Return the position in the stream of the batch's first sample."""
+        return self.position(0) if self.offsets is None or len(self.offsets) else self.start
+
+    def generator(self) -> np.random.Generator:
+        """Return the batch's generator, a function of (seed, epoch, batch, node).
+
+        A batch is its number with its first position: an epoch that went on with larger batches has numbers twice.
+        """
+        return generator("batch", self.seed, self.epoch, self.batch, self.first(), len(self.path), *self.path)
+
+    def sample_rng(self, n: int, planned: int | None = None) -> SampleRng:
+        """Return the row-wise generator of the batch's `n` samples.
+
+        Args:
+            n: How many samples the batch has.
+            planned: How many were planned for it, where a map may have made others of them; `n` without.
+        """
+        key = word("sample", self.seed, self.epoch, len(self.path), *self.path)
+        if planned is None or n <= planned:
+            return SampleRng(key, self.positions(n))
+        if planned == 0:
+            raise ArgumentError(f"a batch of no samples was mapped to one of {n}, which have no random numbers")
+        places = np.arange(n, dtype=np.int64)
+        return SampleRng(key, self.positions(planned)[places % planned], places // planned)

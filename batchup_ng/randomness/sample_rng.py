@@ -1,0 +1,216 @@
+"""The generator that gives one row of draws a sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import ArgumentError, ArgumentTypeError
+from .exact import normal_deviates
+from .weights import cumulative_weights
+from .words import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+
+_WIDEST = 2.0**1022
+"""How far from 0 a bound may be for the difference of two to be finite."""
+
+
+class SampleRng:
+    """Draws one row of random numbers a sample, each row keyed by its sample's position in the stream.
+
+    The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter.
+    Every method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map
+    must make the same calls for each batch.
+
+    Where a map before this one made more samples of a batch than were planned, they are counted off in views: of n
+    planned samples, row i is view ``i // n`` of the sample at place ``i % n``, as where whole copies of a batch stand
+    one after the other. Each view has draws of its own, so that no two rows of an epoch share one.
+
+    What bounds a draw (`low`, `high`, `loc`, `scale`, `p`) is a number, or an array that broadcasts to ``(n, *size)``:
+    of shape ``(n,)`` without `size`, ``(n, 1)`` with a `size` of one axis, for one bound a sample.
+
+    Args:
+        key: 64-bit key of the seed, epoch and node.
+        positions: Positions of the samples in the stream: ``(n,) int64``.
+        views: Numbers of their views: ``(n,) int64``; all 0 without.
+    """
+
+    def __init__(self, key: int, positions: np.ndarray, views: np.ndarray | None = None) -> None:
+        self._key = key
+        self._positions = positions
+        self._views = np.zeros(len(positions), dtype=np.int64) if views is None else views
+        self._rows = words_at(key, positions)
+        if views is not None:
+            more = views > 0
+            self._rows[more] = pair_words(word("views", key), positions[more], views[more])
+        self._drawn = 0
+        self._times = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The positions of the samples in the stream, ``(n,) int64``; views of one sample have the same."""
+        return self._positions
+
+    def _words(self, size: Any, each: int = 1, **bounds: Any) -> np.ndarray:
+        """Return ``(n, *size, each) uint64`` words that were not drawn before, if `bounds` fit them."""
+        shape = _shape(size)
+        for name, bound in bounds.items():
+            _check_broadcast(name, bound, (len(self._rows), *shape))
+        count = math.prod(shape) * each
+        columns = np.arange(self._drawn, self._drawn + count, dtype=np.int64)
+        self._drawn += count
+        words = self._rows[:, None] ^ words_at(self._key ^ MASK, columns)[None, :]
+        return mix64(words).reshape(len(self._rows), *shape, each)
+
+    def random(self, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return floats in [0, 1): ``(n, *size) float64``."""
+        return unit_floats(self._words(size)[..., 0])
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return floats in [low, high): ``(n, *size) float64``.
+
+        Where few floats lie between `low` and `high`, rounding may give `high` too.
+
+        Raises:
+            ArgumentError: a bound does not broadcast to ``(n, *size)``, or is not from -2^1022 to 2^1022.
+        """
+        low, high = _finite("low", low), _finite("high", high)
+        words = self._words(size, low=low, high=high)
+        return np.asarray(low + (high - low) * unit_floats(words[..., 0]))
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return normal deviates: ``(n, *size) float64``, to the last bit the same on each machine.
+
+        Raises:
+            ArgumentError: `loc` or `scale` does not broadcast to ``(n, *size)``, or `scale` is negative.
+        """
+        scales = _numbers("scale", scale)
+        if (scales < 0).any():
+            raise ArgumentError(f"scale must not be negative, and one is {scales.min()}; it is a standard deviation")
+        u = unit_floats(self._words(size, each=2, loc=loc, scale=scale))
+        return np.asarray(np.asarray(loc) + scales * normal_deviates(u[..., 0], u[..., 1]))
+
+    def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return integers in [low, high), or in [0, low) without `high`: ``(n, *size) int64``.
+
+        The range is one for all. A value's chance departs from equal by less than (high - low) / 2^64 of itself.
+
+        Raises:
+            ArgumentError: the range is empty.
+            ArgumentTypeError: `low` or `high` is an array, or no whole number.
+        """
+        for name, own in (("low", np.shape(np.asarray(low))), ("high", np.shape(np.asarray(high)))):
+            if own:
+                raise ArgumentTypeError(
+                    f"integers has one range for all samples, and {name} is of shape {own}; for a range a sample take "
+                    f"low + numpy.floor(rng.random() * (high - low)).astype(int)"
+                )
+        if high is None:
+            low, high = 0, low
+        low, high = checks.integer("low", low), checks.integer("high", high)
+        if high <= low:
+            raise ArgumentError(f"integers needs low < high, not [{low}, {high}); the range is empty")
+        if low < -(2**63) or high > 2**63 or high - low > 2**63:
+            raise ArgumentError(f"integers must fit int64 and span at most 2^63, not [{low}, {high})")
+        return low + high_product(self._words(size)[..., 0], high - low).astype(np.int64)
+
+    def random_bool(self, p: Any = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Return True with probability `p`: ``(n, *size) bool``.
+
+        Raises:
+            ArgumentError: `p` is no probability, or does not broadcast to ``(n, *size)``.
+        """
+        chances = np.asarray(p)
+        if chances.dtype.kind not in "biuf":
+            raise ArgumentTypeError(f"p must be a probability between 0 and 1, not {p!r}")
+        bad = ~((chances >= 0.0) & (chances <= 1.0))
+        if bad.any():
+            raise ArgumentError(f"p must be a probability between 0 and 1, not {chances[bad].flat[0]}")
+        return np.asarray(unit_floats(self._words(size, p=chances)[..., 0]) < chances)
+
+    def choice(self, a: Any, size: int | tuple[int, ...] = (), p: Any = None) -> np.ndarray:
+        """Return items of `a` (an array, or an int n for 0..n-1), with replacement: ``(n, *size)``.
+
+        Args:
+            a: What to choose from, along its first axis.
+            size: Shape of the choices of each sample.
+            p: Weights of the items, not negative, not all 0; equal without.
+
+        Raises:
+            ArgumentError: there is nothing to choose from, or `p` cannot be the weights of so many items.
+            ArgumentTypeError: `a` is neither a whole number nor an array, or `p` has no numbers.
+        """
+        items = _items(a)
+        n = checks.positive_int("a", a) if items is None else len(items)
+        if n == 0:
+            raise ArgumentError("choice needs at least one item to choose from; a is empty")
+        if p is None:
+            places = self.integers(n, size=size)
+        else:
+            places = cumulative_weights("p", p, n).searchsorted(self.random(size=size), side="right")
+        return np.asarray(places if items is None else items[places])
+
+    def generators(self) -> Iterator[np.random.Generator]:
+        """Return an iterator of one NumPy generator a sample, each keyed as its row is, others for each call."""
+        times, self._times = self._times, self._times + 1
+        return self._generators(times)
+
+    def _generators(self, times: int) -> Iterator[np.random.Generator]:
+        for position, view in zip(self._positions.tolist(), self._views.tolist(), strict=True):
+            more = ("again", view, times) if view or times else ()
+            yield generator("row", self._key, position, *more)
+
+
+def _items(a: Any) -> np.ndarray | None:
+    """Return what to choose from as an array; None where it is a number, of so many numbers."""
+    try:
+        return None if np.ndim(a) == 0 else np.asarray(a)
+    except ValueError as error:  # things of different lengths
+        raise ArgumentTypeError(
+            "a must be an array, and its items differ in length; choose among their numbers, rng.choice(len(a))"
+        ) from error
+
+
+def _shape(size: Any) -> tuple[int, ...]:
+    """Return ``size=``, a whole number or several, as a tuple."""
+    several = isinstance(size, (tuple, list)) or (isinstance(size, np.ndarray) and size.ndim == 1)
+    shape = tuple([checks.integer("size", n) for n in size]) if several else (checks.integer("size", size),)
+    if min(shape, default=0) < 0:
+        raise ArgumentError(f"size must not be negative, and is {size!r}; it is the shape of the draws of each sample")
+    return shape
+
+
+def _numbers(name: str, bound: Any) -> np.ndarray:
+    """Return a bound of draws as an array; refuse one that is not made of numbers."""
+    try:
+        array = np.asarray(bound)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise ArgumentTypeError(f"{name} must be a number, or an array of numbers, not {bound!r:.100}")
+    return array
+
+
+def _finite(name: str, bound: Any) -> np.ndarray:
+    """Return a bound of draws as float64, in which differences do not wrap; refuse one with which they overflow."""
+    array = _numbers(name, bound).astype(np.float64)
+    bad = ~(np.abs(array) <= _WIDEST)
+    if bad.any():
+        raise ArgumentError(f"{name} must be a finite number from -2^1022 to 2^1022, and one is {array[bad].flat[0]}")
+    return array
+
+
+def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a bound of draws that is not made of numbers, or does not broadcast to their shape."""
+    own = _numbers(name, bound).shape
+    if len(own) > len(shape) or any(n not in (1, wanted) for n, wanted in zip(own[::-1], shape[::-1], strict=False)):
+        raise ArgumentError(
+            f"{name} must broadcast to (samples, *size), which is {shape}, and is of shape {own}; for one value a "
+            f"sample shape it {(shape[0], *[1] * (len(shape) - 1))}"
+        )

@@ -1,0 +1,46 @@
+"""Weights of a few items, for draws in proportion to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+
+
+def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
+    """Raise :class:`ArgumentError` if one of `weights`, the first of which is number `start`, cannot be one."""
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ArgumentError(
+            f"{name} must be finite and not negative, but {name}[{start + first}] is {weights[first]}; replace it by 0 "
+            f"to leave the sample out"
+        )
+
+
+def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np.ndarray:
+    """Return the cumulative distribution of `weights`, ending in exactly 1: ``(n,) float64``.
+
+    Raises:
+        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their number is not `length`.
+        ArgumentTypeError: they are no numbers.
+    """
+    try:
+        weights = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
+    if weights.ndim != 1 or (length is not None and len(weights) != length):
+        wanted = "one-dimensional" if length is None else f"{length} numbers"
+        raise ArgumentError(f"{name} must be {wanted}, not of shape {weights.shape}")
+    check_weights(name, weights)
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if total == np.inf:
+        return cumulative_weights(name, weights / weights.max(), length)
+    if total == 0.0:
+        raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
+    cdf: np.ndarray = (weights / total).cumsum()
+    cdf /= cdf[-1]
+    return cdf
