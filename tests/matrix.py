@@ -27,7 +27,7 @@ KINDS = ("serial", "threads", "processes")
 WORKERS = (1, 2, 4)
 BUFFERS = (1, 7)
 WORLDS = (1, 2, 3)
-LOOKED_AT = 10
+LOOKED_AT = 4
 """Batches that are compared after a resume; all if thorough."""
 BAD = 41
 """Every so many rows one cannot be made, in a source with bad samples."""
