@@ -14,6 +14,7 @@
     ├── IteratorBusy         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
     ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
     ├── WorkerLost           (RuntimeError)         a worker process ended with work outstanding
+    │   └── NoWorkers                               no worker process can be kept alive
     ├── LostSamples          (RuntimeError)         the books of an epoch do not balance: a bug, never data
     └── NotReproducible      (AssertionError)       a source gave other batches when they were made in another way
 
@@ -51,6 +52,7 @@ __all__ = [
     "IteratorBusy",
     "LostSamples",
     "MissingDependency",
+    "NoWorkers",
     "NotReproducible",
     "PoolClosed",
     "RemoteTraceback",
@@ -302,6 +304,13 @@ class PoolClosed(BatchupError, RuntimeError):
 
 class WorkerLost(BatchupError, RuntimeError):
     """A worker process ended while it still had work to do."""
+
+
+class NoWorkers(WorkerLost):
+    """All worker processes of a pool ended, and so did others in their places, before they did anything.
+
+    No task or sample is to blame. The pool is as if new: the next use of it starts worker processes again.
+    """
 
 
 class LostSamples(BatchupError, RuntimeError):

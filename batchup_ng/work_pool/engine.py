@@ -25,6 +25,7 @@ from ..errors import (
     BatchError,
     IteratorBusy,
     LostSamples,
+    NoWorkers,
     PoolClosed,
     RemoteTraceback,
     SampleWarning,
@@ -42,7 +43,7 @@ from .telling import blamed, describe_job, unblamed
 from .warn import warn_consumer
 from .window import Entry, Job, Window
 
-NOT_A_SAMPLE = (PoolClosed, IteratorBusy, LostSamples)
+NOT_A_SAMPLE = (PoolClosed, IteratorBusy, LostSamples, NoWorkers)
 """Errors for which no sample is to blame."""
 
 ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}

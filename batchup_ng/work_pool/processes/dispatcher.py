@@ -18,29 +18,25 @@ becomes of the tasks that it had; another worker takes its place.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
 import os
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
 
-from ...blame import function_name
 from ...buffers import BufferPool
-from ...errors import CannotTravel, PoolClosed, SampleTimeout, WorkerLost
+from ...errors import NoWorkers, PoolClosed, SampleTimeout, WorkerLost
 from ..stream import check_process
 from ..submission import Submission, Task
 from . import channel
 from .arena import Arena, SlotPool
-from .blame import culprit
 from .channel import RESULTS, Frame, Kind
 from .copies import SharedCopies
 from .interrupts import InterruptsHeld, leave_interrupts_to_others
-from .jobs import Job, ResultFuture, encoded, referred, road_of, room_for
+from .jobs import Job, ResultFuture, job_of, road_of, room_for
 from .launch import Launcher
 from .poll import Poll
 from .remote import Remote
@@ -49,7 +45,6 @@ from .served import Server
 from .staff import Staff, Start, no_thread
 from .starting import WorkerProcess, refused
 from .task_memory import SLOT
-from .travel import travels
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
@@ -85,6 +80,7 @@ class Dispatcher:
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
         self._start: Start | None = None
+        self._poll: Poll
         self._started = self._opened = False
         self._thread: threading.Thread | None = None
         self._memory = BufferPool(most_free=8)
@@ -129,45 +125,35 @@ class Dispatcher:
 
     def _open_descriptors(self) -> None:
         try:
-            with contextlib.ExitStack() as opened:
-                poll = Poll()
-                opened.callback(poll.close)
-                self._wake_read, self._wake_write = socket.socketpair()
-                opened.pop_all()
+            self._poll = Poll()
         except OSError as error:
             raise refused(error) from error
-        self._poll, self._opened = poll, True
-        for end in (self._wake_read, self._wake_write):
-            end.setblocking(False)
-        self._poll.watch(self._wake_read.fileno(), None)
+        self._opened = True
 
     def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
-        job = self._encoded(task, how)
+        job = job_of(next(self._numbers), task, how, self._running_for)
+        while not self._submitted(job):
+            leaving = self._thread
+            if leaving is not None:
+                leaving.join()
+            self.start()
+        return job.future
+
+    def _submitted(self, job: Job) -> bool:
+        """Submit a job; return False if no worker could be kept alive, and all is to begin anew."""
         with InterruptsHeld(), self._lock:
             self.check_open()
+            if not self._started or self._schedule.broken:
+                return False
             if self._forgotten:
                 self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
-                due = None if how.timeout is None else self._schedule.next_tick()
+                due = None if job.how.timeout is None else self._schedule.next_tick()
                 if due is not None and due < self._wakes_at:
                     self.wake()  # the dispatcher sleeps, and would miss the time of this one
-        return job.future
-
-    def _encoded(self, task: Task, how: Submission) -> Job:
-        """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already."""
-        number = next(self._numbers)
-        try:
-            return Job(number, how, encoded(task), self._running_for)
-        except Exception as error:
-            name = function_name(task[0])
-            blamed = culprit(f"task {name}", referred(task), travels)
-            failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
-            failure.__cause__ = error
-            job = Job(number, how, (Kind.TASK, b"", [], []), self._running_for)
-            job.fail(failure)
-            return job
+            return True
 
     def _running_for(self, number: int) -> float | None:
         with self._lock:
@@ -175,7 +161,7 @@ class Dispatcher:
         return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
-        """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerLost` if no worker could be had."""
+        """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerLost` if its dispatcher failed."""
         if self._broken is not None:
             raise WorkerLost(f"this pool is broken, make a new one: {self._broken}") from self._broken
         if self._closed:
@@ -199,7 +185,7 @@ class Dispatcher:
             thread = self._thread
             self.abandon()
         if thread is not None and threading.current_thread() is not thread:
-            if not self._started:
+            if not self._started or self._schedule.broken:
                 self._staff.interrupt()
             thread.join()
 
@@ -212,8 +198,7 @@ class Dispatcher:
 
     def wake(self) -> None:
         if self._started:
-            with contextlib.suppress(OSError):
-                self._wake_write.send(b"w")  # a full socket will wake it as well
+            self._poll.wake()
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
@@ -255,13 +240,15 @@ class Dispatcher:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
-            self._broken = WorkerLost(
-                f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having "
-                f"done anything; their own messages tell more"
-            )
-            return self._broken
+            return self._no_workers()
         times = f" while it ran this task, as {job.deaths - 1} before it" if job.deaths > 1 else ""
         return WorkerLost(f"{self._last_exit}{times}")
+
+    def _no_workers(self) -> NoWorkers:
+        return NoWorkers(
+            f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having done "
+            f"anything; their own messages tell more"
+        )
 
     def _forget(self) -> None:
         while self._forgotten:
@@ -287,23 +274,51 @@ class Dispatcher:
             return
         self._started = True
         start.done.set()
+        over = True
         try:
-            while not self._closed:
+            while not self._closed and not self._schedule.broken:
                 for found in self._poll.wait(self._seconds_to_wait()):
                     if found is None:
                         self._wake_up()
                     else:
                         self._serve(*found)
+            over = self._closed
         except BaseException as error:
             self._broken = WorkerLost(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
             raise
         finally:
-            self._fail_all()
-            self._staff.interrupt()
-            self._end_workers()
-            self._staff.close()
-            self._close_descriptors()
+            if over:
+                self._end()
+            else:
+                self._begin_anew()
+
+    def _end(self) -> None:
+        """Leave nothing: the dispatcher's last act."""
+        with self._lock:
+            self._closed = True
+            self._fail_all(self._broken or PoolClosed("the pool was closed before this result was made"))
+        self._staff.interrupt()
+        self._end_workers()
+        self._staff.close()
+        self._close_descriptors()
+        self._close_memory()
+
+    def _begin_anew(self) -> None:
+        """Leave nothing of workers that could not be kept alive; the next use of the pool starts others."""
+        self._staff.settle()
+        self._close_descriptors()
+        with self._lock:
+            self._schedule.begin_anew()
+            self._last_exit = self.complaint = ""
+            self._start_again = 0.0
+            self._started = False
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Let another dispatcher begin; if the pool was closed meanwhile there will be none. With the lock held."""
+        self._start = self._thread = None
+        if self._closed:
             self._close_memory()
 
     def _not_started(self, start: Start, error: BaseException) -> None:
@@ -312,9 +327,7 @@ class Dispatcher:
         self._staff.rest()
         self._close_descriptors()
         with self._lock:
-            self._start = self._thread = None
-            if self._closed:
-                self._close_memory()
+            self._let_go()
         typed = isinstance(error, WorkerLost) or not isinstance(error, RuntimeError)
         start.error = error if typed else no_thread(error)
         start.done.set()
@@ -341,8 +354,7 @@ class Dispatcher:
 
     def _wake_up(self) -> None:
         self._look_now = True
-        with contextlib.suppress(BlockingIOError):
-            self._wake_read.recv(4096)
+        self._poll.woken()
         if self.copies is not None:
             self.copies.sweep()
         with self._lock:
@@ -435,9 +447,8 @@ class Dispatcher:
         with self._lock:
             self._last_exit = worker.obituary(code)
             self._do(self._schedule.died(worker, time.monotonic()))
-            if self._schedule.given_up and not self.complaint:
+            if self._schedule.given_up and not self._schedule.broken and not self.complaint:
                 self.complaint = f"{self._last_exit}, as others did before it without having done anything"
-            self._closed = self._closed or self._schedule.broken
             if self.is_missing():
                 self._staff.hire()
 
@@ -446,10 +457,11 @@ class Dispatcher:
         return not self._closed and self._schedule.missing() > 0
 
     def took_on(self, process: WorkerProcess) -> bool:
-        """Take on a worker that was started in the place of another, unless the pool was closed meanwhile."""
-        if not self._closed:
+        """Take on a worker that was started in the place of another, unless there are to be no more meanwhile."""
+        wanted = not self._closed and not self._schedule.broken
+        if wanted:
             self._add(process)
-        return not self._closed
+        return wanted
 
     def not_replaced(self, error: Exception) -> None:
         """See to a worker that could not be started: it is tried again in a while."""
@@ -457,15 +469,10 @@ class Dispatcher:
         self.complaint = self.complaint or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
         self._start_again = time.monotonic() + START_PAUSE
-        self._closed = self._closed or self._schedule.broken
 
-    def _fail_all(self) -> None:
-        """Fail whatever still waits: the dispatcher's last act."""
-        with self._lock:
-            self._closed = True
-            failed = self._schedule.fail_all()
-        error = self._broken or PoolClosed("the pool was closed before this result was made")
-        for action in failed:
+    def _fail_all(self, error: BaseException) -> None:
+        """Fail whatever still waits. With the lock held."""
+        for action in self._schedule.fail_all():
             job: Job = action.job  # type: ignore[assignment]
             job.fail(error)
 
@@ -477,12 +484,9 @@ class Dispatcher:
         self._staff.end([worker.process for worker in workers])
 
     def _close_descriptors(self) -> None:
-        if not self._opened:
-            return
-        self._opened = False
-        self._poll.close()
-        self._wake_read.close()
-        self._wake_write.close()
+        if self._opened:
+            self._opened = False
+            self._poll.close()
 
     def _close_memory(self) -> None:
         self._server.close()

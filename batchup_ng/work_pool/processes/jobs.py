@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from ...blame import function_name
 from ...buffers import ALIGNMENT, SMALLEST_LEASE
 from ...data_source.iterator import read_batch
+from ...errors import CannotTravel
 from ...randomness import BatchKey
 from ..future import STOPPED, TaskFuture
 from ..submission import Submission, Task
 from . import channel
+from .blame import culprit
 from .channel import Frame, Kind, Placed
 from .constants import ConstantRef, SharedConstant
 from .plain import unpacked
+from .travel import travels
 
 
 class ResultFuture(TaskFuture):
@@ -166,3 +170,23 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:
     """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key."""
     number, rows, key = pickle.loads(pickled)
     return number, np.frombuffer(rows, np.int64).copy(), BatchKey(*key)
+
+
+def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
+    """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already.
+
+    Args:
+        number: Number of the task.
+        task: What to run.
+        how: How to run it.
+        clock: Returns for how many seconds the task of a number has run; None if it has not begun.
+    """
+    try:
+        return Job(number, how, encoded(task), clock)
+    except Exception as error:
+        blamed = culprit(f"task {function_name(task[0])}", referred(task), travels)
+        failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
+        failure.__cause__ = error
+        job = Job(number, how, (Kind.TASK, b"", [], []), clock)
+        job.fail(failure)
+        return job

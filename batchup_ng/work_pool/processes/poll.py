@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import socket
 from typing import Any
 
 _HAS_EPOLL = hasattr(select, "epoll")
@@ -11,11 +12,34 @@ _HAS_EPOLL = hasattr(select, "epoll")
 
 
 class Poll:
-    """Descriptors that are waited for, each with what it stands for."""
+    """Descriptors that are waited for, each with what it stands for, and a way to end the wait.
+
+    Raises:
+        OSError: the system has no descriptors for it.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, Any] = {}
-        self._poll: Any = select.epoll() if _HAS_EPOLL else select.poll()
+        with contextlib.ExitStack() as opened:
+            poll: Any = select.epoll() if _HAS_EPOLL else select.poll()
+            if _HAS_EPOLL:
+                opened.callback(poll.close)
+            self._ears, self._mouth = socket.socketpair()
+            self._poll = poll
+            opened.pop_all()
+        for end in (self._ears, self._mouth):
+            end.setblocking(False)
+        self.watch(self._ears.fileno(), None)
+
+    def wake(self) -> None:
+        """End the wait: what is found is None. From any thread; nothing happens once this is closed."""
+        with contextlib.suppress(OSError):
+            self._mouth.send(b"w")  # a full socket will end it as well
+
+    def woken(self) -> None:
+        """Take note of all that called :meth:`wake` so far."""
+        with contextlib.suppress(BlockingIOError):
+            self._ears.recv(4096)
 
     def watch(self, fd: int, found: Any, writing: bool = False) -> None:
         """Wait until `fd` can be read or, if so asked, written; what it stands for is `found`."""
@@ -43,5 +67,7 @@ class Poll:
     def close(self) -> None:
         """Let go of the descriptors."""
         self._found.clear()
+        self._ears.close()
+        self._mouth.close()
         if _HAS_EPOLL:
             self._poll.close()

@@ -17,7 +17,7 @@ The rules:
   free; the first result counts, the second is dropped.
 * A worker that dies is replaced, until :data:`MOST_BARREN` times the number of workers died in a row that had nothing
   to do and never finished anything, or could not be started while there was no other: then no more are started, and the
-  pool is broken when the last is gone.
+  pool is broken when the last is gone, until it is begun anew.
 """
 
 from __future__ import annotations
@@ -253,6 +253,10 @@ class Schedule:
         """Take the workers away: they are being ended, with whatever they have."""
         workers, self.workers, self._starting = self.workers, [], 0
         return workers
+
+    def begin_anew(self) -> None:
+        """Forget that no worker could be kept alive. There is none, and no job."""
+        self._barren, self.given_up = 0, False
 
     def has_waiting(self) -> bool:
         """Return whether a job waits for a worker that has room."""

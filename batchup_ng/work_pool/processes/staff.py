@@ -135,8 +135,12 @@ class Staff:
     def close(self) -> None:
         """The same for good."""
         self._starter.close()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nobody starts workers any more; end what it took to start those that there were."""
         with self._lock:
             thread = self._thread
         if thread is not None:
             thread.join()  # it ends what it has just started
-            self._starter.rest()
+        self._starter.rest()
