@@ -15,8 +15,8 @@ from .scenes import limits
 from .settings import MOSTLY, only_full
 from .stage import play
 
-OF_DESCRIPTORS = r"^WorkerLost: .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
-OF_PROCESSES = r"^WorkerLost: .*(ulimit -u.*pids\.max|pids\.max.*ulimit -u)"
+OF_DESCRIPTORS = r"^(WorkerLost|NoWorkers): .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
+OF_PROCESSES = r"^(WorkerLost|NoWorkers): .*(ulimit -u.*pids\.max|pids\.max.*ulimit -u)"
 
 
 def assert_each_told(found: dict[str, Any], pattern: str) -> None:

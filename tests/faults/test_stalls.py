@@ -89,7 +89,7 @@ def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close
 # -- F20 ---------------------------------------------------------------------------------------------------------
 
 
-NOT_READY = r"^WorkerLost: .*a worker process \(pid \d+\) was not ready within 1 s of its start"
+NOT_READY = r"^(WorkerLost|NoWorkers): .*a worker process \(pid \d+\) was not ready within 1 s of its start"
 NO_ANSWER = r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 1 s; it was still start"
 NOT_STARTED = {"forkserver": NO_ANSWER, "spawn": NOT_READY, "fork": NOT_READY}
 """What is said of a start that hangs: who was waited for, and for what."""

@@ -40,7 +40,7 @@ def ended(pid: int) -> bool:
     """Return whether a process runs no more, though its parent may not have waited for it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it goes while it is read
         return True
     return stat.rpartition(")")[2].split()[0] == "Z"
 

@@ -52,6 +52,8 @@ LOOK_EVERY = 0.05
 START_PAUSE = 1.0
 """Seconds until a worker that could not be started is tried to be started again."""
 
+NO_OTHER = ", and no other could be started: "
+
 
 class Dispatcher:
     """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten.
@@ -274,7 +276,6 @@ class Dispatcher:
             return
         self._started = True
         start.done.set()
-        over = True
         try:
             while not self._closed and not self._schedule.broken:
                 for found in self._poll.wait(self._seconds_to_wait()):
@@ -282,13 +283,12 @@ class Dispatcher:
                         self._wake_up()
                     else:
                         self._serve(*found)
-            over = self._closed
         except BaseException as error:
             self._broken = WorkerLost(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
             raise
         finally:
-            if over:
+            if self._closed or self._broken is not None:
                 self._end()
             else:
                 self._begin_anew()
@@ -465,7 +465,7 @@ class Dispatcher:
 
     def not_replaced(self, error: Exception) -> None:
         """See to a worker that could not be started: it is tried again in a while."""
-        self._last_exit = f"{self._last_exit}, and no other could be started: {error}"
+        self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # of the last try alone
         self.complaint = self.complaint or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
         self._start_again = time.monotonic() + START_PAUSE
