@@ -133,3 +133,17 @@ def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None
     assert not any(thread.is_alive() for thread in threads)
     assert any(isinstance(error, NoWorkers) for error in told)
     assert closes or not any(isinstance(error, bu.PoolClosed) for error in told)
+
+
+def test_nobody_waits_for_a_dispatcher_that_another_thread_has_just_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that was refused, for all was to begin anew, comes back when somebody else has done that."""
+    with bu.WorkerProcessPool(1) as pool:
+        assert next(pool.work_stream(iter([(len, ("abc",))]))) == 3
+        submitted = pool._dispatcher._submitted
+        refused = iter([True])
+        monkeypatch.setattr(pool._dispatcher, "_submitted", lambda job: not next(refused, False) and submitted(job))
+        given: list[int] = []
+        thread = threading.Thread(target=lambda: given.append(next(pool.work_stream(iter([(len, ("abcd",))])))))
+        thread.start()
+        thread.join(30)
+        assert given == [4]

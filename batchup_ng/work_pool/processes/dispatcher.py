@@ -136,7 +136,8 @@ class Dispatcher:
         self.start()
         job = job_of(next(self._numbers), task, how, self._running_for)
         while not self._submitted(job):
-            leaving = self._thread
+            with self._lock:
+                leaving = self._thread if self._schedule.broken else None  # else another has begun anew already
             if leaving is not None:
                 leaving.join()
             self.start()
@@ -242,15 +243,12 @@ class Dispatcher:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
-            return self._no_workers()
+            return NoWorkers(
+                f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having "
+                f"done anything; their own messages tell more"
+            )
         times = f" while it ran this task, as {job.deaths - 1} before it" if job.deaths > 1 else ""
         return WorkerLost(f"{self._last_exit}{times}")
-
-    def _no_workers(self) -> NoWorkers:
-        return NoWorkers(
-            f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having done "
-            f"anything; their own messages tell more"
-        )
 
     def _forget(self) -> None:
         while self._forgotten:
