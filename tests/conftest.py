@@ -22,12 +22,9 @@ PATIENCE = 3.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     group = parser.getgroup("faults", "faults that the library survives (tests/faults)")
-    group.addoption(
-        "--faults-full", action="store_true", help="every setting and every repetition that FAULTS.md names (hours)"
-    )
     group.addoption("--faults-seed", type=int, default=None, help="replay the random choices of an earlier run")
-    group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool (90; 300 if full)")
-    parser.addoption("--thorough", action="store_true", help="all of what tests run a part of (hours)")
+    group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool")
+    parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +37,18 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="batchup_ng-tests-", dir=beside)
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked ``thorough``; with ``--thorough`` a test may take long."""
+    if config.getoption("--thorough"):
+        for item in items:
+            item.add_marker(pytest.mark.timeout(7200))
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 @pytest.fixture(autouse=True)

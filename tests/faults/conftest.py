@@ -15,7 +15,7 @@ How it is organised:
   soak, a script as well as a test (``test_soak.py``). ``test_planted_bugs.py`` plants known bugs in a copy of the
   package, one at a time, and asserts that a named test of this suite fails.
 
-Options (declared in ``tests/conftest.py``, which pytest reads first): ``--faults-full`` runs each setting and each
+Options (declared in ``tests/conftest.py``, which pytest reads first): ``--thorough`` runs each setting and each
 repetition that FAULTS.md names; without it a covering part runs, for which see ``settings.py``. Every random choice
 comes from one seed, which a failure prints; ``--faults-seed`` replays it. ``--soak-seconds`` bounds the soak.
 """
@@ -23,7 +23,6 @@ comes from one seed, which a failure prints; ``--faults-seed`` replays it. ``--s
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,7 @@ from .settings import SEED, Extent
 @pytest.fixture(scope="session")
 def extent(request: pytest.FixtureRequest) -> Extent:
     """How much of each line is to be run."""
-    return Extent(request.config.getoption("--faults-full"))
+    return Extent(request.config.getoption("--thorough"))
 
 
 @pytest.fixture
@@ -43,20 +42,3 @@ def seed(request: pytest.FixtureRequest) -> int:
     chosen = random.Random(f"{SEED} {request.node.nodeid}").randrange(1 << 31) if given is None else given
     print(f"replay the random choices of this test with --faults-seed {chosen}")
     return int(chosen)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the settings that only ``--faults-full`` runs; with it a test may play many programs, and take long."""
-    if config.getoption("--faults-full"):
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
-                item.add_marker(pytest.mark.timeout(7200))
-        return
-    left_out = [item for item in items if item.get_closest_marker("full")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "full: runs with --faults-full alone")

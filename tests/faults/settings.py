@@ -22,23 +22,23 @@ class Extent:
     """How much of each line of the matrix is run.
 
     Args:
-        full: Whether all of it is.
+        thorough: Whether all of it is.
     """
 
-    def __init__(self, full: bool) -> None:
-        self.full = full
+    def __init__(self, thorough: bool) -> None:
+        self.thorough = thorough
 
     def times(self, part: int, whole: int) -> int:
         """Return how often to repeat: `whole` is the figure of FAULTS.md, `part` what fits in a short run."""
-        return whole if self.full else part
+        return whole if self.thorough else part
 
 
-def only_full(*values: Any, id: str | None = None) -> Any:
-    """Return the parameters of a test that runs with ``--faults-full`` alone."""
-    return pytest.param(*values, marks=pytest.mark.full, id=id)
+def thorough(*values: Any, id: str | None = None) -> Any:
+    """Return the parameters of a test that runs with ``--thorough`` alone."""
+    return pytest.param(*values, marks=pytest.mark.thorough, id=id)
 
 
-MOSTLY = ("forkserver", "spawn", only_full("fork"))
+MOSTLY = ("forkserver", "spawn", thorough("fork"))
 """The start methods, for tests of some seconds each that have to do with the start of workers: the whole suite is to
 take no more than ten minutes, and ``fork`` differs from ``spawn`` in other things."""
 
@@ -62,7 +62,7 @@ def matrix(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
     """Return (pool, workers, size of a result) for each setting.
 
     Args:
-        chosen: Those that run in any case; the others run with ``--faults-full``.
+        chosen: Those that run in any case; the others run with ``--thorough``.
         pools: Pools and start methods; that without workers counts as one.
     """
     all_of_them = [
@@ -71,6 +71,6 @@ def matrix(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
     ]  # fmt: skip
     assert set(chosen) <= set(all_of_them), chosen
     return [
-        (pytest.param if setting in chosen else only_full)(*setting, id="-".join(map(str, setting)))
+        (pytest.param if setting in chosen else thorough)(*setting, id="-".join(map(str, setting)))
         for setting in all_of_them
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from .books import BATCHES, PROCESSES
 from .scenes import crashes, writes
-from .settings import MOSTLY, Extent, covering, matrix, only_full
+from .settings import MOSTLY, Extent, covering, matrix, thorough
 from .stage import play
 
 MOMENTS_A_PROGRAM = 12
@@ -77,7 +77,7 @@ def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, road: str, 
 
 
 @pytest.mark.parametrize("consumers", [1, 2])
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), "fork"])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), "fork"])
 def test_f3_as_f2_with_consumers_on_other_threads(kind: str, consumers: int, seed: int, extent: Extent) -> None:
     kill_writers(extent, kind, seed, consumers=consumers, main=False)
 
@@ -92,7 +92,7 @@ def kill_writers(extent: Extent, kind: str, seed: int, **how: Any) -> None:
         assert figures["longest"] <= MOST_WAIT[kind]
 
 
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else(kind: str) -> None:
     assert play(writes.stopped_in_write, kind=kind)["batches"] == BATCHES
 
@@ -100,7 +100,7 @@ def test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else(kind: str) -> No
 @pytest.mark.parametrize("road", ["pipe", "slots"])
 @pytest.mark.parametrize(
     ("kind", "workers"),
-    [("forkserver", 2), ("spawn", 1), ("fork", 4), only_full("forkserver", 1), only_full("spawn", 4)],
+    [("forkserver", 2), ("spawn", 1), ("fork", 4), thorough("forkserver", 1), thorough("spawn", 4)],
 )
 def test_f2_half_a_message_is_no_message(kind: str, workers: int, road: str) -> None:
     figures = play(writes.half_a_message, kind=kind, workers=workers, road=road)

@@ -16,7 +16,7 @@ import pytest
 from .books import BATCH, POOLS, PROCESSES, SIZES
 from .hunting import wait_for
 from .scenes import breaks, interrupts
-from .settings import Extent, matrix, only_full
+from .settings import Extent, matrix, thorough
 from .stage import Stage, play
 
 PROGRAM = str(Path(__file__).parent / "programs" / "epoch.py")
@@ -65,7 +65,7 @@ def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
         assert stage.err == ""
 
 
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
 def test_f12_what_a_broken_loop_had_queued_is_not_done(kind: str) -> None:
     assert play(breaks.made_after_a_break, kind=kind) <= 6  # one under way, those that a worker holds, and some more
 
@@ -154,7 +154,7 @@ def test_f13_an_interrupt_during_the_import_ends_the_program(seed: int, extent: 
 
 @pytest.mark.parametrize(("kind", "size"), [
     ("threads", "64 kB"), ("forkserver", "64 kB"),
-    only_full("serial", "64 kB"), only_full("spawn", "2 MB"), only_full("fork", "0 B"), only_full("forkserver", "2 MB"),
+    thorough("serial", "64 kB"), thorough("spawn", "2 MB"), thorough("fork", "0 B"), thorough("forkserver", "2 MB"),
 ])  # fmt: skip
 def test_f13_a_pool_whose_epochs_were_interrupted_is_as_good_as_before(kind: str, size: str, seed: int) -> None:
     found = play(interrupts.in_mid_epoch, limit=60, kind=kind, size=size, times=60, seed=seed)
@@ -209,7 +209,7 @@ def test_f15_long_tasks_do_not_outlive_a_program_that_is_killed(kind: str, how: 
         assert_gone_after_a_kill(stage)
 
 
-@pytest.mark.parametrize("how", [only_full("--thread"), "--pause=0.01"])
+@pytest.mark.parametrize("how", [thorough("--thread"), "--pause=0.01"])
 @pytest.mark.parametrize("inside", ["lock", "stopped"])
 @pytest.mark.parametrize("kind", PROCESSES)
 def test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed(

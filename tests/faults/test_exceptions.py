@@ -10,10 +10,10 @@ import pytest
 from .books import BATCH, BATCHES, N
 from .books import POOLS as EVERY_POOL
 from .scenes import exceptions
-from .settings import matrix, only_full
+from .settings import matrix, thorough
 from .stage import play
 
-POOLS = ["serial", "threads", "forkserver", only_full("spawn"), only_full("fork")]
+POOLS = ["serial", "threads", "forkserver", thorough("spawn"), thorough("fork")]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_f7_a_damaged_file_can_be_skipped(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", exceptions.ODD)
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
 def test_f8_odd_exceptions_are_named_like_others(kind: str, which: str) -> None:
     found = play(exceptions.odd, kind=kind, which=which)
     # A text of 100 MB is made and formatted more than once: 0.9 s, measured, 1.1 s on busy cores.
@@ -83,7 +83,7 @@ def test_f8_odd_exceptions_are_named_like_others(kind: str, which: str) -> None:
 @pytest.mark.parametrize(
     "which",
     [
-        name if name in ("unpicklable", "SystemExit", "StopIteration") else only_full(name)
+        name if name in ("unpicklable", "SystemExit", "StopIteration") else thorough(name)
         for name in exceptions.ODD
     ],
 )
@@ -93,7 +93,7 @@ def test_f8_odd_exceptions_can_be_skipped(kind: str, which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["lock", "load raises", "load exits"])
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f9_a_result_that_cannot_travel_is_named(kind: str, which: str) -> None:
     found = play(exceptions.result_that_cannot_travel, kind=kind, which=which)
     assert_named(found)
@@ -107,7 +107,7 @@ def test_f9_a_result_that_cannot_travel_is_named(kind: str, which: str) -> None:
     assert what in found["message"]
 
 
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f9_a_result_that_kills_whoever_loads_it_is_named(kind: str) -> None:
     found = play(exceptions.result_that_cannot_travel, kind=kind, which="load kills")
     assert found["is_batch_error"]
@@ -115,14 +115,14 @@ def test_f9_a_result_that_kills_whoever_loads_it_is_named(kind: str) -> None:
     assert found["usable"]
 
 
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f9_a_result_that_only_the_consumer_cannot_load_costs_one_error(kind: str) -> None:
     found = play(exceptions.result_that_cannot_travel, kind=kind, which="load raises here")
     assert "not to be loaded here" in found["message"]
     assert found["usable"]
 
 
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f9_a_result_that_kills_its_maker_arrives_or_is_named(kind: str) -> None:
     found = play(exceptions.result_that_cannot_travel, kind=kind, which="end kills")
     assert found.get("whole") == N or (found["is_batch_error"] and found["row"] == found["bad"])

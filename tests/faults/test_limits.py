@@ -12,7 +12,7 @@ import pytest
 from .books import BATCH, PROCESSES
 from .groups import group_with
 from .scenes import limits
-from .settings import MOSTLY, only_full
+from .settings import MOSTLY, thorough
 from .stage import play
 
 OF_DESCRIPTORS = r"^(WorkerLost|NoWorkers): .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
@@ -48,7 +48,7 @@ def test_f17_workers_are_replaced_when_there_are_descriptors(
     assert found == {"completed": True}
 
 
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f17_workers_that_cannot_be_replaced_are_told_of(kind: str) -> None:
     found = play(limits.no_descriptor_for_a_new_worker, kind=kind, killed=2, lifted_after=None)
     assert_each_told({"0": found}, OF_DESCRIPTORS)
@@ -76,7 +76,7 @@ def test_f17_too_few_processes_are_told_of_and_the_pool_works_when_there_may_be_
 
 
 @pytest.mark.parametrize("how", ["absurd", "none left to pack it"])
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
 def test_f17_a_worker_without_memory_is_told_of(kind: str, how: str) -> None:
     found = play(limits.no_memory_in_a_worker, kind=kind, how=how)
     assert (found["row"], found["memory"]) == (500, True), found

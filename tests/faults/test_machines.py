@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .scenes import leases, machines, threads
-from .settings import Extent, only_full
+from .settings import Extent, thorough
 from .stage import play
 
 
@@ -49,7 +49,7 @@ def test_m5_what_is_held_is_never_overwritten(kind: str, seed: int, extent: Exte
     play(leases.lease_machine, limit=60, kind=kind, examples=extent.times(15, 200), steps=25, seed=seed)
 
 
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
 def test_m5_memory_that_is_free_is_nobodys(kind: str) -> None:
     found = play(leases.poisoned_all_the_time, kind=kind, batches=1500)
     assert found["lenders"] > 0
@@ -57,7 +57,7 @@ def test_m5_memory_that_is_free_is_nobodys(kind: str) -> None:
 
 
 @pytest.mark.parametrize("how", leases.VIEWS)
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
 def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(kind: str, how: str) -> None:
     library = how.partition(".")[0]
     pytest.importorskip(library, reason=f"{library} is not installed")

@@ -6,16 +6,16 @@ import pytest
 
 from .books import BATCHES, PROCESSES
 from .scenes import memory
-from .settings import only_full
+from .settings import thorough
 from .stage import play
 
 
-@pytest.mark.parametrize("width", [15_000, only_full(150_000)])
+@pytest.mark.parametrize("width", [15_000, thorough(150_000)])
 @pytest.mark.parametrize(
     ("kind", "mapped"),
     [
         ("threads", False), ("forkserver", False), ("forkserver", True),
-        only_full("spawn", True), only_full("fork", False),
+        thorough("spawn", True), thorough("fork", False),
     ],
 )
 def test_f27_a_batch_that_is_held_is_never_overwritten(
@@ -37,7 +37,7 @@ def test_f27_batches_outlive_the_pool(kind: str) -> None:
     assert play(memory.after_the_pool, kind=kind)
 
 
-@pytest.mark.parametrize("kind", ["threads", "forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
 def test_fifty_epochs_hold_no_more_than_two(kind: str) -> None:
     found = play(memory.over_epochs, kind=kind, times=50)
     steady = [memory for memory, _, _ in found[1:]]

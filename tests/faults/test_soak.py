@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from .settings import Extent, only_full
+from .settings import Extent, thorough
 from .soak import judge, soak
 from .stage import play
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("kind", ["forkserver", only_full("threads"), only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("threads"), thorough("spawn"), thorough("fork")])
 def test_soak(kind: str, seed: int, extent: Extent, request: pytest.FixtureRequest) -> None:
-    seconds = request.config.getoption("--soak-seconds") or (300.0 if extent.full else 90.0)  # × 4 pools: 20 minutes
-    figures = play(soak, limit=seconds + 30, kind=kind, seconds=seconds, seed=seed, stops=extent.full)
+    seconds = request.config.getoption("--soak-seconds") or (300.0 if extent.thorough else 90.0)  # × 4 pools: 20 minutes
+    figures = play(soak, limit=seconds + 30, kind=kind, seconds=seconds, seed=seed, stops=extent.thorough)
     print(json.dumps(figures, indent=2))
     assert not judge(figures), figures

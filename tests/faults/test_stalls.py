@@ -11,13 +11,13 @@ import pytest
 
 from .books import BATCH, BATCHES, PROCESSES
 from .scenes import hangs, stalls
-from .settings import MOSTLY, only_full
+from .settings import MOSTLY, thorough
 from .stage import Stage, play
 
 PROGRAM = str(Path(__file__).parent / "programs" / "stuck.py")
 TIMEOUT = 1.0
 
-STUCK = ["sleep", "busy", "C call", "SIGSTOP", only_full("backtrack"), only_full("lock")]
+STUCK = ["sleep", "busy", "C call", "SIGSTOP", thorough("backtrack"), thorough("lock")]
 """What a process can be stuck in."""
 
 IN_A_THREAD = ["sleep", "busy"]
@@ -28,7 +28,7 @@ IN_A_THREAD = ["sleep", "busy"]
     ("kind", "workers", "act"),
     [
         *[("forkserver", 2, act) for act in ("sleep", "busy", "C call", "SIGSTOP")],
-        *[only_full(kind, workers, act) for kind in PROCESSES for workers in (1, 4) for act in ("backtrack", "lock")],
+        *[thorough(kind, workers, act) for kind in PROCESSES for workers in (1, 4) for act in ("backtrack", "lock")],
         ("spawn", 2, "SIGSTOP"),
         ("fork", 1, "C call"),
         *[("threads", 2, act) for act in IN_A_THREAD],
@@ -59,7 +59,7 @@ def test_f19_a_sample_that_never_ends_can_be_skipped(kind: str, workers: int, ac
 
 
 @pytest.mark.parametrize("act", STUCK)
-@pytest.mark.parametrize("kind", ["forkserver", only_full("spawn"), only_full("fork")])
+@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
 def test_f19_without_a_timeout_a_warning_names_the_rows(kind: str, act: str) -> None:
     found = play(stalls.warned_of, kind=kind, act=act)
     assert len(found["told"]) == 1
@@ -68,7 +68,7 @@ def test_f19_without_a_timeout_a_warning_names_the_rows(kind: str, act: str) -> 
     assert found["batches"] == BATCHES
 
 
-@pytest.mark.parametrize("kind", ["forkserver", *map(only_full, ("threads", "spawn", "fork"))])
+@pytest.mark.parametrize("kind", ["forkserver", *map(thorough, ("threads", "spawn", "fork"))])
 def test_f19_a_slow_batch_of_quick_samples_is_delivered(kind: str) -> None:
     assert play(stalls.slow_but_alive, kind=kind)["samples"] == 28
 
@@ -124,10 +124,10 @@ def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
         *[("forkserver", act, False) for act in ("sleep", "SIGSTOP")],
         ("forkserver", "SIGSTOP", True),
         ("spawn", "SIGSTOP", False),
-        only_full("fork", "SIGSTOP", False),
-        only_full("forkserver", "C call", False),
-        only_full("forkserver", "sleep", True),
-        *[only_full(kind, "C call", False) for kind in PROCESSES[1:]],
+        thorough("fork", "SIGSTOP", False),
+        thorough("forkserver", "C call", False),
+        thorough("forkserver", "sleep", True),
+        *[thorough(kind, "C call", False) for kind in PROCESSES[1:]],
     ],
 )
 def test_f20_two_workers_that_are_stuck_do_not_keep_close(kind: str, act: str, server_too: bool) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from .books import BATCHES, POOLS, PROCESSES, N
 from .scenes import streams
-from .settings import matrix, only_full
+from .settings import matrix, thorough
 from .stage import play
 
-PARALLEL = ["threads", "forkserver", only_full("spawn"), only_full("fork")]
+PARALLEL = ["threads", "forkserver", thorough("spawn"), thorough("fork")]
 ALL = ["serial", *PARALLEL]
 
 
