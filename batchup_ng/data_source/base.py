@@ -17,9 +17,10 @@ from ..sampling.shards import START
 from .batch_map import MapsEpochs
 from .books import Books
 from .draws import Draws
+from .failures import Failures
 from .iterator import BatchIterator, Engine, StreamEngine, walk
 from .node import SourceNode
-from .options import EpochOptions, epoch_options
+from .options import EpochOptions, epoch_options, known_count
 from .resume import open_epoch
 from .resume_stream import open_stream
 
@@ -144,8 +145,10 @@ class PlannedDataSource(AbstractDataSource):
 
     def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-        seeded, books = options.shuffled and self.draws_globally(), Books()
-        return StreamEngine(walk(self, plan, self._buffers(), books, options.shard.pad_mask, seeded)), books
+        seeded, books, n = options.shuffled and self.draws_globally(), Books(), self.num_samples()
+        n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
+        failures = Failures(self, options.policy, books, n_samples, options.shard.world)
+        return StreamEngine(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), books
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""

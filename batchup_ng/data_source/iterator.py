@@ -16,10 +16,12 @@ from typing import Any, Protocol
 from .. import batch as batches
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
+from ..faults.isolation import FAILURES, isolable, of_a_sample
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
 from ..sampling.row_plan import planned_samples
 from .books import Books
+from .failures import Failures
 from .state import CANNOT
 from .state_file import read_state, write_state
 
@@ -87,7 +89,12 @@ class ReadsBatches(Protocol):
 
 
 def walk(
-    source: ReadsBatches, plan: BatchPlan, buffers: Buffers, books: Books, pad_mask: bool = False, seeded: bool = False
+    source: ReadsBatches,
+    plan: BatchPlan,
+    buffers: Buffers,
+    failures: Failures,
+    pad_mask: bool = False,
+    seeded: bool = False,
 ) -> Iterator[Any]:
     """Yield the batches of `plan`, read one after the other: the reference that every pool must equal.
 
@@ -95,17 +102,31 @@ def walk(
         source: Reads them.
         plan: Says which.
         buffers: Where to take memory from.
-        books: Where to enter them, as a pool would: by the samples that were planned.
+        failures: What is done about samples that cannot be made; its accounting gets each batch, as a pool's does.
         pad_mask: Whether each ends with an array that marks what only pads.
         seeded: Whether global generators are seeded for each.
     """
     read = reader(pad_mask, seeded)
     for planned in plan:
-        batch = read(source, planned.rows, planned.key, buffers)
-        n = planned_samples(planned.rows, batch)
-        books.settle(planned.number, n, n, 0, StreamEngine.road)
-        yield batch
-        del batch
+        try:
+            batch = read(source, planned.rows, planned.key, buffers)
+        except FAILURES as error:
+            if not of_a_sample(error) or not isolable(planned.rows):
+                raise
+            failure = error
+        else:
+            n = planned_samples(planned.rows, batch)
+            failures.books.settle(planned.number, n, n, 0, StreamEngine.road)
+            yield batch
+            del batch
+            continue
+        verdict = failures.isolate(lambda rows, key: read(source, rows, key, buffers), plan, planned, failure)
+        del failure  # its traceback holds this frame
+        failures.settle(planned, verdict)
+        if verdict.made:
+            yield verdict.batch
+        del verdict
+    failures.check_some_delivered()
 
 
 def reader(pad_mask: bool, seeded: bool) -> Callable[[ReadsBatches, Any, BatchKey, Buffers], Any]:

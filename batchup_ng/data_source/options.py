@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import checks, randomness
 from ..errors import ArgumentError, ArgumentTypeError
+from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..randomness import OrderKey
 from ..sampling.shards import ALONE, START, Reached, Shard
 from .draws import Draws
@@ -23,7 +24,7 @@ BITS = 63
 SEED_BITS = 512
 """Bits of the largest seed: a state of 4 kB tells it in digits."""
 
-NEWER = ("epoch", "drop_last", "shard", "uneven", "pad_mask")
+NEWER = ("epoch", "drop_last", "shard", "uneven", "pad_mask", "on_error")
 """Names of options that BatchUp did not have."""
 
 OWN_OPTIONS = ("shuffle", *NEWER)
@@ -64,6 +65,7 @@ class EpochOptions:
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
         counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
         draws: Where the draws from `rng` begin, if somebody asks.
+        policy: What to do about samples that cannot be made, where the consumer makes the batches.
     """
 
     batch_size: int
@@ -78,6 +80,7 @@ class EpochOptions:
     reached: Reached = START
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
     draws: Draws | None = None
+    policy: ErrorPolicy = RAISE
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
@@ -146,7 +149,8 @@ def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = F
             "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
             "epoch has its own; pass the same int to all of them"
         )
-    return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard)
+    return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard,
+                        policy=error_policy(given.get('on_error', 'raise')))
 
 
 def _below(name: str, value: Any, bits: int, remedy: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ArgumentError, StateError
+from ..faults.policy import RAISE
 from ..sampling.shards import Reached
 from .books import Books
 from .iterator import Engine, Epoch
@@ -34,7 +35,7 @@ def open_stream(
         engine_of: Makes the engine.
 
     Raises:
-        ArgumentError: the epoch was to be shared out, or shuffled, which an iterator cannot be.
+        ArgumentError: the epoch was to be shared out, shuffled, or to leave out bad samples, which an iterator cannot.
         StateError: the state is damaged, or is that of another source; or the source cannot be resumed.
     """
     if options.shard.world > 1 or options.shard.pad_mask:
@@ -46,6 +47,11 @@ def open_stream(
         raise ArgumentError(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
             "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
+        )
+    if options.policy is not RAISE:
+        raise ArgumentError(
+            "on_error= reads the samples of a failed batch again, and this source only streams; catch the error in the "
+            "function or iterator that makes its batches"
         )
     return _checked_stream(source, options, state, engine_of)()
 

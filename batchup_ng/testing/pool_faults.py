@@ -13,8 +13,8 @@ import pytest
 
 from ..data_source import ArrayDataSource, MapDataSource
 from ..errors import BatchError, SampleTimeout, SampleWarning, TooManyErrors
+from ..faults.policy import ErrorPolicy
 from ..work_pool.base import AbstractWorkerPool
-from ..work_pool.policy import ErrorPolicy
 from ..work_pool.serial import SerialPool
 from .sources import assert_same_batches
 

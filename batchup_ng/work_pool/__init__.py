@@ -1,8 +1,8 @@
 """Who does the work: pools of threads and processes, the work stream, the sources that they make batches for."""
 
+from ..faults.policy import ErrorPolicy, SampleError
 from .base import AbstractWorkerPool
 from .parallel import ParallelDataSource, PrefetchDataSource
-from .policy import ErrorPolicy, SampleError
 from .processes import WorkerProcessPool
 from .serial import SerialPool
 from .stream import WorkStream

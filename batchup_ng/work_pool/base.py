@@ -16,8 +16,8 @@ from .. import checks
 from ..buffers import FRESH
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError
+from ..faults.policy import ErrorPolicy
 from .parallel import ParallelDataSource, PrefetchDataSource, Producer
-from .policy import ErrorPolicy
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
 

@@ -18,39 +18,23 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ..blame import shortened, without_frames
 from ..data_source.books import Books
+from ..data_source.failures import Failures
 from ..data_source.iterator import reader
-from ..errors import (
-    BatchError,
-    IteratorBusy,
-    LostSamples,
-    NoWorkers,
-    PoolClosed,
-    RemoteTraceback,
-    SampleWarning,
-    TooManyErrors,
-)
+from ..errors import RemoteTraceback
+from ..faults.isolation import FAILURES, Verdict, of_a_sample
+from ..faults.replacements import Others
+from ..faults.sample_errors import listed
 from ..sampling.plan import BatchPlan, PlannedBatch
 from ..sampling.row_plan import whole_samples
 from ..sampling.shards import ALONE, Shard
 from .making import Making
-from .others import Others
-from .policy import SampleError
-from .repair import Allowance, Case, Outcome, Read, Verdict, repair
+from .repair import Allowance, Case, Outcome, Read, repair
 from .submission import Submission, Task, new_lane
-from .telling import blamed, describe_job, unblamed
-from .warn import warn_consumer
 from .window import Entry, Job, Window
-
-NOT_A_SAMPLE = (PoolClosed, IteratorBusy, LostSamples, NoWorkers)
-"""Errors for which no sample is to blame."""
 
 ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
 """How ``stats`` calls the road that a future names."""
-
-SHOWN = 1000
-"""Characters of an error's text that are shown within another."""
 
 _NOTHING = object()
 
@@ -81,14 +65,13 @@ class BatchEngine:
         self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
         self._read = reader(shard.pad_mask, seeded)
-        self._world = shard.world
+        self._failures = Failures(making.source, making.policy, self.books, n_samples, shard.world)
         self._plan = plan
         self._path = path
-        self._n_samples = n_samples
         self._allowance = Allowance(making.timeout, making.timeout)
         self._how = Submission(again=True, timeout=making.timeout, lane=new_lane())
         held = 2 * making.at_once  # what they run, and as much again
-        self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job, held)
+        self._window = Window(making.pool, self._jobs(), making.bound.limit, _described, held)
         self._window.begin()
 
     def _jobs(self) -> Iterator[Job]:
@@ -129,7 +112,8 @@ class BatchEngine:
                 try:
                     entry = window.head()
                 except StopIteration:
-                    self._check_some_delivered()
+                    if not window.closed:
+                        self._failures.check_some_delivered()
                     raise
                 batch = self._result(entry)
                 if batch is not _NOTHING:
@@ -163,11 +147,6 @@ class BatchEngine:
         if self._making.timeout is not None and (seconds := entry.future.running_for()) is not None:
             self._allowance.times.append(seconds)
 
-    def _check_some_delivered(self) -> None:
-        books = self.books
-        if books.failed and not books.delivered and not self._window.closed:
-            raise TooManyErrors(f"all {books.failed} samples of this epoch failed; {_last(books)}", list(books.errors))
-
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _repaired(self, entry: Entry, error: BaseException) -> Any:
@@ -177,17 +156,7 @@ class BatchEngine:
         verdict = self._verdict(planned, self._case(planned, entry.job.how.timeout, error))
         if self._allowance.batch != allowed:
             self._window.submit_anew(lambda job: self._job(job.about))
-        policy = self._making.policy
-        if verdict.error is not None or (verdict.bad and policy.action == "raise"):
-            raise self._failure(planned, verdict)
-        for place, failure in sorted(verdict.bad.items()):
-            self._record(planned, place, failure)
-        if not verdict.made:
-            self._check_alone(planned)
-        n = whole_samples(planned.rows)[1]
-        self._check_limit(self.books.planned + n)
-        replaced = len(verdict.bad) if policy.action == "replace" else 0
-        self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
+        self._failures.settle(planned, verdict)
         return verdict.batch if verdict.made else _NOTHING
 
     def _case(self, planned: PlannedBatch, given: float | None, error: BaseException) -> Case:
@@ -239,69 +208,17 @@ class BatchEngine:
             self.books.roads[road] += 1
         return Outcome(batch=batch)
 
-    def _failure(self, planned: PlannedBatch, verdict: Verdict) -> BatchError:
-        """Return the error that is to be raised."""
-        if verdict.bad and not (verdict.error is not None and self._making.policy.action == "skip"):
-            place = min(verdict.bad)
-            return blamed(self._making.source, planned, place, verdict.bad[place])
-        assert verdict.error is not None
-        return unblamed(planned, verdict.error)
-
-    def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
-        """Enter a sample that failed in the books; the first of an epoch is warned of."""
-        error = blamed(self._making.source, planned, place, failure)
-        without_frames(error)
-        epoch = planned.key.epoch
-        self.books.errors.append(
-            SampleError(error.row, planned.key.position(place), planned.number, epoch, error.source, error)
-        )
-        if len(self.books.errors) == 1:
-            done = "replaced" if self._making.policy.action == "replace" else "left out"
-            warn_consumer(
-                f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), SHOWN)}; the "
-                f"iterator's .errors lists all of them",
-                SampleWarning,
-            )
-
-    def _check_alone(self, planned: PlannedBatch) -> None:
-        """Raise :class:`TooManyErrors` if a batch of which nothing is left is one of an epoch that is shared out.
-
-        Without it this rank would be a batch behind the others for good: they would wait for it at the end, and states
-        that they take at the same time would differ. It is not in the books, so that a state saved now begins with it.
-        """
-        if self._world > 1:
-            raise TooManyErrors(
-                f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that "
-                f"{self._world} ranks share: each must hand out as many batches as the others; on_error='replace' "
-                f"keeps them in step; {_last(self.books)}",
-                list(self.books.errors),
-            )
-
-    def _check_limit(self, so_far: int) -> None:
-        """Raise :class:`TooManyErrors` if more samples failed than may of `so_far` that were planned up to this batch.
-
-        The batch, which is not handed out then, is not in the books, so that a state saved now begins with it.
-        """
-        books = self.books
-        # A rank whose epoch was shared out later has handed out more than a rank's share of all.
-        n_samples = None if self._n_samples is None else max(self._n_samples, so_far)
-        most, rule = self._making.policy.limit(n_samples, so_far)
-        n = books.failed_before + len(books.errors)
-        if n > most:
-            samples = "1 sample" if n == 1 else f"{n} samples"
-            raise TooManyErrors(
-                f"{samples} of this epoch failed, more than {rule} allows; {_last(books)}", list(books.errors)
-            )
-
 
 def _of_a_sample(error: BaseException, entry: Entry) -> bool:
     """Return whether `error` was raised in making a batch, and not by a fault of the pool or by Ctrl-C meanwhile."""
-    if isinstance(error, NOT_A_SAMPLE):
-        return isinstance(error, BatchError)
-    if isinstance(error, (Exception, GeneratorExit)):
+    if not of_a_sample(error):
+        return False
+    if isinstance(error, FAILURES):
         return True
     return isinstance(error.__cause__, RemoteTraceback) or getattr(entry.future, "error", None) is error
 
 
-def _last(books: Books) -> str:
-    return f"the latest: {shortened(str(books.errors[-1].error), SHOWN)}; .errors lists them all"
+def _described(job: Job) -> str:
+    """Return which batch a job is for, in words."""
+    planned: PlannedBatch = job.about
+    return f"batch {planned.number} of epoch {planned.key.epoch}, rows {listed(planned.rows)},"

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import batch as batches
 from ..data_source.base import AbstractDataSource
-from .policy import ErrorPolicy
+from ..faults.policy import ErrorPolicy
 from .submission import Submits
 
 

@@ -20,10 +20,10 @@ from ..data_source.options import EpochOptions, epoch_options, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
 from ..errors import ArgumentTypeError
+from ..faults.policy import ErrorPolicy, error_policy
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
 from .making import ByteBound, Making
-from .policy import ErrorPolicy, error_policy
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
 

@@ -25,13 +25,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import SampleTimeout, WorkerLost
+from ..faults.isolation import MAX_REPLACEMENTS, MAX_ROUNDS, Verdict
 from ..sampling.row_plan import put_rows, take_rows, whole_samples
-
-REPLACEMENTS = 32
-"""How many other rows are tried in the place of a bad one."""
-
-ROUNDS = 3
-"""How often samples of one batch are looked at, if the batch still fails without those that were found bad."""
 
 SHORT = 0.5
 """Seconds that a single sample is given at least when looking for one that hangs."""
@@ -139,25 +134,6 @@ class Case:
         return Read(rows, places, True, self.allowance.sample)
 
 
-@dataclasses.dataclass(slots=True)
-class Verdict:
-    """What became of a batch.
-
-    Attributes:
-        made: Whether there is a batch.
-        batch: The batch.
-        bad: What was raised for each sample that is bad, by its place.
-        kept: How many samples the batch has.
-        error: What is to be raised, where no single sample is to blame.
-    """
-
-    made: bool = False
-    batch: Any = None
-    bad: dict[int, BaseException] = dataclasses.field(default_factory=dict)
-    kept: int = 0
-    error: BaseException | None = None
-
-
 def repair(case: Case) -> Generator[list[Read], list[Outcome], Verdict]:
     """Return what becomes of a batch that could not be made; yields what has to be read to know that."""
     again, error = yield from _made_again(case)
@@ -166,7 +142,7 @@ def repair(case: Case) -> Generator[list[Read], list[Outcome], Verdict]:
     probed, n = whole_samples(case.rows)
     verdict = Verdict(kept=n)
     rows, places = case.rows, np.arange(n)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         finder = _Finder(dataclasses.replace(case, rows=rows, error=error), places[places < probed])
         bad = yield from finder.find()
         verdict.bad = {**bad, **verdict.bad}
@@ -288,7 +264,7 @@ def _replaced(
     """Return the rows with another in each bad place, or the first place for which none was found."""
     rows = case.rows
     for place in bad:
-        for attempt in range(REPLACEMENTS):
+        for attempt in range(MAX_REPLACEMENTS):
             row = case.another(place, attempt)
             if row is None:
                 continue

@@ -15,11 +15,11 @@ from typing import Any
 from ..buffers import BufferPool
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, StallWarning
+from ..warn import warn_consumer
 from .base import AbstractWorkerPool
 from .future import STOPPED
 from .parallel import Producer
 from .submission import ONCE, Submission, Task
-from .warn import warn_consumer
 
 
 class SerialPool(AbstractWorkerPool):

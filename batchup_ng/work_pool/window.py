@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ..errors import IteratorBusy, PoolClosed, StallWarning
+from ..warn import warn_consumer
 from .crew import current
 from .submission import Future, Submission, Submits, Task
-from .warn import warn_consumer
 
 STALL_SECONDS = 30.0
 """Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.policy import error_policy
+from batchup_ng.faults.policy import error_policy
 
 
 def test_a_word_stands_for_a_policy() -> None:

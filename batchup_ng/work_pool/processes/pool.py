@@ -13,11 +13,11 @@ from typing import Any
 from ... import checks
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
+from ...warn import warn_consumer
 from ..base import AbstractWorkerPool, worker_count
 from ..parallel import ParallelDataSource, Producer
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
-from ..warn import warn_consumer
 from . import blas, schedule
 from .arena import Arena, SlotPool
 from .constants import SharedConstant

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..blame import described, own_source
-from ..data_source.node import SourceNode
 from ..errors import BatchError
 from ..sampling.plan import PlannedBatch
 from ..sampling.row_plan import one_row, take_rows, whole_samples
-from .window import Job
 
 
-def blamed(source: SourceNode, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:
+class NamesSamples(Protocol):
+    """The part of a source that knows what a sample is called."""
+
+    def sample_name(self, rows: Any) -> str | None: ...
+
+
+def blamed(source: NamesSamples, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:
     """Return the error that names one sample of a batch.
 
     Args:
@@ -39,13 +43,7 @@ def unblamed(planned: PlannedBatch, error: BaseException) -> BatchError:
     return described(error, where, _when_in_words(planned), _batch_of(planned))
 
 
-def describe_job(job: Job) -> str:
-    """Return which batch a job is for, in words."""
-    planned: PlannedBatch = job.about
-    return f"batch {planned.number} of epoch {planned.key.epoch}, rows {listed(planned.rows)},"
-
-
-def _name_of(source: SourceNode, rows: Any) -> str | None:
+def _name_of(source: NamesSamples, rows: Any) -> str | None:
     try:
         return source.sample_name(rows)
     except Exception:

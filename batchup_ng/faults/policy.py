@@ -85,6 +85,10 @@ def _not_negative(name: str, value: Any) -> int:
     return number
 
 
+RAISE = ErrorPolicy()
+"""What is done by default."""
+
+
 def error_policy(on_error: Any) -> ErrorPolicy:
     """Return the policy that ``on_error=`` stands for.
 
@@ -99,7 +103,8 @@ def error_policy(on_error: Any) -> ErrorPolicy:
             f"on_error must be {', '.join(map(repr, ACTIONS))} or an ErrorPolicy, not {on_error!r} of type "
             f"{type(on_error).__name__}"
         )
-    return ErrorPolicy(checks.one_of("on_error", on_error, ACTIONS))
+    action = checks.one_of("on_error", on_error, ACTIONS)
+    return RAISE if action == "raise" else ErrorPolicy(action)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
