@@ -17,6 +17,7 @@ from ..future import STOPPED, TaskFuture
 from ..submission import Submission, Task
 from . import channel
 from .blame import culprit
+from .by_value import load_result
 from .channel import Frame, Kind, Placed
 from .constants import ConstantRef, SharedConstant
 from .plain import unpacked
@@ -53,8 +54,8 @@ class ResultFuture(TaskFuture):
         if frame.kind is Kind.ARRAYS:
             return unpacked(frame.pickled, frame.buffers)
         if frame.kind is Kind.RESULT:
-            return frame.load()
-        error, remote = frame.load()
+            return load_result(frame.pickled, frame.buffers)
+        error, remote = load_result(frame.pickled, frame.buffers)
         if isinstance(error, StopIteration):
             error = RuntimeError(STOPPED)
         try:
