@@ -170,7 +170,7 @@ def referred(task: Task) -> Task:
 def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:
     """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key."""
     number, rows, key = pickle.loads(pickled)
-    return number, np.frombuffer(rows, np.int64).copy(), BatchKey(*key)
+    return number, np.frombuffer(rows, np.int64), BatchKey(*key)
 
 
 def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
