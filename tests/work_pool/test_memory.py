@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from typing import Any
 
 import psutil
 import pytest
