@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_exceptions_are_rebuilt_without_their_constructor() -> None:
     holding = Lacks("lacks it", name="x", obj=sys.stdin)
     assert (again(holding).args, again(holding).name) == (("lacks it",), "x")
     with pytest.raises(TypeError, match="cannot pickle"):
-        by_value.dumps(Slotted("a", place=sys.stdin.buffer))  # type: ignore[arg-type]  # on purpose
+        by_value.dumps(Slotted("a", place=threading.Lock()))  # type: ignore[arg-type]  # on purpose
 
 
 def test_the_exceptions_of_a_group_are_rebuilt_too() -> None:
@@ -160,15 +161,14 @@ def test_cached_functions_go_by_name_where_they_have_one() -> None:
     assert (arrived(1), arrived.cache_parameters()) == (2, {"maxsize": 7, "typed": True})
 
 
-def test_a_class_that_is_new_here_arrives_whole() -> None:
+def test_a_class_that_is_new_here_arrives_whole(pools: Any) -> None:
     def make() -> Any:
         class Made:
             number = 3
 
         return Made()
 
-    with bu.WorkerProcessPool(1) as pool:
-        made = pool.work_stream(iter([(make,)])).retrieve()
+    made = pools[1].work_stream(iter([(make,)])).retrieve()
     assert (type(made).__name__, made.number, type(made).number) == ("Made", 3, 3)
 
 
