@@ -159,6 +159,12 @@ def test_the_context_is_that_in_which_an_epoch_was_opened() -> None:
         return np.ones(len(x)) / 0, x
 
     source = bu.ArrayDataSource([np.arange(8)]).map(divide)
+    with bu.SerialPool() as serial:
+        for batches in (source.batch_iterator(2), serial.parallel_data_source(source).batch_iterator(2)):
+            with np.errstate(divide="ignore"):  # here it is that of each next()
+                next(batches)
+            with pytest.raises(RuntimeWarning, match="divide by zero"):
+                next(batches)
     with bu.WorkerThreadPool(2) as pool:
         with np.errstate(divide="ignore"):
             quiet = pool.parallel_data_source(source, 1).batch_iterator(2)
