@@ -45,8 +45,8 @@ _WHY = {
     "os.getpid(), on hash() of a text or the order of a set",
     LINEAR_ALGEBRA: "its products or sums of floats are shared out to threads of a library for linear algebra "
     "(OpenBLAS, MKL, OpenMP), of which this program uses several and a worker process one",
-    CUT: "what a sample becomes depends on which others share its batch: it works over the whole batch, or draws for "
-    "all of it at once",
+    CUT: "what a sample becomes depends on which others share its batch: it works over the whole batch (products of "
+    "matrices do, in their last bits), or draws for all of it at once",
 }
 _REMEDY = {
     COPIED: "let __getstate__ and __setstate__ keep all that its results depend on",
