@@ -212,7 +212,7 @@ def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
     if isinstance(original, SyntaxError):
         state["msg"] = text  # which Python prints instead
     try:
-        made = _built(kind, original.args, {**_state_of(original), **state})
+        made = _built(kind, original.args, {**state_of(original), **state})
         str(made), repr(made)
     except Exception:
         made = _built(None, (text,), state)
@@ -223,26 +223,37 @@ def _built(kind: type[BaseException] | None, args: tuple[Any, ...], state: dict[
     """Return an error of the class for `kind` with these attributes, no constructor of the user's called."""
     derivable: Any = kind
     cls = BatchError if kind is None or not issubclass(kind, Exception) else _class_for(derivable)
-    made: BatchError = _bare(cls, args)
-    for name, value in {"_kind": None if cls is BatchError else kind, **state}.items():
-        with contextlib.suppress(AttributeError, TypeError):
-            setattr(made, name, value)
+    made: BatchError = without_init(cls, args)
+    set_state(made, {"_kind": None if cls is BatchError else kind, **state})
     made.args = args
     return made
 
 
-def _bare(cls: type[BatchError], args: tuple[Any, ...]) -> Any:
-    """Return an instance of `cls` made by the built-in type that it is based on."""
-    built_in: list[Any] = [each for each in cls.__mro__ if not each.__flags__ & _MADE_BY_PYTHON]
+def without_init(cls: type[BaseException], args: tuple[Any, ...]) -> Any:
+    """Return an instance of `cls` with these arguments, made by the built-in type that it is based on."""
+    built_in: list[Any] = [each for each in cls.__mro__ if not each.__flags__ & MADE_BY_PYTHON]
     # The first will do, but for those, as MemoryError, that have a constructor of their own though no layout.
     for base in built_in:
         for given in (args, ()):  # a group needs its arguments, others may not want them
             with contextlib.suppress(TypeError):
-                return base.__new__(cls, *given)
+                made = base.__new__(cls, *given)
+                made.args = args
+                return made
     raise TypeError(f"no instance of {cls.__name__} can be made")
 
 
-_MADE_BY_PYTHON = 1 << 9
+def set_state(error: BaseException, state: dict[str, Any]) -> None:
+    """Give `error` the attributes that :func:`state_of` returned, but for those that cannot be set."""
+    for name, value in state.items():
+        with contextlib.suppress(AttributeError, TypeError):
+            if getattr(error, name, _MISSING) is not value:  # an OSError shows a second file that was set to None
+                setattr(error, name, value)
+
+
+_MISSING = object()
+
+
+MADE_BY_PYTHON = 1 << 9
 """Flag of types that are not built in: Py_TPFLAGS_HEAPTYPE."""
 
 
@@ -259,10 +270,10 @@ def _class_for(kind: Any) -> type[BatchError]:
 
 def _parts(error: BatchError) -> tuple[type[BaseException] | None, tuple[Any, ...], dict[str, Any]]:
     """Return what an error is built from."""
-    return error._kind, error.args, _state_of(error)
+    return error._kind, error.args, state_of(error)
 
 
-def _state_of(error: BaseException) -> dict[str, Any]:
+def state_of(error: BaseException) -> dict[str, Any]:
     """Return the attributes of an exception, those included that are kept in slots (the ``errno`` of an OSError)."""
     state = {}
     for kind in type(error).__mro__:

@@ -19,7 +19,8 @@ from batchup_ng import testing
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
-    "quickstart", "concepts", "samplers", "pools", "reproducibility", "checkpoints", "faults", "moving_from_batchup",
+    "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
+    "moving_from_batchup",
 )  # fmt: skip
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

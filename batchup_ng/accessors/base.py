@@ -1,9 +1,9 @@
 """What an accessor is, what the library asks of one.
 
 An accessor is an array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``, the
-last two giving rows in the order asked for. NumPy arrays and memmaps are accessors as they are. One that can
-fill memory it is given is a :class:`ReadsInto` as well, which saves a copy a batch; one that knows what its
-samples are called is a :class:`NamesSamples`, so that errors can tell.
+last two giving rows in the order asked for. An array of rows that the library hands to it is read-only. NumPy arrays
+and memmaps are accessors as they are. One that can fill memory it is given is a :class:`ReadsInto` as well, which saves
+a copy a batch; one that knows what its samples are called is a :class:`NamesSamples`, so that errors can tell.
 """
 
 from __future__ import annotations

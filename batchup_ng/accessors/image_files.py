@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, JpegImagePlugin, UnidentifiedImageError
 
 from ..checks import one_of, positive_int
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
@@ -58,6 +58,9 @@ class ImageFiles:
         dtype: Any numeric dtype that holds all of 0–255.
         resample: ``"nearest"``, ``"box"``, ``"bilinear"``, ``"hamming"``, ``"bicubic"`` or ``"lanczos"``.
         max_pixels: Pictures with more are refused before they are decoded. The default is Pillow's own limit.
+        truncated: What to do about a file that ends too early: ``"error"``, or ``"fill"`` what is missing, as Pillow
+            does where ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None is what that says now; what
+            it says later, or in a worker process, does not count.
 
     Raises:
         ArgumentError: an argument breaks a rule; `paths` is empty.
@@ -67,12 +70,16 @@ class ImageFiles:
     def __init__(
         self, paths: Iterable[str | os.PathLike[str]], size: int | tuple[int, int] | None = None, mode: str = "RGB",
         dtype: Any = np.uint8, *, resample: str = "bilinear", max_pixels: int = 89_478_485,
+        truncated: str | None = None,
     ) -> None:
         self._mode: str = one_of("mode", mode, MODES)
         self._size = None if size is None else _checked_size(size)
         self._dtype = _checked_dtype(dtype)
         self._resample: str = one_of("resample", resample, RESAMPLE)
         self._max_pixels = positive_int("max_pixels", max_pixels)
+        if truncated is None:
+            truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
+        self._fills = one_of("truncated", truncated, ("error", "fill")) == "fill"
         self._paths = _PackedPaths(paths)
         self._folder = _folder_now()
 
@@ -146,7 +153,7 @@ class ImageFiles:
         """Return one picture as a read-only ``uint8`` array."""
         path = self._paths[row]
         try:
-            image = _decode(os.path.join(self._folder, path), self._mode, self._max_pixels)
+            image = _decode(os.path.join(self._folder, path), self._mode, self._max_pixels, self._fills)
             if self._size is not None and image.size != self._size[::-1]:
                 image = image.resize(self._size[::-1], RESAMPLE[self._resample])
             return np.asarray(image)
@@ -237,14 +244,14 @@ def _readers() -> list[tuple[Callable[[IO[bytes], str], Image.Image], Callable[[
     return [Image.OPEN[name] for name in FORMATS if name in Image.OPEN]
 
 
-def _decode(path: str, mode: str, max_pixels: int) -> Image.Image:
-    """Return the first frame of a picture file, upright and in `mode`."""
+def _decode(path: str, mode: str, max_pixels: int, fills: bool) -> Image.Image:
+    """Return the first frame of a picture file, upright and in `mode`; of one that ends too early, if it `fills`."""
     if not stat.S_ISREG(kind := os.stat(path).st_mode):
         code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
         raise OSError(code, "a directory, not a file" if stat.S_ISDIR(kind) else "not a regular file")
     with open(path, "rb") as file:
         stored = _open(file, max_pixels)
-        stored.load()
+        _load(stored, file, fills)
         turn = _turn(stored)
         image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
     if turn is not None:
@@ -274,6 +281,51 @@ def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
             raise Image.DecompressionBombError(f"{width} × {height} pixels are more than max_pixels={max_pixels}")
         return image
     raise UnidentifiedImageError(f"not a picture in one of the formats {', '.join(FORMATS)}") from cause
+
+
+def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
+    """Decode the pixels as Pillow does where its ``LOAD_TRUNCATED_IMAGES`` is `fills`, whatever it is.
+
+    That one is never set here, for other threads of the program may be decoding by it.
+    """
+    jpeg = isinstance(stored, JpegImagePlugin.JpegImageFile)
+    if fills and jpeg:
+        stored.load_read = _with_end_mark(file)
+    elif not fills and ImageFile.LOAD_TRUNCATED_IMAGES:
+        if stored.format == "JPEG2000":
+            raise OSError("PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a JPEG 2000 file is whole; unset it")
+        if stored.format not in ("WEBP", "AVIF"):  # which are read whole when they are opened
+            stored.load_read = _to_the_end(file.read if jpeg else getattr(stored, "load_read", file.read))
+    try:
+        stored.load()
+    except OSError:
+        if not fills:
+            raise
+        if stored.tile:  # the rest of what Pillow's own load() does
+            stored.tile = []
+            stored.load_end()
+        stored.load()  # which raises if there is nothing at all
+
+
+def _with_end_mark(file: IO[bytes]) -> Callable[[int], bytes]:
+    """Return what reads a JPEG file, and the mark of its end where it lacks that: the decoder then fills the rest."""
+    mark = iter([b"\xff\xd9"])
+    return lambda size: file.read(size) or next(mark, b"")
+
+
+def _to_the_end(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return what reads as `read` does, and raises an error where there is nothing left."""
+
+    def strict(size: int) -> bytes:
+        try:
+            data = read(size)
+        except (IndexError, struct.error):
+            data = b""
+        if not data:
+            raise OSError("image file is truncated")
+        return data
+
+    return strict
 
 
 def _turn(stored: Image.Image) -> Image.Transpose | None:

@@ -14,6 +14,7 @@ from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
+from ..sampling.row_plan import read_only
 from .node import joined_names
 from .random_access import RandomAccessDataSource
 
@@ -63,7 +64,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         if type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping:
-            return self.samples_by_indices_nomapping(rows)  # a subclass has its own way
+            return self.samples_by_indices_nomapping(read_only(rows))  # a subclass has its own way
         return self._gather(rows, buffers)
 
     def sample_name(self, rows: Any) -> str | None:
@@ -76,6 +77,7 @@ class ArrayDataSource(RandomAccessDataSource):
         return not own or not all(isinstance(array, (np.ndarray, ImageFiles)) for array in self.data)
 
     def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
+        rows = read_only(rows)
         batch = self._columns([gather(array, rows, buffers) for array in self.data])
         if not self.include_indices:
             return batch

@@ -14,7 +14,7 @@ from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
-from ..sampling.row_plan import ChoiceBatch, RowPlan
+from ..sampling.row_plan import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
 from .options import EpochOptions, known_count, taken_by
@@ -52,7 +52,7 @@ class ChoiceDataSource(PlannedDataSource):
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
             raise self._no_random_access("samples_by_indices")
-        return self._chosen(indices).samples_by_indices(indices.sample_indices)
+        return self._chosen(indices).samples_by_indices(read_only(indices.sample_indices))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._chosen(rows).read(rows.sample_indices, key.child(int(rows.ds_index)), buffers)

@@ -13,7 +13,7 @@ from .. import checks
 from ..buffers import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.row_plan import RowPlan, TogetherPlan, trim_rows
+from ..sampling.row_plan import RowPlan, TogetherPlan, read_only, trim_rows
 from .base import AbstractDataSource, PlannedDataSource
 from .node import joined_names
 from .options import EpochOptions
@@ -56,7 +56,7 @@ class CompositeDataSource(PlannedDataSource):
         if not self.is_random_access:
             raise self._no_random_access("samples_by_indices")
         self._check_rows(indices)
-        pairs = zip(self.datasets, indices, strict=True)
+        pairs = zip(self.datasets, read_only(indices), strict=True)
         return self._joined([source.samples_by_indices(rows) for source, rows in pairs])
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:

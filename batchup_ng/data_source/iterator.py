@@ -19,7 +19,7 @@ from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..faults.isolation import FAILURES, isolable, of_a_sample
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
-from ..sampling.row_plan import planned_samples
+from ..sampling.row_plan import planned_samples, read_only
 from .books import Books
 from .failures import Failures
 from .state import CANNOT
@@ -147,7 +147,7 @@ def _read_seeded(read: Any, source: ReadsBatches, rows: Any, key: BatchKey, buff
 
 def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> Any:
     """Return the batch of `rows`: the task of every batch."""
-    return source.read(rows, key, buffers)
+    return source.read(read_only(rows), key, buffers)
 
 
 def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
@@ -155,7 +155,7 @@ def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers
 
     The n samples are those that were planned, less those that were left out as bad, whatever maps made of them.
     """
-    batch = source.read(rows, key, buffers)
+    batch = source.read(read_only(rows), key, buffers)
     # What pads was in the epoch before, so that its position is one that lies behind.
     mask = key.positions(planned_samples(rows, batch)) >= key.start
     return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)

@@ -17,7 +17,7 @@ import numpy as np
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.row_plan import OfBatches, RowPlan, count_batches, rows_length
+from ..sampling.row_plan import OfBatches, RowPlan, count_batches, read_only, rows_length
 from .options import EpochOptions, taken_by
 
 
@@ -71,11 +71,11 @@ class SourceNode:
         """Return the batch of `rows`: what a worker does.
 
         Args:
-            rows: Rows as the plan gives them: ``(n,) int``, or a nest.
+            rows: Rows as the plan gives them: ``(n,) int``, or a nest; read-only, for others use them too.
             key: Names the randomness of the batch at this node.
             buffers: Where to take memory from.
         """
-        return self.samples_by_indices_nomapping(rows)
+        return self.samples_by_indices_nomapping(read_only(rows))
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         """Return the rows of each batch of the epoch that `key` names; None is in order."""

@@ -12,7 +12,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
 from ..sampling.batch_sampler import BatchSampler
-from ..sampling.row_plan import RowPlan, SamplerPlan, count_batches
+from ..sampling.row_plan import RowPlan, SamplerPlan, count_batches, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
@@ -23,7 +23,7 @@ class RandomAccessDataSource(PlannedDataSource):
     """A source that makes a batch from row numbers: the base class for storage of one's own.
 
     A source of one's own defines ``samples_by_indices_nomapping(indices)``, which returns the batch, a tuple of arrays,
-    of the row numbers `indices`: ``(n,) int``.
+    of the row numbers `indices`: ``(n,) int``, read-only.
 
     Args:
         length: How many rows there are.
@@ -73,10 +73,10 @@ class RandomAccessDataSource(PlannedDataSource):
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def samples_by_indices(self, indices: Any) -> Any:
-        return self.samples_by_indices_nomapping(self.sampler.map_indices(indices))
+        return self.samples_by_indices_nomapping(read_only(self.sampler.map_indices(indices)))
 
     def read(self, rows: Any, key: BatchKey, buffers: Any) -> Any:
-        return self.samples_by_indices_nomapping(rows)
+        return self.samples_by_indices_nomapping(read_only(rows))
 
     def _lists_rows_itself(self) -> bool:
         """Return whether a subclass has its own way to say which rows make up a batch, as one could in BatchUp."""

@@ -368,6 +368,21 @@ def take_rows(rows: Any, offsets: np.ndarray) -> Any:
     return leaf[offsets[offsets < len(leaf)]]
 
 
+def read_only(rows: Any) -> Any:
+    """Return the rows of a batch, which may be a nest, such that code which reads them cannot change them.
+
+    Several columns are read by the same rows: one that sorted them in place would give the others other samples.
+    """
+    if isinstance(rows, np.ndarray):
+        if rows.flags.writeable:
+            rows = rows.view()
+            rows.flags.writeable = False
+        return rows
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(read_only(rows.sample_indices), rows.ds_index)
+    return tuple([read_only(part) for part in rows]) if type(rows) is tuple else rows
+
+
 def join_rows(parts: Sequence[Any]) -> Any:
     """Return the rows of several batches, or nests of one form, one after the other."""
     if isinstance(parts[0], tuple):

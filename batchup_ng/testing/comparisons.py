@@ -351,8 +351,17 @@ class Check:
             plan = itertools.islice(self._plan(), 3)
             culprit = culprits.reusing_culprit(self._source, reusing_node(self._traced(), list(plan)))
         else:
+            if found == culprits.PROCESSES and self._is_made_by_more_threads(number, epoch):
+                found = culprits.LINEAR_ALGEBRA
             culprit = culprits.culprit_of(self._source, event, found, drew, difference.leaf if at_root else "")
         raise _failure(_unlike(number, epoch, how, difference), how, epoch, number, difference, culprit)
+
+
+    def _is_made_by_more_threads(self, number: int, epoch: int) -> bool:
+        """Return whether a worker whose libraries use as many threads as this program's makes the batch as expected."""
+        with WorkerProcessPool(1, blas_threads=None) as pool:
+            got = self._read(self._traced(), Road("", "", pool), number + 1, epoch=epoch)
+        return first_difference(self._expected[epoch][number].batch, got[number].batch) is None
 
 
 def _unlike(number: int, epoch: int, how: str, difference: Difference) -> str:

@@ -29,6 +29,8 @@ THREADS = "threads"
 """Threads of one process read them."""
 PROCESSES = "processes"
 """Other processes read them."""
+LINEAR_ALGEBRA = "linear algebra"
+"""Other processes read them, in which libraries for linear algebra use one thread, and in this one several."""
 CUT = "cut"
 """The samples were cut into other batches."""
 
@@ -41,11 +43,15 @@ _WHY = {
     THREADS: "threads share what it uses: a global generator, a counter, an array or another state that it keeps",
     PROCESSES: "it depends on the process: on a generator, counter or cache that each process has for itself, on "
     "os.getpid(), on hash() of a text or the order of a set",
-    CUT: "what a sample becomes depends on which others share its batch: it works over the whole batch, or draws for "
-    "all of it at once",
+    LINEAR_ALGEBRA: "its products or sums of floats are shared out to threads of a library for linear algebra "
+    "(OpenBLAS, MKL, OpenMP), of which this program uses several and a worker process one",
+    CUT: "what a sample becomes depends on which others share its batch: it works over the whole batch (products of "
+    "matrices do, in their last bits), or draws for all of it at once",
 }
 _REMEDY = {
     COPIED: "let __getstate__ and __setstate__ keep all that its results depend on",
+    LINEAR_ALGEBRA: "let this program use one as well, by OMP_NUM_THREADS=1 in its environment or by "
+    "threadpoolctl.threadpool_limits(1), or have all batches made by processes",
     CUT: "let it treat each sample by itself, and draw by map(fn, rng='sample'); or never change the batch size, and "
     "pass batch_sizes=()",
 }

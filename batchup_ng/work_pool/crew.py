@@ -16,6 +16,7 @@ time limit can be kept then.
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import queue
 import threading
@@ -63,6 +64,7 @@ class _Job(NamedTuple):
     future: CrewFuture
     task: Task
     timeout: float | None
+    context: contextvars.Context
 
 
 class _Running(NamedTuple):
@@ -107,7 +109,9 @@ class Crew:
         Raises:
             PoolClosed: the crew has ended.
         """
-        job = _Job(CrewFuture(self), task, how.timeout)
+        # Each has a copy of its own, for two threads cannot be in one context at once.
+        context = contextvars.copy_context() if how.context is None else how.context.copy()
+        job = _Job(CrewFuture(self), task, how.timeout, context)
         with self._lock:  # so that no task is queued behind the end mark
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
@@ -195,7 +199,7 @@ def _work(crew: Crew) -> None:
         fn, args, kwargs = job.task
         result, error = None, None
         try:
-            result = fn(*args, **kwargs)
+            result = job.context.run(fn, *args, **kwargs)
         except BaseException as raised:
             error = raised
         current.future = None

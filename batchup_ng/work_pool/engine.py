@@ -14,6 +14,7 @@ exception that names the sample.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -69,7 +70,8 @@ class BatchEngine:
         self._plan = plan
         self._path = path
         self._allowance = Allowance(making.timeout, making.timeout)
-        self._how = Submission(again=True, timeout=making.timeout, lane=new_lane())
+        context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
+        self._how = Submission(again=True, timeout=making.timeout, lane=new_lane(), context=context)
         held = 2 * making.at_once  # what they run, and as much again
         self._window = Window(making.pool, self._jobs(), making.bound.limit, _described, held)
         self._window.begin()
@@ -189,7 +191,9 @@ class BatchEngine:
         """Return the job of a read out of turn."""
         key = planned.key if read.offsets is None else planned.key.part(read.offsets)
         task: Task = (self._read, (self._making.shared, read.rows, key, self._making.buffers), {})
-        how = Submission(again=True, urgent=True, alone=read.alone, timeout=read.timeout)
+        how = Submission(
+            again=True, urgent=True, alone=read.alone, timeout=read.timeout, context=self._how.context
+        )
         return Job(task, how, planned._replace(rows=read.rows))
 
     def _outcome(self, entry: Entry, read: Read) -> Outcome:

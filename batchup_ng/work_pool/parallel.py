@@ -6,6 +6,7 @@ to the workers is the source, once, as a shared constant, then for each batch it
 
 from __future__ import annotations
 
+import contextvars
 import math
 import weakref
 from collections.abc import Callable, Iterator
@@ -261,6 +262,7 @@ class _Produced:
         self._options = options
         self._path = path
         self._iterator: Iterator[Any] | None = None
+        self._context: contextvars.Context | None = None
         self._error: BaseException | None = None
 
     def next(self) -> tuple[Any, ...]:
@@ -271,9 +273,11 @@ class _Produced:
         if self._error is not None:
             raise self._error
         try:
-            if self._iterator is None:
+            if self._iterator is None or self._context is None:
                 self._iterator = whole_stream(self._source, self._options, self._path)
-            return next(self._iterator), inner_state(self._source, self._options)
+                self._context = contextvars.copy_context()
+            # All in one context, or a `with` of a generator's would not find what it has set.
+            return self._context.run(next, self._iterator), inner_state(self._source, self._options)
         except StopIteration:
             return ()
         except BaseException as error:

@@ -6,6 +6,7 @@ generator, one each time a result is handed out.
 
 from __future__ import annotations
 
+import contextvars
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -103,7 +104,7 @@ class WorkStream:
 
 def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
     """Yield the jobs that the user's tasks are; the user's generator is closed with this one."""
-    how = Submission(lane=new_lane())
+    how = Submission(lane=new_lane(), context=contextvars.copy_context())
     try:
         for given in tasks:
             yield Job(as_task(given), how, None)

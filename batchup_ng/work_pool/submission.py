@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -22,6 +23,8 @@ class Submission:
             task's fault.
         timeout: Seconds that it may run, beyond which it fails with :class:`~batchup_ng.errors.SampleTimeout`.
         lane: Number of its stream; the streams of a pool take turns.
+        context: The context of the caller's that threads run it in a copy of (``numpy.errstate``, decimal); None is the
+            one in which it is submitted.
     """
 
     again: bool = False
@@ -29,6 +32,7 @@ class Submission:
     alone: bool = False
     timeout: float | None = None
     lane: int = 0
+    context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 _lanes = itertools.count(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -132,6 +132,7 @@ def test_an_array_of_60_percent_of_a_containers_memory_goes_through_the_pool(lim
     # The system kills what goes beyond: a second copy would, 360 MB each.
     program = f"""
 from pathlib import Path
+from typing import Any
 import os
 Path({str(limited / "cgroup.procs")!r}).write_text(str(os.getpid()))
 import numpy as np, batchup_ng as bu
@@ -172,28 +173,6 @@ def test_the_road_is_the_one_that_memory_allows() -> None:
 # -- threads of libraries ----------------------------------------------------------------------------------------
 
 
-def test_quotas_of_containers_count_as_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    second = group(tmp_path / "2", cpu__max="150000 100000")
-    first = group(tmp_path / "1", cpu__cfs_quota_us=50_000, cpu__cfs_period_us=100_000)
-    free = [group(tmp_path / "3", cpu__max="max 100000"), group(tmp_path / "4", cpu__cfs_quota_us=-1), tmp_path / "5"]
-    assert [blas.quota_of(folder) for folder in (second, first, *free)] == [1.5, 0.5, math.inf, math.inf, math.inf]
-    monkeypatch.setattr(cgroup, "folders", lambda controller: iter([first]))
-    assert blas.allowed_cpus() == 0.5
-
-
-def test_workers_share_the_cpus_among_their_libraries() -> None:
-    assert [blas.threads_for(n, cpus=8) for n in (1, 2, 3, 8, 20)] == [8, 4, 2, 1, 1]
-    assert 1 <= blas.threads_for(1) <= (os.cpu_count() or 1)
-
-
-def test_what_the_user_has_set_stays() -> None:
-    assert set(blas.environment(3, {}).values()) == {"3"}
-    assert set(blas.environment(3, {})) == set(blas.VARIABLES)
-    assert "MKL_NUM_THREADS" not in blas.environment(3, {"MKL_NUM_THREADS": "9"})
-    assert blas.environment(3, {"OMP_NUM_THREADS": "9"}) == {}
-    assert blas.environment(0, {}) == {}
-
-
 def threads_of_blas() -> list[int]:
     """Return the number of threads that each library for linear algebra has in this process."""
     import numpy  # noqa: F401  # which brings its library
@@ -203,10 +182,18 @@ def threads_of_blas() -> list[int]:
 
 
 @pytest.mark.skipif(find_spec("threadpoolctl") is None, reason="threadpoolctl, which tells, is not installed")
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-@pytest.mark.parametrize(("own", "expected"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, 2)])
-def test_libraries_in_workers_have_so_many_threads(
-    method: str, own: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("method", "own", "options", "expected"),
+    [
+        ("forkserver", {}, {}, 1),
+        ("spawn", {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, {}, 1),
+        ("fork", {}, {}, 1),
+        ("forkserver", {}, {"blas_threads": 2}, 2),
+        ("spawn", {"OPENBLAS_NUM_THREADS": "2"}, {"blas_threads": None}, 2),
+    ],
+)
+def test_libraries_in_workers_have_one_thread_or_as_many_as_one_says(
+    method: str, own: dict[str, str], options: dict[str, Any], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in blas.VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -215,7 +202,7 @@ def test_libraries_in_workers_have_so_many_threads(
     here = threads_of_blas()
     if not here or max(here) < 2:
         pytest.skip("one CPU: there is nothing to limit")
-    with bu.WorkerProcessPool(len(os.sched_getaffinity(0)), start_method=method) as pool:
+    with bu.WorkerProcessPool(1, start_method=method, **options) as pool:
         found = next(pool.work_stream(iter([(threads_of_blas,)])))
     assert found == [expected] * len(found)
     assert found

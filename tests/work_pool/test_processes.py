@@ -40,13 +40,6 @@ def test_what_the_worker_raised_arrives_with_its_traceback(pool: Any) -> None:
     assert "in deep" in str(caught.value.__cause__)
 
 
-class Unloadable(Exception):
-    """An exception that can be pickled but not loaded."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(f"{one} and {two}")
-
-
 class Liar(Exception):
     """An exception that becomes something else on its way."""
 
@@ -60,7 +53,7 @@ def holding_a_lock() -> Exception:
     return error
 
 
-@pytest.mark.parametrize("make", [lambda: Unloadable(1, 2), lambda: Liar("x"), holding_a_lock])
+@pytest.mark.parametrize("make", [lambda: Liar("x"), holding_a_lock])
 def test_an_exception_that_cannot_travel_is_told_of(make: Any) -> None:
     def fail() -> None:
         raise make()

@@ -21,10 +21,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 
 from ...buffers import SMALLEST_LEASE, BufferPool
+from . import by_value
 
 _HEADER = struct.Struct("<BQQI")
 _BUFFER = struct.Struct("<QQ")
@@ -124,7 +124,7 @@ def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
     Functions and classes that a worker could not import travel by value.
     """
     outside = Outside()
-    return cloudpickle.dumps(obj, protocol=5, buffer_callback=outside), outside.buffers
+    return by_value.dumps(obj, outside), outside.buffers
 
 
 class Outside:

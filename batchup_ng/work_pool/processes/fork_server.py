@@ -28,7 +28,7 @@ class ForkServer:
         ended: Whether it was found dead.
     """
 
-    def __init__(self, blas_threads: int, life: Lifeline) -> None:
+    def __init__(self, blas_threads: int | None, life: Lifeline) -> None:
         with new_pair() as (ours, theirs):
             fds = [theirs.fileno(), life.fd]
             self._process = run("server", fds, blas_threads, *fds)
@@ -47,7 +47,7 @@ class ForkServer:
         Raises:
             WorkerLost: the server cannot fork, or does not answer.
         """
-        request = server.REQUEST.pack(len(fds), given.threads, given.blas_threads)
+        request = server.REQUEST.pack(len(fds), given.threads)
         deadline = time.monotonic() + given.start_timeout
         with self._lock:
             try:

@@ -17,6 +17,7 @@ from ..future import STOPPED, TaskFuture
 from ..submission import Submission, Task
 from . import channel
 from .blame import culprit
+from .by_value import load_result
 from .channel import Frame, Kind, Placed
 from .constants import ConstantRef, SharedConstant
 from .plain import unpacked
@@ -53,8 +54,8 @@ class ResultFuture(TaskFuture):
         if frame.kind is Kind.ARRAYS:
             return unpacked(frame.pickled, frame.buffers)
         if frame.kind is Kind.RESULT:
-            return frame.load()
-        error, remote = frame.load()
+            return load_result(frame.pickled, frame.buffers)
+        error, remote = load_result(frame.pickled, frame.buffers)
         if isinstance(error, StopIteration):
             error = RuntimeError(STOPPED)
         try:
@@ -169,7 +170,7 @@ def referred(task: Task) -> Task:
 def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:
     """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key."""
     number, rows, key = pickle.loads(pickled)
-    return number, np.frombuffer(rows, np.int64).copy(), BatchKey(*key)
+    return number, np.frombuffer(rows, np.int64), BatchKey(*key)
 
 
 def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:

@@ -113,7 +113,7 @@ class SpawnLauncher(_Launcher):
         self._check_open()
         with new_pair() as (ours, theirs):
             life = self._lifeline()
-            numbers = theirs.fileno(), life.fd, given.arena_fd, given.threads, given.blas_threads
+            numbers = theirs.fileno(), life.fd, given.arena_fd, given.threads
             process = run("worker", given.fds(theirs, life), given.blas_threads, *numbers)
 
         def exit_code(timeout: float) -> int | None:
@@ -188,7 +188,7 @@ class ForkLauncher(_Launcher):
             if pid == 0:
                 fd = theirs.detach()
                 fds = fd, life.fd, given.arena_fd
-                server.run_forked(*fds, given.threads, given.blas_threads, close=sorted(ours_open))
+                server.run_forked(*fds, given.threads, sorted(ours_open), given.blas_threads)
         return WorkerProcess(pid, ours, lambda timeout: self._exit_code(pid, timeout))
 
     def _exit_code(self, pid: int, timeout: float) -> int | None:

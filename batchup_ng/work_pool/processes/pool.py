@@ -18,7 +18,7 @@ from ..base import AbstractWorkerPool, worker_count
 from ..parallel import ParallelDataSource, Producer
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
-from . import blas, schedule
+from . import schedule
 from .arena import Arena, SlotPool
 from .constants import SharedConstant
 from .dispatcher import Dispatcher
@@ -45,6 +45,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         threads: How many tasks each runs at once, in threads of its own.
         start_method: ``"forkserver"`` (None) forks workers from a small process that only imported this package;
             ``"spawn"`` starts each anew; ``"fork"`` copies this process, with whatever state its locks are in.
+        blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
+            None: as many as this program's environment says. More than one costs the promise of the same bits: products
+            and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
 
     Raises:
         ArgumentError: a number is below 1, or there is no such method.
@@ -53,18 +56,23 @@ class WorkerProcessPool(AbstractWorkerPool):
     roads = ROADS
 
     def __init__(
-        self, processes: int | None = None, *, threads: int = 1, start_method: str | None = None
+        self,
+        processes: int | None = None,
+        *,
+        threads: int = 1,
+        start_method: str | None = None,
+        blas_threads: int | None = 1,
     ) -> None:
         super().__init__()
         self.processes = worker_count(processes)
         self.threads = checks.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
+        self._blas_threads = None if blas_threads is None else checks.positive_int("blas_threads", blas_threads)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:
-            blas_threads = blas.threads_for(self.processes * self.threads)
-            starter = launcher(start_method, Given(self.threads, blas_threads, fd, schedule.START_SECONDS))
+            starter = launcher(start_method, Given(self.threads, self._blas_threads, fd, schedule.START_SECONDS))
         except BaseException:
             if arena is not None:
                 arena.close()
@@ -134,7 +142,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.check_open()
         if stays or not travels(source):
             return self._own(WorkerThreadPool(1)).as_producer()
-        pool = self._own(WorkerProcessPool(1, start_method=self._start_method))
+        pool = self._own(
+            WorkerProcessPool(1, start_method=self._start_method, blas_threads=self._blas_threads)
+        )
         return Producer(pool, pool.close, pool._dispatcher.abandon)
 
     def check_open(self) -> None:

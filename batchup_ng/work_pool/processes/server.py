@@ -1,10 +1,10 @@
 """The process that forks workers: imports the package once, stays single-threaded, does nothing else.
 
-It reads requests from its socket, two numbers (how many tasks the worker runs at once, how many threads its libraries
-may use) with descriptors attached: the worker's end of a socket, its lifeline, the shared memory if there is some. It
-answers with the worker's number, or with the number of the error for which none could be forked; when a worker ends it
-sends the number with the exit code. It ends when its socket is closed; if the pool's process is gone the system kills
-it, as it does the workers. If it dies by itself the workers live on, and nobody learns their exit codes.
+It reads requests from its socket, the number of tasks that the worker runs at once with descriptors attached: the
+worker's end of a socket, its lifeline, the shared memory if there is some. It answers with the worker's number, or with
+the number of the error for which none could be forked; when a worker ends it sends the number with the exit code. It
+ends when its socket is closed; if the pool's process is gone the system kills it, as it does the workers. If it dies by
+itself the workers live on, and nobody learns their exit codes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import NoReturn
 
 from numpy import random as numpy_random  # here, for the import lock may be held for ever in a forked child
 
-from . import lifeline, worker
+from . import blas, lifeline, worker
 
 STARTED = b"S"
 ENDED = b"E"
 FAILED = b"F"
 MESSAGE = struct.Struct("<cii")
 """What the server sends: the kind, a worker's number, its exit code or (FAILED) the number of an error."""
-REQUEST = struct.Struct("<III")
-"""What it reads: how many descriptors come along, then the two numbers of the worker."""
+REQUEST = struct.Struct("<II")
+"""What it reads: how many descriptors come along, how many tasks the worker runs at once."""
 
 
 def main(fd: int, life_fd: int) -> None:
@@ -58,9 +58,8 @@ def main(fd: int, life_fd: int) -> None:
                 request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 3)
                 if not request:
                     return
-                sent, threads, blas_threads = REQUEST.unpack(request)
-                own = [wake_read, wake_write, sock.fileno()]
-                _start(sock, fds, sent, threads, blas_threads, own)
+                sent, threads = REQUEST.unpack(request)
+                _start(sock, fds, sent, threads, own=[wake_read, wake_write, sock.fileno()])
 
 
 def _drain(fd: int) -> None:
@@ -82,7 +81,7 @@ def _report_ended(sock: socket.socket) -> None:
         sock.sendall(MESSAGE.pack(ENDED, pid, os.waitstatus_to_exitcode(status)))
 
 
-def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, blas_threads: int, own: list[int]) -> None:
+def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, own: list[int]) -> None:
     """Fork a worker, or tell why that cannot be."""
     try:
         if len(fds) < sent:
@@ -95,7 +94,7 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, blas_th
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        run_forked(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, blas_threads, close=own)
+        run_forked(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, close=own)
     _close_all(fds)
     sock.sendall(MESSAGE.pack(STARTED, pid, 0))
 
@@ -106,7 +105,7 @@ def _close_all(fds: list[int]) -> None:
 
 
 def run_forked(
-    fd: int, life_fd: int, arena_fd: int, threads: int, blas_threads: int, close: list[int]
+    fd: int, life_fd: int, arena_fd: int, threads: int, close: list[int], blas_threads: int | None = None
 ) -> NoReturn:
     """Be a worker in a process that was just forked; never returns.
 
@@ -115,8 +114,8 @@ def run_forked(
         life_fd: The pipe at whose end the system kills the worker.
         arena_fd: The shared memory; -1 if there is none.
         threads: How many tasks to run at once.
-        blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
         close: Descriptors of the parent that the worker must not keep open.
+        blas_threads: How many threads libraries that are loaded may use; None leaves them as they are.
     """
     code = 1
     try:
@@ -124,7 +123,8 @@ def run_forked(
             os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
         numpy_random.seed()
-        worker.main(fd, life_fd, arena_fd, threads, blas_threads)
+        blas.limit(blas_threads)
+        worker.main(fd, life_fd, arena_fd, threads)
         code = 0
     except BaseException:
         traceback.print_exc()

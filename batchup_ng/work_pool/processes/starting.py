@@ -126,13 +126,13 @@ class Given(NamedTuple):
 
     Attributes:
         threads: How many tasks it runs at once.
-        blas_threads: How many threads libraries for linear algebra may use in it; 0 is as many as they like.
+        blas_threads: How many threads libraries for linear algebra may use in it; None is as many as in this process.
         arena_fd: The shared memory; -1 if there is none.
         start_timeout: Seconds that the start of one may take.
     """
 
     threads: int
-    blas_threads: int = 0
+    blas_threads: int | None = 1
     arena_fd: int = -1
     start_timeout: float = START_TIMEOUT
 
@@ -186,16 +186,20 @@ def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def _command(module: str, *numbers: int) -> list[str]:
-    flags = ["-I"] if sys.flags.isolated else []
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing uses it as well
     paths = [os.path.abspath(entry) for entry in sys.path if entry], [os.path.abspath(entry) for entry in sys.path]
     texts = ["\n".join(path if _HOME in path else [*path, _HOME]) for path in paths]
     return [sys.executable, *flags, "-c", _BOOT.format(module=module), *texts, *map(str, numbers)]
 
 
-def run(module: str, fds: list[int], blas_threads: int, *numbers: int) -> subprocess.Popen[bytes]:
+def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
     """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
-    environment = {**os.environ, **blas.environment(blas_threads, os.environ)}
+    environment = {**os.environ, "PYTHONHASHSEED": _hash_seed(), **blas.environment(blas_threads)}
     with interrupts_held():
         return subprocess.Popen(_command(module, *numbers), pass_fds=fds, stdin=subprocess.DEVNULL, env=environment)
 
 
+def _hash_seed() -> str:
+    """Return the seed of ``hash`` of texts that all workers have, or sets of them would differ in their order."""
+    own = os.environ.get("PYTHONHASHSEED", "")
+    return own if own.isdigit() else "0"

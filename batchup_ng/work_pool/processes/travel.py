@@ -20,17 +20,17 @@ import io
 import pickle
 import struct
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from ...accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ...data_source.array import ArrayDataSource
 from ...errors import CannotTravel
 from .blame import culprit
-from .by_value import send_by_value_if_need_be
+from .by_value import CACHED, Pickler, send_by_value_if_need_be
 from .channel import Placed
 from .copies import Bulk
 from .mapped import Stretch, reopened, stretch_of
@@ -134,7 +134,7 @@ def _dump(value: Any, packed: Packed) -> None:
         packed.pickled = file.getvalue()
 
 
-class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no annotations
+class _Packer(Pickler):
     """Pickles one value, puts large arrays aside."""
 
     def __init__(self, file: io.BytesIO, packed: Packed) -> None:
@@ -150,7 +150,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
                 return reduced
         elif isinstance(obj, ArrayDataSource):
             self._note_rows_only(obj)
-        elif isinstance(obj, (types.FunctionType, types.ModuleType, type)):
+        elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
             send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
 

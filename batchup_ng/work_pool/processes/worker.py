@@ -28,16 +28,16 @@ import time
 import traceback
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from ...buffers import BufferPool
 from ...data_source.iterator import read_batch, read_masked
 from ...errors import CannotTravel, RemoteTraceback
 from ...randomness import BatchKey, seed_globals
-from . import asking, blas, channel, lifeline
+from . import asking, channel, lifeline
 from .arena import SharedView
 from .blame import culprit
+from .by_value import dumps, load_result
 from .channel import Frame, FrameReader, Kind, Placed
 from .constants import WORKER_CONSTANTS, ConstantRef
 from .jobs import batch_task
@@ -51,7 +51,7 @@ MOST_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
 
 
-def main(fd: int, life_fd: int, arena_fd: int, threads: int, blas_threads: int) -> None:
+def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed: the whole life of a worker process.
 
     Args:
@@ -59,13 +59,11 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int, blas_threads: int) 
         life_fd: The pipe at whose end the system kills this process.
         arena_fd: The shared memory; -1 where there is none.
         threads: How many tasks to run at once.
-        blas_threads: How many threads libraries for linear algebra may use; 0 is as many as they like.
     """
     ignore_interrupts()
     lifeline.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
-            blas.limit(blas_threads)
             view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
             threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
         except (OSError, RuntimeError) as error:
@@ -210,8 +208,8 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
         if plain:
             pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
         else:
-            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside)
-            pickle.loads(pickled, buffers=outside.buffers)
+            pickled = dumps(result, outside)
+            load_result(pickled, outside.buffers)
         return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in outside.buffers])
     except MemoryError:
         raise
@@ -225,7 +223,7 @@ def _comes_back(value: Any) -> bool:
     """Return whether `value` can be sent and loaded."""
     outside = channel.Outside()
     try:
-        pickle.loads(cloudpickle.dumps(value, protocol=5, buffer_callback=outside), buffers=outside.buffers)
+        load_result(dumps(value, outside), outside.buffers)
     except BaseException:
         return False
     return True
@@ -260,8 +258,8 @@ def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
     try:
         if len(text) >= MOST_TEXT:
             raise TypeError("it is very long")
-        pickled = cloudpickle.dumps(error)
-        if type(pickle.loads(pickled)) is not type(error):
+        pickled = dumps(error)
+        if type(load_result(pickled)) is not type(error):
             raise TypeError("it is of another type when loaded")
         if len(pickled) > MOST_PICKLED_ERROR:
             raise TypeError(f"it has {len(pickled)} bytes")
