@@ -66,6 +66,17 @@ class ArrayDataSource(RandomAccessDataSource):
             return self.samples_by_indices_nomapping(rows)  # a subclass has its own way
         return self._gather(rows, buffers)
 
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
+        if own_way or not any(isinstance(array, MapStyle) for array in self.data):
+            return super().read_samples(rows, key, buffers)
+        if len(self.data) == 1 and not self.include_indices:
+            samples: list[Any] = self.data[0].samples(rows)
+            return samples
+        columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
+        taken = [self._columns(list(parts)) for parts in zip(*columns, strict=True)]
+        return [(row, *sample) for row, sample in zip(rows, taken, strict=True)] if self.include_indices else taken
+
     def sample_name(self, rows: Any) -> str | None:
         """Return what the accessors call the row; else the files that the arrays are mapped from."""
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from .. import checks
-from ..data_source.base import AbstractDataSource, PlannedDataSource, part_of, whole_stream
+from ..batch_layout import finished
+from ..buffers import Buffers
+from ..data_source.base import AbstractDataSource, PlannedDataSource, behind_pool, part_of, whole_stream
 from ..data_source.books import Books
 from ..data_source.draws import Draws
 from ..data_source.iterator import BatchIterator, Epoch
@@ -85,6 +87,8 @@ class ParallelDataSource(AbstractDataSource):
         ArgumentError: an option has a value that it cannot have.
         ArgumentTypeError: `ds` is no source, or not random access; an option is of a wrong kind.
     """
+
+    of_pool = True
 
     def __init__(
         self,
@@ -202,6 +206,8 @@ class PrefetchDataSource(AbstractDataSource):
         ArgumentTypeError: `source` is no source.
     """
 
+    of_pool = True
+
     def __init__(self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(
@@ -250,7 +256,7 @@ class PrefetchDataSource(AbstractDataSource):
     def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
         shared = pool.shared_constant(epoch)
         while True:
-            yield next_of, (shared,)
+            yield next_of, (shared, pool.buffers)
 
 
 class _Produced:
@@ -263,17 +269,22 @@ class _Produced:
         self._iterator: Iterator[Any] | None = None
         self._error: BaseException | None = None
 
-    def next(self) -> tuple[Any, ...]:
+    def next(self, buffers: Buffers) -> tuple[Any, ...]:
         """Return ``(batch, state)``, or ``()`` at the end; after an error the same error.
 
         The state is that of the stream after the batch; None if it has none.
+
+        Args:
+            buffers: Where the memory of a batch comes from that is not as it is to be handed out.
         """
         if self._error is not None:
             raise self._error
         try:
             if self._iterator is None:
                 self._iterator = whole_stream(self._source, self._options, self._path)
-            return next(self._iterator), inner_state(self._source, self._options)
+            if behind_pool(self._source):
+                return next(self._iterator), inner_state(self._source, self._options)
+            return finished(next(self._iterator), buffers), inner_state(self._source, self._options)
         except StopIteration:
             return ()
         except BaseException as error:
@@ -281,9 +292,9 @@ class _Produced:
             raise
 
 
-def next_of(epoch: _Produced) -> tuple[Any, ...]:
+def next_of(epoch: _Produced, buffers: Buffers) -> tuple[Any, ...]:
     """Return the next batch of `epoch`: the task of every batch of a stream."""
-    return epoch.next()
+    return epoch.next(buffers)
 
 
 class _ProducerEngine:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import io
 import itertools
 import pickle
 import socket
@@ -21,10 +22,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 
 from ...buffers import SMALLEST_LEASE, BufferPool
+from .tensors import TensorPickler
 
 _HEADER = struct.Struct("<BQQI")
 _BUFFER = struct.Struct("<QQ")
@@ -124,7 +125,9 @@ def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
     Functions and classes that a worker could not import travel by value.
     """
     outside = Outside()
-    return cloudpickle.dumps(obj, protocol=5, buffer_callback=outside), outside.buffers
+    with io.BytesIO() as file:
+        TensorPickler(file, protocol=5, buffer_callback=outside).dump(obj)
+        return file.getvalue(), outside.buffers
 
 
 class Outside:

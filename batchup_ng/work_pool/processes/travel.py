@@ -23,7 +23,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from ...accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
@@ -35,6 +34,7 @@ from .channel import Placed
 from .copies import Bulk
 from .mapped import Stretch, reopened, stretch_of
 from .served import ServedArray
+from .tensors import TensorPickler
 
 SMALLEST_APART = 1 << 16
 """Bytes below which an array travels in the frame: a map of its own would cost more than a copy."""
@@ -134,7 +134,7 @@ def _dump(value: Any, packed: Packed) -> None:
         packed.pickled = file.getvalue()
 
 
-class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no annotations
+class _Packer(TensorPickler):
     """Pickles one value, puts large arrays aside."""
 
     def __init__(self, file: io.BytesIO, packed: Packed) -> None:

@@ -204,15 +204,16 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
     Raises:
         CannotTravel: it cannot be pickled.
     """
-    outside = channel.Outside()
     plain = _is_plain(result)
     try:
         if plain:
+            outside = channel.Outside()
             pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
+            buffers = outside.buffers
         else:
-            pickled = cloudpickle.dumps(result, protocol=5, buffer_callback=outside)
-            pickle.loads(pickled, buffers=outside.buffers)
-        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in outside.buffers])
+            pickled, buffers = channel.dump(result)
+            pickle.loads(pickled, buffers=buffers)
+        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
     except MemoryError:
         raise
     except BaseException as error:
@@ -223,9 +224,9 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
 
 def _comes_back(value: Any) -> bool:
     """Return whether `value` can be sent and loaded."""
-    outside = channel.Outside()
     try:
-        pickle.loads(cloudpickle.dumps(value, protocol=5, buffer_callback=outside), buffers=outside.buffers)
+        pickled, buffers = channel.dump(value)
+        pickle.loads(pickled, buffers=buffers)
     except BaseException:
         return False
     return True
