@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import Any
 
 import numpy as np
 
 from ..accessors.base import file_name, gather, sample_name
+from ..accessors.column import as_column
 from ..accessors.image_files import ImageFiles
 from ..accessors.map_style import MapStyle
+from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
@@ -22,8 +23,9 @@ class ArrayDataSource(RandomAccessDataSource):
     """Hands out rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
 
     Args:
-        data: A list of arrays, or of accessors: anything with ``len`` that can be indexed by an array of row numbers,
-            in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand side by side.
+        data: A list of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of row
+            numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand side
+            by side. Arrays of pandas and matrices become plain arrays.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 for ever.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
@@ -52,8 +54,11 @@ class ArrayDataSource(RandomAccessDataSource):
                 f"data must be a list of array-like objects, not a {type(data).__name__}; pass [x, y], a list of the "
                 f"arrays whose rows belong together, or [x] for one{taken}"
             )
-        super().__init__(_common_length(data), indices, repeats, sampler, include_indices)
-        self.data = data
+        if not data:
+            raise ArgumentError("data must hold at least one array; the list is empty")
+        columns = [as_column(f"data[{i}]", array) for i, array in enumerate(data)]
+        super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
+        self.data = columns
 
     def outline(self) -> list[Any]:
         return [*super().outline(), len(self.data)]
@@ -84,7 +89,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def draws_globally(self) -> bool:
         own = type(self) is ArrayDataSource
-        return not own or not all(isinstance(array, (np.ndarray, ImageFiles)) for array in self.data)
+        return not own or not all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
 
     def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
         batch = self._columns([gather(array, rows, buffers) for array in self.data])
@@ -103,25 +108,13 @@ class ArrayDataSource(RandomAccessDataSource):
         return tuple(columns)
 
 
+def _inside(array: Any) -> Any:
+    """Return what an accessor of the library reads."""
+    return _inside(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
+
+
 def _common_length(data: list[Any]) -> int:
     """Return the length that all of `data` have."""
-    if not data:
-        raise ArgumentError("data must hold at least one array; the list is empty")
-    for i, array in enumerate(data):
-        if not isinstance(array, Sized) or getattr(array, "ndim", 1) == 0 or not hasattr(array, "__getitem__"):
-            raise ArgumentTypeError(
-                f"data must be a list of array-like objects, but data[{i}] is a {type(array).__name__}, which lacks "
-                f"len() or indexing"
-            )
-        if hasattr(array, "iloc"):
-            raise ArgumentTypeError(
-                f"data[{i}] is a pandas {type(array).__name__}, which is indexed by label, not by row; pass .to_numpy()"
-            )
-        if isinstance(array, (str, bytes, list, tuple, dict)):
-            raise ArgumentTypeError(
-                f"data[{i}] is a {type(array).__name__}, which cannot be indexed by an array of rows; pass "
-                f"{_instead(array)}"
-            )
     lengths = [len(array) for array in data]
     for i, length in enumerate(lengths):
         if length != lengths[0]:
@@ -130,11 +123,3 @@ def _common_length(data: list[Any]) -> int:
                 f"{length}; each row of one belongs to the row of that number of the others"
             )
     return lengths[0]
-
-
-def _instead(rows: Any) -> str:
-    """Return what to pass in place of rows that are no array."""
-    sized = [row for row in rows if isinstance(row, Sized)] if isinstance(rows, (list, tuple)) else []
-    if len({row.shape if hasattr(row, "shape") else len(row) for row in sized}) > 1:
-        return "MapStyle(...) of it, which takes rows of different lengths, or an array of dtype object that holds them"
-    return "numpy.asarray(...) of it, or an accessor"

@@ -314,7 +314,8 @@ class MapDataSource(PlannedDataSource):
         name, several = function_name(self.fn), sorted(made)
         if len(made) > 1:
             raise ArgumentError(
-                f"map {name!r} returned arrays of different lengths, {_columns(result)}; let each have one row a sample"
+                f"map {name!r} returned arrays of different lengths, {_columns(result)}; let each have one row for "
+                f"each sample"
             )
         raise ArgumentError(
             f"map {name!r} returned {several[0]} samples for a batch of {max(given)}; let it return one for each, or "
@@ -368,8 +369,10 @@ def _in_words(result: Any) -> str:
 
 
 def _columns(batch: Any) -> str:
+    """Return how many rows the parts of a batch have, in words: ``8 in [0], 5 in [1]``."""
     parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
-    return ", ".join(f"{sorted(batches.lengths((part,)))} in [{name!r}]" for name, part in parts)
+    found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
+    return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)
 
 
 class SampleMapDataSource(MapDataSource):
