@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ COPIED: dict[str, tuple[int, Callable[[], Any]]] = {
     "bytes of another library": (1, lambda: (np.frombuffer(bytearray(16), "f4"),)),
     "one array twice": (2, twice),
     "an array and its view": (2, turned),
-    "a matrix": (1, lambda: (np.matrix([[1.0]]),)),
+    "records": (1, lambda: (np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),)),
     "strings": (1, lambda: (np.array(["ab", "c"], ">U3"),)),
     "odd address": (1, lambda: (np.frombuffer(bytearray(17), np.uint8)[1:].view("f8"),)),
 }
@@ -216,6 +217,11 @@ def test_a_map_may_return_one_array_again_and_again() -> None:
         for over in (source, serial.parallel_data_source(source), pool.parallel_data_source(source)):
             held = [x for (x,) in over.batch_iterator(8)]
             assert np.concatenate(held)[:, 0].tolist() == list(range(40))
+
+
+def test_nothing_imports_torch_where_there_are_no_tensors(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([np.arange(8)]).map(lambda x: (x, "torch" in sys.modules))
+    assert [told for _, told in pools[1].parallel_data_source(source).batch_iterator(4, shuffle=1)] == [False, False]
 
 
 def test_a_map_behind_a_pool_hands_out_what_it_returns(pools: list[AbstractWorkerPool]) -> None:

@@ -101,7 +101,7 @@ def _feed(digest: Any, value: Any) -> None:
         digest.update(f"{type(value).__name__}{len(value)}".encode())
         for part in value:
             _feed(digest, part)
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         for key, part in value.items():
             _feed(digest, key)
             _feed(digest, part)
