@@ -134,7 +134,8 @@ def _finished_objects(array: np.ndarray, alone: bool, buffers: Buffers) -> np.nd
 
 def _is_finished(array: np.ndarray, common: Any) -> bool:
     """Return whether an array to which only the batch refers is as it is to be."""
-    if not array.flags.carray or not array.dtype.isnative or array.dtype.hasobject or not _owns(array, common):
+    flags, dtype = array.flags, array.dtype
+    if not flags.carray or not dtype.isnative or dtype.hasobject or not (flags.owndata or _owns(array, common)):
         return False
     # NumPy calls an array contiguous whatever the strides of its axes of length 1, by which others choose algorithms.
     shape = array.shape

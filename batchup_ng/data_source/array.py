@@ -59,6 +59,7 @@ class ArrayDataSource(RandomAccessDataSource):
         columns = [as_column(f"data[{i}]", array) for i, array in enumerate(data)]
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self.data = columns
+        self._has_samples = any(isinstance(array, MapStyle) for array in columns)
 
     def outline(self) -> list[Any]:
         return [*super().outline(), len(self.data)]
@@ -73,7 +74,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
-        if own_way or not any(isinstance(array, MapStyle) for array in self.data):
+        if own_way or not self._has_samples:
             return super().read_samples(rows, key, buffers)
         if len(self.data) == 1 and not self.include_indices:
             samples: list[Any] = self.data[0].samples(rows)
@@ -100,7 +101,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def _columns(self, parts: list[Any]) -> tuple[Any, ...]:
         """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
-        if not any(isinstance(array, MapStyle) for array in self.data):
+        if not self._has_samples:
             return tuple(parts)
         columns: list[Any] = []
         for array, part in zip(self.data, parts, strict=True):

@@ -283,11 +283,8 @@ class MapDataSource(PlannedDataSource):
 
     def _apply(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return the batch, of so many planned samples, after the map, whose name an exception carries along."""
-        return self._named(self._mapped, batch, key, planned)
-
-    def _named(self, make: Callable[..., Any], *args: Any) -> Any:
         try:
-            return make(*args)
+            return self._mapped(batch, key, planned)
         except BaseException as error:
             note_map(error, function_name(self.fn))
             raise
@@ -303,13 +300,15 @@ class MapDataSource(PlannedDataSource):
 
     def _checked(self, result: Any, batch: Any) -> Any:
         """Return what the map made of `batch`, if it is a batch."""
+        if _all_of_one_length(result, batch):
+            return result
         if not isinstance(result, (tuple, Mapping)):
             raise ArgumentTypeError(
                 f"map {function_name(self.fn)!r} returned {_in_words(result)}; let it return a tuple of arrays: "
                 f"return x, y, or return (x,) for one"
             )
         made, given = batches.lengths(result), batches.lengths(batch)
-        if made <= given or not given or (self.resizes and len(made) == 1):
+        if made <= given or not given or (self.resizes and (len(made) == 1 or len(given) > 1)):
             return result
         name, several = function_name(self.fn), sorted(made)
         if len(made) > 1:
@@ -361,6 +360,17 @@ class MapDataSource(PlannedDataSource):
         return self.source.stateful()
 
 
+def _all_of_one_length(result: Any, batch: Any) -> bool:
+    """Return whether `result` is a tuple of arrays as long as those of `batch`: the quick way for nearly all."""
+    if type(result) is not tuple or type(batch) is not tuple or not batch or type(batch[0]) is not np.ndarray:
+        return False
+    length = batch[0].shape[:1]
+    for part in result:
+        if type(part) is not np.ndarray or part.shape[:1] != length:
+            return False
+    return bool(length)
+
+
 def _in_words(result: Any) -> str:
     """Return what a map returned that is no batch."""
     if isinstance(result, np.ndarray):
@@ -385,8 +395,11 @@ class SampleMapDataSource(MapDataSource):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        samples: list[Any] = self._named(self._samples, batch, key, planned_samples(rows, batch))
-        return samples
+        try:
+            return self._samples(batch, key, planned_samples(rows, batch))
+        except BaseException as error:
+            note_map(error, function_name(self.fn))
+            raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         stacked = batches.stack(self._samples(batch, key, planned))
