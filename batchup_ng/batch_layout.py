@@ -34,6 +34,10 @@ _PASSED = _counted([object()])
 """References to an object in a container, in a loop over the container."""
 
 
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
+"""Types of values that nobody can change."""
+
+
 def finished(batch: Any, buffers: Buffers) -> Any:
     """Return a batch as it is handed out; called as ``finished(read(...), buffers)``, so that only it has the batch.
 
@@ -74,6 +78,8 @@ def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
         value: The part.
         buffers: Where the memory of copies comes from.
     """
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, np.ndarray):
         return _finished_array(value, alone, buffers)
     if isinstance(value, tuple):
@@ -82,6 +88,8 @@ def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
             return value
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     if type(value) is list:
+        if _PLAIN.issuperset(map(type, value)):  # texts and tokens, of which there are many
+            return value if alone else list(value)
         if not alone:
             return [_finished(False, part, buffers) for part in value]
         value[:] = [_finished(getrefcount(part) <= _HELD, part, buffers) for part in value]

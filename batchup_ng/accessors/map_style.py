@@ -80,10 +80,7 @@ class MapStyle:
         Args:
             rows: ``(n,) int``.
         """
-        chosen = checked_rows(rows, len(self)).tolist()
-        if hasattr(self.dataset, "__getitems__"):
-            return [copied(sample) for sample in self._samples(chosen)]
-        return [finished(self.dataset[row], FRESH) for row in chosen]
+        return list(finished(self._samples(checked_rows(rows, len(self)).tolist()), FRESH))
 
     def __repr__(self) -> str:
         return f"MapStyle({type(self.dataset).__name__} of {len(self)} samples)"

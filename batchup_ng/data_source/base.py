@@ -203,8 +203,9 @@ def behind_pool(source: SourceNode) -> bool:
 
     Those are handed out as they are, and so is what maps behind the pool make of them.
     """
-    held = [part for value in vars(source).values() for part in (value if isinstance(value, list) else [value])]
-    return source.of_pool or any(behind_pool(part) for part in held if isinstance(part, SourceNode))
+    values = getattr(source, "__dict__", {}).values()
+    parts = [part for value in values for part in (value if isinstance(value, (list, tuple)) else [value])]
+    return source.of_pool or any(behind_pool(part) for part in parts if isinstance(part, SourceNode))
 
 
 def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:

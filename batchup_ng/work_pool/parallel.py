@@ -264,6 +264,7 @@ class _Produced:
 
     def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
         self._source = source
+        self._behind_pool = behind_pool(source)
         self._options = options
         self._path = path
         self._iterator: Iterator[Any] | None = None
@@ -282,7 +283,7 @@ class _Produced:
         try:
             if self._iterator is None:
                 self._iterator = whole_stream(self._source, self._options, self._path)
-            if behind_pool(self._source):
+            if self._behind_pool:
                 return next(self._iterator), inner_state(self._source, self._options)
             return finished(next(self._iterator), buffers), inner_state(self._source, self._options)
         except StopIteration:
