@@ -61,6 +61,7 @@ def assert_reproducible(
         ArgumentTypeError: `source` is no source with random access, or cannot be sent to processes; an option is of a
             wrong kind.
 
+    >>> import numpy as np
     >>> import batchup_ng as bu
     >>> def augment(x, rng):
     ...     return (x + rng.normal(),)
