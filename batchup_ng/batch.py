@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,27 @@ def length(batch: Any) -> int:
     while isinstance(batch, (tuple, dict)) and batch:
         batch = batch[0] if isinstance(batch, tuple) else next(iter(batch.values()))
     return len(batch)
+
+
+def as_batch(result: Any) -> Any:
+    """Return what a function of the user's gave as a batch: a list stands for the tuple of its arrays."""
+    return tuple(result) if type(result) is list else result
+
+
+def lengths(batch: Any) -> set[int]:
+    """Return the lengths of the leaves of `batch` that hold one thing a sample: arrays, tensors, lists.
+
+    >>> sorted(lengths((np.zeros((3, 2)), [1, 2], {"scale": 5.0, "name": "a"})))
+    [2, 3]
+    """
+    found: set[int] = set()
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple) else (batch,)
+    for part in parts:
+        if isinstance(part, (tuple, Mapping)):
+            found |= lengths(part)
+        elif type(part) is list or getattr(part, "ndim", None):
+            found.add(len(part))
+    return found
 
 
 def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
@@ -119,12 +140,14 @@ def _common_dtype(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
 def stack(samples: Sequence[Any]) -> Any:
     """Return a batch made of single samples: numbers and arrays of one shape become an array.
 
-    Tuples are stacked part by part. Arrays of different shapes, and anything that NumPy would only hold as
-    objects, stay a list.
+    Tuples are stacked part by part, and strings of NumPy's arrays become one again. Arrays of different shapes, strings
+    of Python's, and anything that NumPy would only hold as objects, stay a list.
     """
     first = samples[0]
     if isinstance(first, tuple):
         return tuple([stack(parts) for parts in zip(*samples, strict=True)])
+    if isinstance(first, (np.str_, np.bytes_)) and all(type(sample) is type(first) for sample in samples):
+        return np.array(samples)
     if isinstance(first, (str, bytes)) or not _stackable(first):
         return list(samples)
     arrays = [np.asarray(sample) for sample in samples]

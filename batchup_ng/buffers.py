@@ -46,9 +46,16 @@ class Buffers(Protocol):
         """Where to take the memory of what is not handed out itself: the arrays that a map will replace."""
         ...
 
+    @property
+    def common(self) -> np.ndarray | None:
+        """The array that those of one task are parts of, which nothing else has; None where there is none."""
+        ...
+
 
 class FreshBuffers:
     """Buffers that are new each time."""
+
+    common = None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         return np.empty(shape, dtype)
@@ -122,6 +129,8 @@ class BufferPool:
         most_free: How many free blocks of one size to keep.
         most_bytes: How many bytes of free blocks to keep.
     """
+
+    common = None
 
     def __init__(self, most_free: int = 32, most_bytes: int = 1 << 30) -> None:
         self._most_free = most_free

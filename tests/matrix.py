@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.testing.digests import digest_of
+from batchup_ng.testing.digests import digest_of, layout_of
 
 BATCHES = 150
 SIZE = 4
@@ -38,7 +38,7 @@ def by_sample(x: np.ndarray, rng: bu.SampleRng) -> Any:
 
 
 def by_batch(x: np.ndarray, rng: np.random.Generator) -> Any:
-    return (x * 0.5, rng.normal(size=(len(x), 3)))
+    return (x * 0.5, rng.normal(size=(3, len(x))).T)
 
 
 def one_by_one(x: float, rng: np.random.Generator) -> Any:
@@ -100,7 +100,7 @@ def main(inbox: str, outbox: str) -> None:
         ]
         for number, state in enumerate(told["states"]):
             with made[number % len(made)].batch_iterator(SIZE, SEED, state=state) as iterator:
-                tails.append([digest_of(batch) for batch in iterator])
+                tails.append([digest_of([batch, layout_of(batch)]) for batch in iterator])
     Path(outbox).write_text(json.dumps(tails))
 
 

@@ -28,7 +28,7 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng import randomness
 from batchup_ng.randomness import BatchKey
-from batchup_ng.testing.digests import digest_of
+from batchup_ng.testing.digests import digest_of, layout_of
 from batchup_ng.testing.sources import assert_same_batches
 from tests.matrix import (
     BATCHES,
@@ -170,7 +170,7 @@ def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path) -> No
             batch = next(iterator, None)
             if batch is None:
                 break
-            digests.append(digest_of(batch))
+            digests.append(digest_of([batch, layout_of(batch)]))
     assert len(digests) == BATCHES
     assert all(len(json.dumps(state).encode()) <= 4096 for state in states)
     assert (states[-1]["counts"][2] > 10) is bad

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.buffers import FRESH
+from batchup_ng.data_source.iterator import read_batch
 from batchup_ng.errors import InOrderNotSupported
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -73,7 +74,7 @@ def test_the_plan_gives_each_batch_on_its_own(
         assert len(expected) == min(MOST, len(plan))
     for k in reversed(range(len(expected))):
         planned = plan[k]
-        assert_same_batches([source.read(planned.rows, planned.key, FRESH)], [expected[k]])
+        assert_same_batches([read_batch(source, planned.rows, planned.key, FRESH)], [expected[k]])
 
 
 @unhurried

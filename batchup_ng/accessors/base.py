@@ -13,8 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ..batch_layout import finished
 from ..buffers import SMALLEST_LEASE, Buffers
 from ..errors import ArgumentTypeError
+from ..tensors import is_tensor
 from .paging import announce_rows, exceeds_memory
 
 
@@ -85,13 +87,17 @@ def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
             out = buffers.empty((len(rows), *accessor.shape[1:]), np.dtype(accessor.dtype))
             accessor.read_into(rows, out)
             return out
+        if is_tensor(accessor):
+            return accessor[np.array(rows)]  # rows are read-only, of which PyTorch would warn
     if isinstance(rows, slice) and isinstance(accessor, np.ndarray):
         return accessor[rows].copy()  # a batch may be written to; the data may not
     return accessor[rows]
 
 
 def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
-    if type(array) not in (np.ndarray, np.memmap) or array.dtype.hasobject or array.ndim == 0:
+    if array.dtype.hasobject:
+        return finished(array[rows], buffers)  # the objects may be written to; those of the data may not
+    if type(array) not in (np.ndarray, np.memmap) or array.ndim == 0:
         return array[rows]
     n = len(array)
     if n and array.nbytes // n * len(rows) < SMALLEST_LEASE and not exceeds_memory(array):

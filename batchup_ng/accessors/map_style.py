@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..batch_layout import copied, finished
+from ..buffers import FRESH
 from ..errors import ArgumentTypeError, SampleReadError
-from .base import chosen_rows
+from .base import checked_rows, chosen_rows
 
 SCALARS = (bool, int, float, complex, np.generic)
 """What counts as a number."""
@@ -72,6 +74,14 @@ class MapStyle:
             return _stack(self._samples(chosen.tolist()), chosen.tolist())
         return _without_rows(_stack([self.dataset[0]], [0]))
 
+    def samples(self, rows: np.ndarray) -> list[Any]:
+        """Return the samples of some rows as the data set gives them; those that it keeps are copied.
+
+        Args:
+            rows: ``(n,) int``.
+        """
+        return list(finished(self._samples(checked_rows(rows, len(self)).tolist()), FRESH))
+
     def __repr__(self) -> str:
         return f"MapStyle({type(self.dataset).__name__} of {len(self)} samples)"
 
@@ -126,7 +136,7 @@ def _stack(samples: Sequence[Any], rows: list[int]) -> Any:
         return {key: _stack([sample[key] for sample in samples], rows) for key in samples[0]}
     if form[0] == "array":
         return _stack_arrays(samples, rows)
-    return list(samples)
+    return [copied(sample) for sample in samples]  # for the data set may keep them, and a map write to them
 
 
 def _form(sample: Any) -> tuple[str, Any]:
@@ -167,7 +177,7 @@ def _stack_arrays(samples: Sequence[Any], rows: list[int]) -> np.ndarray | list[
         return np.asarray(samples)
     arrays = [_as_array(sample, row) for sample, row in zip(samples, rows, strict=True)]
     if any(array.shape != arrays[0].shape for array in arrays):
-        return arrays
+        return [copied(array) for array in arrays]
     return np.stack(arrays)
 
 

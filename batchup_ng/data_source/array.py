@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import Any
 
 import numpy as np
 
 from ..accessors.base import file_name, gather, sample_name
+from ..accessors.column import as_column
 from ..accessors.image_files import ImageFiles
 from ..accessors.map_style import MapStyle
+from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
@@ -23,8 +24,9 @@ class ArrayDataSource(RandomAccessDataSource):
     """Hands out rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
 
     Args:
-        data: A list of arrays, or of accessors: anything with ``len`` that can be indexed by an array of row numbers,
-            in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand side by side.
+        data: A list of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of row
+            numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand side
+            by side. Arrays of pandas and matrices become plain arrays.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 for ever.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
@@ -53,8 +55,12 @@ class ArrayDataSource(RandomAccessDataSource):
                 f"data must be a list of array-like objects, not a {type(data).__name__}; pass [x, y], a list of the "
                 f"arrays whose rows belong together, or [x] for one{taken}"
             )
-        super().__init__(_common_length(data), indices, repeats, sampler, include_indices)
-        self.data = data
+        if not data:
+            raise ArgumentError("data must hold at least one array; the list is empty")
+        columns = [as_column(f"data[{i}]", array) for i, array in enumerate(data)]
+        super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
+        self.data = columns
+        self._has_samples = any(isinstance(array, MapStyle) for array in columns)
 
     def outline(self) -> list[Any]:
         return [*super().outline(), len(self.data)]
@@ -67,6 +73,17 @@ class ArrayDataSource(RandomAccessDataSource):
             return self.samples_by_indices_nomapping(read_only(rows))  # a subclass has its own way
         return self._gather(rows, buffers)
 
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
+        if own_way or not self._has_samples:
+            return super().read_samples(rows, key, buffers)
+        if len(self.data) == 1 and not self.include_indices:
+            samples: list[Any] = self.data[0].samples(rows)
+            return samples
+        columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
+        taken = [self._columns(list(parts)) for parts in zip(*columns, strict=True)]
+        return [(row, *sample) for row, sample in zip(rows, taken, strict=True)] if self.include_indices else taken
+
     def sample_name(self, rows: Any) -> str | None:
         """Return what the accessors call the row; else the files that the arrays are mapped from."""
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
@@ -74,7 +91,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def draws_globally(self) -> bool:
         own = type(self) is ArrayDataSource
-        return not own or not all(isinstance(array, (np.ndarray, ImageFiles)) for array in self.data)
+        return not own or not all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
 
     def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
         rows = read_only(rows)
@@ -86,7 +103,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def _columns(self, parts: list[Any]) -> tuple[Any, ...]:
         """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
-        if not any(isinstance(array, MapStyle) for array in self.data):
+        if not self._has_samples:
             return tuple(parts)
         columns: list[Any] = []
         for array, part in zip(self.data, parts, strict=True):
@@ -94,25 +111,13 @@ class ArrayDataSource(RandomAccessDataSource):
         return tuple(columns)
 
 
+def _inside(array: Any) -> Any:
+    """Return what an accessor of the library reads."""
+    return _inside(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
+
+
 def _common_length(data: list[Any]) -> int:
     """Return the length that all of `data` have."""
-    if not data:
-        raise ArgumentError("data must hold at least one array; the list is empty")
-    for i, array in enumerate(data):
-        if not isinstance(array, Sized) or getattr(array, "ndim", 1) == 0 or not hasattr(array, "__getitem__"):
-            raise ArgumentTypeError(
-                f"data must be a list of array-like objects, but data[{i}] is a {type(array).__name__}, which lacks "
-                f"len() or indexing"
-            )
-        if hasattr(array, "iloc"):
-            raise ArgumentTypeError(
-                f"data[{i}] is a pandas {type(array).__name__}, which is indexed by label, not by row; pass .to_numpy()"
-            )
-        if isinstance(array, (str, bytes, list, tuple, dict)):
-            raise ArgumentTypeError(
-                f"data[{i}] is a {type(array).__name__}, which cannot be indexed by an array of rows; pass "
-                f"{_instead(array)}"
-            )
     lengths = [len(array) for array in data]
     for i, length in enumerate(lengths):
         if length != lengths[0]:
@@ -121,11 +126,3 @@ def _common_length(data: list[Any]) -> int:
                 f"{length}; each row of one belongs to the row of that number of the others"
             )
     return lengths[0]
-
-
-def _instead(rows: Any) -> str:
-    """Return what to pass in place of rows that are no array."""
-    sized = [row for row in rows if isinstance(row, Sized)] if isinstance(rows, (list, tuple)) else []
-    if len({row.shape if hasattr(row, "shape") else len(row) for row in sized}) > 1:
-        return "MapStyle(...) of it, which takes rows of different lengths, or an array of dtype object that holds them"
-    return "numpy.asarray(...) of it, or an accessor"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from .. import batch as batches
 from .. import checks
+from ..batch import as_batch
 from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.row_plan import RowPlan, planned_samples
@@ -18,7 +21,7 @@ from .batch_map import MapsEpochs
 from .books import Books
 from .draws import Draws
 from .failures import Failures
-from .iterator import BatchIterator, Engine, StreamEngine, walk
+from .iterator import BatchIterator, Engine, StreamEngine, finished_stream, walk
 from .node import SourceNode
 from .options import EpochOptions, epoch_options, known_count
 from .resume import open_epoch
@@ -32,17 +35,28 @@ class AbstractDataSource(MapsEpochs):
     access ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping`` too.
     """
 
-    def map(self, fn: Callable[..., Any], *, rng: str | None = None) -> MapDataSource:
+    def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> MapDataSource:
         """Return a source whose batches are ``fn(*batch)``.
 
         Args:
-            fn: Called with the arrays of a batch; returns the batch to hand out, a tuple of arrays.
+            fn: Called with the arrays of a batch; returns the batch to hand out: a tuple or list of arrays, each with
+                one row a sample, or a dict of such.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws a sample, each a function of (seed, epoch, position in the stream, node), whatever the batch
                 size. The seed is that of ``shuffle=``.
+            resizes: Whether `fn` may return another number of samples than it was called with, as several views of
+                each. Such a map stands last, or before maps alone: the parts of ``concat``, ``mix``, ``zip`` and
+                composites have one sample for each row. Epochs, ranks and saved states count the samples that were
+                planned.
+
+        Raises:
+            ArgumentTypeError: `fn` is no function. When a batch is made: `fn` returned anything but a tuple, list or
+                dict.
+            ArgumentError: when a batch is made: the arrays that `fn` returned differ in length, or have another length
+                than those that it was called with.
         """
-        return MapDataSource(self, fn, rng=rng)
+        return MapDataSource(self, fn, rng=rng, resizes=resizes)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> SampleMapDataSource:
         """Return a source whose samples are ``fn(*sample)``, stacked to batches.
@@ -59,12 +73,14 @@ class AbstractDataSource(MapsEpochs):
         """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
 
         For functions that exist: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They are
-        handed the samples one by one; where columns only have to be padded, ``map`` with
+        called with the samples one by one; where columns only have to be padded, ``map`` with
         :class:`~batchup_ng.PadColumns` takes a batch as it is.
 
         Args:
-            fn: Called with a list of the samples of a batch, each a tuple; returns the batch to hand out: a tuple, a
-                list, which stands for one, or a dict, which a map behind it is called with as its one argument.
+            fn: Called with a list of the samples of a batch. A sample is what the data set returned: that of a
+                :class:`~batchup_ng.MapStyle`, what ``dataset[i]`` gave (a tuple, a dict, a tensor); behind
+                ``map_samples``, what its function returned; else a tuple of the rows of the arrays. What `fn` returns
+                is handed out as it is. For a map behind it a list stands for a tuple.
         """
         return CollateDataSource(self, fn)
 
@@ -141,7 +157,11 @@ class PlannedDataSource(AbstractDataSource):
         given = epoch_options(batch_size, _given(shuffle, options), self.calls_user_functions())
         if self.is_random_access:
             return BatchIterator(open_epoch(self, given, state, self.plan_of, self._engine))
-        return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(whole_stream(self, options))))
+        return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(self._streamed(options))))
+
+    def _streamed(self, options: EpochOptions) -> Iterator[Any]:
+        stream = whole_stream(self, options)
+        return stream if behind_pool(self) else finished_stream(stream, self._buffers())
 
     def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
@@ -181,6 +201,16 @@ class PlannedDataSource(AbstractDataSource):
         return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
 
 
+def behind_pool(source: SourceNode) -> bool:
+    """Return whether a pool makes the batches of a source, or of one below it.
+
+    Those are handed out as they are, and so is what maps behind the pool make of them.
+    """
+    values = getattr(source, "__dict__", {}).values()
+    parts = [part for value in values for part in (value if isinstance(value, (list, tuple)) else [value])]
+    return source.of_pool or any(behind_pool(part) for part in parts if isinstance(part, SourceNode))
+
+
 def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:
     """Return the part of a plan of batches that the options ask for."""
     if options.shard.world == 1 and options.reached == START:
@@ -194,11 +224,6 @@ def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...
     """Return an iterator of the batches that the options ask for, made on the calling thread."""
     stream = source.stream(options, path)
     return _without_short_last(stream, options.batch_size) if options.drop_last else stream
-
-
-def as_batch(result: Any) -> Any:
-    """Return what a function of the user's gave as a batch: a list stands for the tuple of its arrays."""
-    return tuple(result) if type(result) is list else result
 
 
 def arguments_of(batch: Any) -> Any:
@@ -225,7 +250,9 @@ class MapDataSource(PlannedDataSource):
 
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
-    def __init__(self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None) -> None:
+    def __init__(
+        self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
+    ) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
         if not callable(fn):
@@ -233,6 +260,7 @@ class MapDataSource(PlannedDataSource):
         self.source = source
         self.fn = fn
         self.rng = checks.one_of("rng", rng, self._kinds_of_rng)
+        self.resizes = checks.true_or_false("resizes", resizes)
 
     @property
     def is_random_access(self) -> bool:
@@ -247,11 +275,11 @@ class MapDataSource(PlannedDataSource):
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
             raise self._no_random_access("samples_by_indices")
-        batch = self.source.samples_by_indices(indices)
+        batch = as_batch(self.source.samples_by_indices(indices))
         return self._apply(batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        batch = self.source.read(rows, key.child(0), buffers.scratch)
+        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
         return self._apply(batch, key, planned_samples(rows, batch))
 
     def sample_name(self, rows: Any) -> str | None:
@@ -272,10 +300,30 @@ class MapDataSource(PlannedDataSource):
             result = self.fn(*arguments_of(batch), rng=key.generator())
         else:
             result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch), planned))
-        if result is None:
-            name = function_name(self.fn)
-            raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
-        return as_batch(result)
+        return self._checked(as_batch(result), batch)
+
+    def _checked(self, result: Any, batch: Any) -> Any:
+        """Return what the map made of `batch`, if it is a batch."""
+        if _all_of_one_length(result, batch):
+            return result
+        if not isinstance(result, (tuple, Mapping)):
+            raise ArgumentTypeError(
+                f"map {function_name(self.fn)!r} returned {_in_words(result)}; let it return a tuple of arrays: "
+                f"return x, y, or return (x,) for one"
+            )
+        made, given = batches.lengths(result), batches.lengths(batch)
+        if made <= given or not given or (self.resizes and (len(made) == 1 or len(given) > 1)):
+            return result
+        name, several = function_name(self.fn), sorted(made)
+        if len(made) > 1:
+            raise ArgumentError(
+                f"map {name!r} returned arrays of different lengths, {_columns(result)}; let each have one row for "
+                f"each sample"
+            )
+        raise ArgumentError(
+            f"map {name!r} returned {several[0]} samples for a batch of {max(given)}; let it return one for each, or "
+            f"pass map(fn, resizes=True) if it is to make more or fewer"
+        )
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
@@ -293,7 +341,8 @@ class MapDataSource(PlannedDataSource):
         return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        for number, batch in enumerate(self.source.stream(options, (*path, 0)), options.reached.batches):
+        stream = map(as_batch, self.source.stream(options, (*path, 0)))
+        for number, batch in enumerate(stream, options.reached.batches):
             # Batches may be of any length here, and another after the map, so the position is counted.
             start = options.counted.get(path, 0)
             n = batches.length(batch)
@@ -315,6 +364,31 @@ class MapDataSource(PlannedDataSource):
         return self.source.stateful()
 
 
+def _all_of_one_length(result: Any, batch: Any) -> bool:
+    """Return whether `result` is a tuple of arrays as long as those of `batch`: the quick way for nearly all."""
+    if type(result) is not tuple or type(batch) is not tuple or not batch or type(batch[0]) is not np.ndarray:
+        return False
+    length = batch[0].shape[:1]
+    for part in result:
+        if type(part) is not np.ndarray or part.shape[:1] != length:
+            return False
+    return bool(length)
+
+
+def _in_words(result: Any) -> str:
+    """Return what a map returned that is no batch."""
+    if isinstance(result, np.ndarray):
+        return f"an array of shape {result.shape}"
+    return "None" if result is None else f"a {type(result).__name__}"
+
+
+def _columns(batch: Any) -> str:
+    """Return how many rows the parts of a batch have, in words: ``8 in [0], 5 in [1]``."""
+    parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
+    found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
+    return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)
+
+
 class SampleMapDataSource(MapDataSource):
     """A source whose samples are those of another with a function applied.
 
@@ -323,7 +397,19 @@ class SampleMapDataSource(MapDataSource):
 
     _kinds_of_rng = (None, "sample")
 
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
+        try:
+            return self._samples(batch, key, planned_samples(rows, batch))
+        except BaseException as error:
+            note_map(error, function_name(self.fn))
+            raise
+
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        stacked = batches.stack(self._samples(batch, key, planned))
+        return stacked if isinstance(stacked, tuple) else (stacked,)
+
+    def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:
             samples = [self.fn(*arguments_of(sample)) for sample in batches.samples_of(batch)]
         else:
@@ -333,8 +419,7 @@ class SampleMapDataSource(MapDataSource):
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
-        stacked = batches.stack(samples)
-        return stacked if isinstance(stacked, tuple) else (stacked,)
+        return samples
 
 
 class CollateDataSource(MapDataSource):
@@ -342,9 +427,18 @@ class CollateDataSource(MapDataSource):
 
     _kinds_of_rng = (None,)
 
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self._apply(self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
+
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        result = self.fn(list(batches.samples_of(batch)))
+        samples = batch if type(batch) is list else list(batches.samples_of(batch))
+        result = self.fn([_as_given(sample) for sample in samples])
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
-        return as_batch(result)
+        return result
+
+
+def _as_given(sample: Any) -> Any:
+    """Return a sample of which a dict is all there is as that dict."""
+    return sample[0] if type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict) else sample

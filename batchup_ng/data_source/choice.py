@@ -57,6 +57,10 @@ class ChoiceDataSource(PlannedDataSource):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._chosen(rows).read(rows.sample_indices, key.child(int(rows.ds_index)), buffers)
 
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        source, number = self._chosen(rows), int(rows.ds_index)
+        return source.read_samples(rows.sample_indices, key.child(number), buffers)
+
     def sample_name(self, rows: Any) -> str | None:
         return self._chosen(rows).sample_name(rows.sample_indices)
 

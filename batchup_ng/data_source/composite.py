@@ -125,7 +125,7 @@ def join(parts: Sequence[Any], flatten: bool) -> tuple[Any, ...]:
     """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`."""
     if not flatten:
         return tuple(parts)
-    return tuple([leaf for part in parts for leaf in (part if isinstance(part, tuple) else (part,))])
+    return tuple([leaf for part in parts for leaf in (part if isinstance(part, (tuple, list)) else (part,))])
 
 
 def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:

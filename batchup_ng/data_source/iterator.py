@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .. import batch as batches
+from ..batch_layout import finished
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..faults.isolation import FAILURES, isolable, of_a_sample
@@ -82,6 +83,17 @@ class StreamEngine:
         self.close()
 
 
+def finished_stream(stream: Iterator[Any], buffers: Buffers) -> Iterator[Any]:
+    """Yield the batches of a stream as they are handed out."""
+    end = object()
+    while True:
+        batch = finished(next(stream, end), buffers)
+        if batch is end:
+            return
+        yield batch
+        del batch
+
+
 class ReadsBatches(Protocol):
     """The part of a source that an engine needs."""
 
@@ -146,8 +158,8 @@ def _read_seeded(read: Any, source: ReadsBatches, rows: Any, key: BatchKey, buff
 
 
 def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> Any:
-    """Return the batch of `rows`: the task of every batch."""
-    return source.read(read_only(rows), key, buffers)
+    """Return the batch of `rows`, as it is handed out: the task of every batch."""
+    return finished(source.read(read_only(rows), key, buffers), buffers)
 
 
 def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
@@ -155,7 +167,7 @@ def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers
 
     The n samples are those that were planned, less those that were left out as bad, whatever maps made of them.
     """
-    batch = source.read(read_only(rows), key, buffers)
+    batch = finished(source.read(read_only(rows), key, buffers), buffers)
     # What pads was in the epoch before, so that its position is one that lies behind.
     mask = key.positions(planned_samples(rows, batch)) >= key.start
     return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
@@ -386,6 +398,6 @@ class BatchIterator(Iterator[Any]):
 
 def _count(batch: Any) -> int:
     try:
-        return batches.length(batch)
+        return batches.length(tuple(batch) if type(batch) is list else batch)
     except TypeError:
         return 0

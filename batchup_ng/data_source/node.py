@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import batch as batches
+from ..batch import as_batch
 from ..buffers import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
@@ -23,6 +25,9 @@ from .options import EpochOptions, taken_by
 
 class SourceNode:
     """A node of a graph of sources."""
+
+    of_pool = False
+    """Whether a pool makes its batches."""
 
     @property
     def is_random_access(self) -> bool:
@@ -76,6 +81,10 @@ class SourceNode:
             buffers: Where to take memory from.
         """
         return self.samples_by_indices_nomapping(read_only(rows))
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
+        return list(batches.samples_of(as_batch(self.read(rows, key, buffers))))
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         """Return the rows of each batch of the epoch that `key` names; None is in order."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import batch as batches
 from .. import checks
+from ..batch import as_batch
 from ..buffers import FRESH, Buffers
 from ..errors import ArgumentError
 from ..randomness import BatchKey
@@ -53,6 +54,9 @@ class SubsetDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(self._own_rows(rows), key.child(0), buffers)
 
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        return self.source.read_samples(self._own_rows(rows), key.child(0), buffers)
+
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
 
@@ -82,20 +86,31 @@ class ConcatDataSource(_Rearranged):
         return [*super().outline(), *[source.outline() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        owners = np.searchsorted(self._bounds, rows, side="right") - 1
-        parts, places = [], []
-        present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
+        present, places = self._parts(rows)
         memory = buffers if len(present) == 1 else buffers.scratch
-        for i in present:
-            where = np.flatnonzero(owners == i)
-            source = self.sources[i]
-            own_rows = source.rows_at(rows[where] - self._bounds[i])
-            parts.append(source.read(own_rows, key.child(int(i), where), memory))
-            places.append(where)
+        parts = []
+        for i, where in zip(present, places, strict=True):
+            own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            parts.append(as_batch(self.sources[i].read(own_rows, key.child(int(i), where), memory)))
         if len(parts) == 1:
             return parts[0]
         _check_alike([f"sources[{i}]" for i in present], parts, [len(where) for where in places])
         return batches.scatter(parts, places, buffers)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        samples: list[Any] = [None] * len(rows)
+        for i, where in zip(*self._parts(rows), strict=True):
+            own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            of_part = self.sources[i].read_samples(own_rows, key.child(int(i), where), buffers)
+            for place, sample in zip(where, of_part, strict=True):
+                samples[place] = sample
+        return samples
+
+    def _parts(self, rows: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the numbers of the sources that rows belong to, and the places of those of each."""
+        owners = np.searchsorted(self._bounds, rows, side="right") - 1
+        present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
+        return present, [np.flatnonzero(owners == i) for i in present]
 
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)

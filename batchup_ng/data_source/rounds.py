@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import batch as batches
 from .. import checks
+from ..batch import as_batch
 from ..buffers import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.row_plan import FirstPlan, RoundsPlan, RowPlan, count_batches, first_rows, rows_length
@@ -32,6 +33,9 @@ class _Wrapped(PlannedDataSource):
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(rows, key.child(0), buffers)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        return self.source.read_samples(rows, key.child(0), buffers)
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
@@ -84,7 +88,7 @@ class TakeDataSource(_Wrapped):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         left = self.n
-        for batch in self.source.stream(options, (*path, 0)):
+        for batch in map(as_batch, self.source.stream(options, (*path, 0))):
             cut = batches.trim(batch, left)
             yield cut
             left -= batches.length(cut)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import as_batch
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.row_plan import count_batches
-from .base import PlannedDataSource, as_batch
+from .base import PlannedDataSource
 from .options import EpochOptions, taken_by
 
 

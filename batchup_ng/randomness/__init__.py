@@ -10,12 +10,14 @@ Nothing here keeps state between batches, so a batch has the same draws whoever 
 from .generators import (
     check_rng,
     copy_of,
+    globals_kept,
     globals_seeded,
     put_state,
     seed_draw,
     seed_from_state,
     seed_globals,
     state_of,
+    torch_generator,
     uniform_draws,
 )
 from .keys import BatchKey, OrderKey
@@ -33,6 +35,7 @@ __all__ = [
     "cumulative_weights",
     "digest",
     "generator",
+    "globals_kept",
     "globals_seeded",
     "high_product",
     "mix64",
@@ -42,6 +45,7 @@ __all__ = [
     "seed_from_state",
     "seed_globals",
     "state_of",
+    "torch_generator",
     "uniform_draws",
     "unit_floats",
     "word",

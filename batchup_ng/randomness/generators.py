@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,22 +116,41 @@ def _check_form(own: Any, state: Any) -> None:
 
 @contextlib.contextmanager
 def globals_seeded(key: BatchKey) -> Iterator[None]:
-    """Seed the global generators, those of ``random`` and ``numpy.random``, for one batch; put them back after it.
+    """Seed the global generators, those of :func:`seed_globals`, for one batch; put them back after it.
 
     For the code of users that draws from them, which then draws the same for a batch whoever makes it. It is not for
     threads, which share them.
     """
+    with globals_kept():
+        seed_globals(key)
+        yield
+
+
+@contextlib.contextmanager
+def globals_kept() -> Iterator[None]:
+    """Put the global generators back to where they were."""
     before = random.getstate(), np.random.get_state(legacy=False)
-    seed_globals(key)
+    torch = torch_generator()
+    torch_before = None if torch is None else torch.get_state()
     try:
         yield
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
+        if torch is not None:
+            torch.set_state(torch_before)
 
 
 def seed_globals(key: BatchKey) -> None:
-    """Seed the generators of ``random`` and ``numpy.random`` by the key of a batch."""
+    """Seed the generators of ``random`` and ``numpy.random``, and PyTorch's of the CPU, by the key of a batch."""
     seed = digest("global", key.seed, key.epoch, key.batch, key.first())
     random.seed(int.from_bytes(seed, "little"))
     np.random.seed(np.frombuffer(seed, "<u4"))  # one word of 32 bits would come again within some 10^5 batches
+    torch = torch_generator()
+    if torch is not None:
+        torch.manual_seed(int.from_bytes(seed[:8], "little") >> 1)
+
+
+def torch_generator() -> Any:
+    """Return PyTorch's global generator of the CPU; None where PyTorch is not imported."""
+    return getattr(sys.modules.get("torch"), "default_generator", None)

@@ -20,6 +20,7 @@ import numpy as np
 from ..blame import map_of, shortened
 from ..buffers import FRESH
 from ..data_source.base import MapDataSource, PlannedDataSource
+from ..data_source.iterator import read_batch
 from ..errors import ArgumentError, BatchError, BatchupError, NotReproducible
 from ..randomness import globals_seeded
 from ..sampling.plan import SamplesPlan
@@ -187,7 +188,7 @@ class Check:
             planned = plan[number]
             words = "is read without those before it"
             with self._reading(words), globals_seeded(planned.key) if seeded else contextlib.nullcontext():
-                got = reading_of(traced.read(planned.rows, planned.key, FRESH))
+                got = reading_of(read_batch(traced, planned.rows, planned.key, FRESH))
             self._compare(words, culprits.ORDER, expected[number : number + 1], [got], self._epoch, number)
 
     def _opened(self, kind: str) -> Iterator[Road]:

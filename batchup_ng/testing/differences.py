@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .digests import digest_of, has_samples, named_leaves
+from .digests import digest_of, has_samples, layout_of, named_leaves
 
 MOST = 60
 """Characters of a value that are shown."""
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(expected: Any, got: Any) -> Difference | None:
-    """Return where two batches differ first; None if they are equal, byte for byte.
+    """Return where two batches differ first; None if they are equal, byte for byte, and lie alike in memory.
 
     >>> first_difference((np.arange(3), np.zeros(3)), (np.arange(3), np.array([0.0, 2.0, 3.0])))
     Difference(leaf='[1]', row=1, words='0.0, and here 2.0')
@@ -38,8 +38,18 @@ def first_difference(expected: Any, got: Any) -> Difference | None:
         return Difference("", None, f"{len(ours)} arrays, and here {len(theirs)}, or others")
     found = [_of_leaf(name, one, other) for (name, one), (_, other) in zip(ours, theirs, strict=True)]
     real = [difference for difference in found if difference is not None]
+    if not real and layout_of(expected) != layout_of(got):
+        return _of_layout(expected, got, list(zip(ours, theirs, strict=True)))
     # What differs in form comes first, then what differs in the earliest sample.
     return min(real, key=lambda each: -1 if each.row is None else each.row, default=None)
+
+
+def _of_layout(expected: Any, got: Any, leaves: list[Any]) -> Difference:
+    """Return where two batches of the same values lie differently in memory, or are in other containers."""
+    for (name, one), (_, other) in leaves:
+        if layout_of(one) != layout_of(other):
+            return Difference(name, None, f"{layout_of(one)}, and here {layout_of(other)}")
+    return Difference("", None, f"{layout_of(expected)}, and here {layout_of(got)}")
 
 
 def _of_leaf(name: str, one: Any, other: Any) -> Difference | None:

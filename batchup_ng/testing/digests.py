@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,31 @@ def named_leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from named_leaves(part, f"{path}[{key!r}]")
     else:
         yield path, batch
+
+
+def layout_of(value: Any) -> str:
+    """Return how a batch lies in memory: types of containers, dtypes, shapes, strides, flags.
+
+    >>> layout_of((np.zeros((2, 3)).T, [1]))
+    'tuple(ndarray float64 (3, 2) strides (8, 24) F-contiguous, list(int))'
+    """
+    kind = type(value).__name__
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        words = {
+            "C-contiguous": flags.c_contiguous, "F-contiguous": flags.f_contiguous, "read-only": not flags.writeable,
+            "unaligned": not flags.aligned,
+        }  # fmt: skip
+        told = [word for word, holds in words.items() if holds]
+        parts = [kind, value.dtype, value.shape, "strides", value.strides, *told]
+        return " ".join(map(str, parts)) + (f" of {layout_of(value.tolist())}" if value.dtype == object else "")
+    if isinstance(value, (tuple, list)):
+        return f"{kind}({', '.join(map(layout_of, value))})"
+    if isinstance(value, Mapping):
+        return f"{kind}({', '.join(f'{name!r}: {layout_of(part)}' for name, part in value.items())})"
+    if hasattr(value, "stride") and hasattr(value, "dtype"):  # a tensor
+        return f"{kind} {value.dtype} {tuple(value.shape)} strides {tuple(value.stride())}"
+    return kind
 
 
 def has_samples(leaf: Any) -> bool:
@@ -76,7 +101,7 @@ def _feed(digest: Any, value: Any) -> None:
         digest.update(f"{type(value).__name__}{len(value)}".encode())
         for part in value:
             _feed(digest, part)
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         for key, part in value.items():
             _feed(digest, key)
             _feed(digest, part)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import checks
 from ..data_source.base import PlannedDataSource
 from ..data_source.node import SourceNode
 from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import globals_kept
 from .comparisons import Asked, Check
 from .tracing import take_none
 
@@ -63,6 +61,7 @@ def assert_reproducible(
         ArgumentTypeError: `source` is no source with random access, or cannot be sent to processes; an option is of a
             wrong kind.
 
+    >>> import numpy as np
     >>> import batchup_ng as bu
     >>> def augment(x, rng):
     ...     return (x + rng.normal(),)
@@ -88,7 +87,7 @@ def assert_reproducible(
         _not_negative("resumes", resumes),
     )
     _check_source(source)
-    with _globals_kept(), contextlib.ExitStack() as stack:
+    with globals_kept(), contextlib.ExitStack() as stack:
         stack.callback(take_none, source)
         Check(source, asked, stack).run()
 
@@ -134,14 +133,3 @@ def _seed(shuffle: Any) -> int | None:
             f"shuffle must be an int seed, or None, not {shuffle!r}; what a generator gives depends on its past"
         )
     return _not_negative("shuffle", shuffle)
-
-
-@contextlib.contextmanager
-def _globals_kept() -> Iterator[None]:
-    """Leave the global generators as they were."""
-    before = random.getstate(), np.random.get_state(legacy=False)
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])

@@ -24,7 +24,7 @@ import numpy as np
 from ..buffers import FRESH, Buffers
 from ..data_source.base import AbstractDataSource, PlannedDataSource
 from ..data_source.options import EpochOptions
-from ..randomness import BatchKey
+from ..randomness import BatchKey, torch_generator
 from ..sampling.plan import BatchPlan, PlannedBatch
 from .digests import form_digest, named_leaves, sample_digests
 
@@ -181,7 +181,12 @@ def _drawn_from() -> str:
 
 def _global_states() -> dict[str, int]:
     name, keys, *rest = np.random.get_state()
-    return {"numpy.random": hash((name, np.asarray(keys).tobytes(), *rest)), "random": hash(random.getstate())}
+    torch = torch_generator()
+    return {
+        "numpy.random": hash((name, np.asarray(keys).tobytes(), *rest)),
+        "random": hash(random.getstate()),
+        "torch": 0 if torch is None else hash(torch.get_state().numpy().tobytes()),
+    }
 
 
 def snapshot(source: PlannedDataSource) -> Any:

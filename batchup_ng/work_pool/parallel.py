@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from .. import checks
-from ..data_source.base import AbstractDataSource, PlannedDataSource, part_of, whole_stream
+from ..batch_layout import finished
+from ..buffers import Buffers
+from ..data_source.base import AbstractDataSource, PlannedDataSource, behind_pool, part_of, whole_stream
 from ..data_source.books import Books
 from ..data_source.draws import Draws
 from ..data_source.iterator import BatchIterator, Epoch
@@ -86,6 +88,8 @@ class ParallelDataSource(AbstractDataSource):
         ArgumentError: an option has a value that it cannot have.
         ArgumentTypeError: `ds` is no source, or not random access; an option is of a wrong kind.
     """
+
+    of_pool = True
 
     def __init__(
         self,
@@ -203,6 +207,8 @@ class PrefetchDataSource(AbstractDataSource):
         ArgumentTypeError: `source` is no source.
     """
 
+    of_pool = True
+
     def __init__(self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(
@@ -251,7 +257,7 @@ class PrefetchDataSource(AbstractDataSource):
     def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
         shared = pool.shared_constant(epoch)
         while True:
-            yield next_of, (shared,)
+            yield next_of, (shared, pool.buffers)
 
 
 class _Produced:
@@ -259,16 +265,20 @@ class _Produced:
 
     def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
         self._source = source
+        self._behind_pool = behind_pool(source)
         self._options = options
         self._path = path
         self._iterator: Iterator[Any] | None = None
         self._context: contextvars.Context | None = None
         self._error: BaseException | None = None
 
-    def next(self) -> tuple[Any, ...]:
+    def next(self, buffers: Buffers) -> tuple[Any, ...]:
         """Return ``(batch, state)``, or ``()`` at the end; after an error the same error.
 
         The state is that of the stream after the batch; None if it has none.
+
+        Args:
+            buffers: Where the memory of a batch comes from that is not as it is to be handed out.
         """
         if self._error is not None:
             raise self._error
@@ -277,7 +287,10 @@ class _Produced:
                 self._iterator = whole_stream(self._source, self._options, self._path)
                 self._context = contextvars.copy_context()
             # All in one context, or a `with` of a generator's would not find what it has set.
-            return self._context.run(next, self._iterator), inner_state(self._source, self._options)
+            if self._behind_pool:
+                return self._context.run(next, self._iterator), inner_state(self._source, self._options)
+            batch = finished(self._context.run(next, self._iterator), buffers)
+            return batch, inner_state(self._source, self._options)
         except StopIteration:
             return ()
         except BaseException as error:
@@ -285,9 +298,9 @@ class _Produced:
             raise
 
 
-def next_of(epoch: _Produced) -> tuple[Any, ...]:
+def next_of(epoch: _Produced, buffers: Buffers) -> tuple[Any, ...]:
     """Return the next batch of `epoch`: the task of every batch of a stream."""
-    return epoch.next()
+    return epoch.next(buffers)
 
 
 class _ProducerEngine:

@@ -146,7 +146,9 @@ class MapSpec:
         return bool(self.source.only_shuffled)
 
     def build(self, library: Library) -> Any:
-        return self.source.build(library).map(self.function)
+        ours = library.data_source.__name__.startswith("batchup_ng")
+        options = {"resizes": True} if ours and self.function is keep_half else {}
+        return self.source.build(library).map(self.function, **options)
 
 
 EVEN_MAPS = (reverse_parts, add_one)

@@ -79,7 +79,6 @@ def test_bad_options_of_arrays_are_refused(options: Any, message: str) -> None:
         np.array([{"i": i} for i in range(10)], dtype=object),
         np.arange(10).astype("datetime64[D]"),
         np.zeros(10, dtype=[("x", "f4"), ("y", "i2", 3)]),
-        np.ma.masked_array(np.arange(10), np.arange(10) % 2),
         np.empty((10, 0, 3)),
         np.arange(10) > 5,
         np.arange(10, dtype=np.complex64),

@@ -62,9 +62,9 @@ def test_samples_of_nested_batches_are_nested() -> None:
     assert (number, row.tolist(), other) == (0, [0.0, 0.0], 0)
 
 
-def test_a_list_is_a_batch_and_a_dict_is_one_too() -> None:
+def test_what_it_returns_is_handed_out_as_it_is() -> None:
     (batch,) = base().collate(lambda samples: list(stacked(samples))).batch_iterator(23)
-    assert type(batch) is tuple
+    assert type(batch) is list
     source = base().collate(named)
     for batch in source.batch_iterator(10):
         assert sorted(batch) == ["number", "row"]

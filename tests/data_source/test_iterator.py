@@ -134,8 +134,8 @@ def test_a_loop_that_went_on_after_an_interrupt_is_told_that_the_epoch_is_not_ov
 
 def test_a_state_tells_nothing_of_who_made_the_batches_whatever_maps_make_of_them() -> None:
     sources = [
-        bu.ArrayDataSource([A]).map(lambda x: (x[::2],)),
-        bu.ArrayDataSource([A]).map(lambda x: (np.repeat(x, 3),)),
+        bu.ArrayDataSource([A]).map(lambda x: (x[::2],), resizes=True),
+        bu.ArrayDataSource([A]).map(lambda x: (np.repeat(x, 3),), resizes=True),
         bu.ArrayDataSource([A]).collate(lambda samples: {"n": len(samples)}),
         bu.CompositeDataSource([bu.ArrayDataSource([A]), bu.ArrayDataSource([A[:6]])], trim=False),
     ]

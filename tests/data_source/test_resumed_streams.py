@@ -50,7 +50,7 @@ def even(*batch: Any) -> Any:
 
 
 def stream() -> Any:
-    one = bu.IteratorDataSource(Counting()).map(noisy, rng="sample").map(even)
+    one = bu.IteratorDataSource(Counting()).map(noisy, rng="sample").map(even, resizes=True)
     return one.map(noisy, rng="sample").map(noisy, rng="batch")
 
 

@@ -42,7 +42,7 @@ def drawing_one(x: int, rng: np.random.Generator) -> Any:
 
 
 def views(make: Any = twice, n: int = N) -> bu.MapDataSource:
-    return bu.ArrayDataSource([np.arange(n)]).map(make).map(drawing, rng="sample")
+    return bu.ArrayDataSource([np.arange(n)]).map(make, resizes=True).map(drawing, rng="sample")
 
 
 def drawn(batches: Any) -> dict[int, float]:
@@ -61,7 +61,7 @@ def test_no_two_rows_share_a_draw(make: Any, size: int) -> None:
 
 
 def test_samples_of_a_mapped_batch_share_no_draw_either() -> None:
-    source = bu.ArrayDataSource([np.arange(N)]).map(twice).map_samples(drawing_one, rng="sample")
+    source = bu.ArrayDataSource([np.arange(N)]).map(twice, resizes=True).map_samples(drawing_one, rng="sample")
     draws = np.concatenate([u for _, u in source.batch_iterator(5)])
     assert len(np.unique(draws)) == 2 * N
 
@@ -113,8 +113,8 @@ def test_views_of_what_is_left_of_a_batch_keep_their_draws() -> None:
     def source() -> bu.ArrayDataSource:
         return bu.ArrayDataSource([np.arange(N)])
 
-    expected = drawn(source().map(twice).map(drawing, rng="sample").batch_iterator(4))
-    skipping = source().map(fails_at_six).map(twice).map(drawing, rng="sample")
+    expected = drawn(source().map(twice, resizes=True).map(drawing, rng="sample").batch_iterator(4))
+    skipping = source().map(fails_at_six).map(twice, resizes=True).map(drawing, rng="sample")
     with bu.SerialPool() as pool, pytest.warns(bu.SampleWarning):
         got = drawn(pool.parallel_data_source(skipping, on_error="skip").batch_iterator(4))
     assert got == {i: u for i, u in expected.items() if i not in (6, 106)}

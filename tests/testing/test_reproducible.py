@@ -21,6 +21,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, CannotTravel, InOrderNotSupported, NotReproducible
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
+from batchup_ng.testing.differences import first_difference
 from tests.graphs import graphs
 
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
@@ -280,9 +281,17 @@ def test_an_array_that_is_handed_out_again() -> None:
         np.multiply(x, 2, out=memory[: len(x)])
         return (memory[: len(x)],)
 
-    error = caught(ROWS.map(reusing), "reusing")
-    assert error.setting.startswith("is made by a pool of 1 thread")
-    assert "return a new array from each call" in str(error)
+    assert_reproducible(ROWS.map(reusing), workers=(1,))  # it is copied where it is returned
+
+
+def test_a_batch_that_lies_otherwise_in_memory() -> None:
+    one, other = (np.zeros((2, 3)),), (np.zeros((3, 2)).T,)
+    difference = first_difference(one, other)
+    assert difference is not None
+    assert difference.leaf == "[0]"
+    assert "strides (24, 8)" in difference.words
+    assert first_difference(one, (np.zeros((2, 3)),)) is None
+    assert first_difference(([1], one), ((1,), one)) is not None
 
 
 def test_a_map_of_samples() -> None:

@@ -26,7 +26,9 @@ from typing import Any
 import cloudpickle
 from cloudpickle import cloudpickle as internals  # what it has no public names for: the same since version 3.0
 
+from ... import tensors
 from ...errors import MADE_BY_PYTHON, set_state, state_of, without_init
+from .tensors import reduced
 
 CACHED = type(functools.lru_cache(len))
 
@@ -71,7 +73,7 @@ def _is_found(name: str, path: Any) -> bool:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no annotations
-    """Pickles cached functions and new types as it pickles functions, and exceptions such that they can be loaded."""
+    """Pickles tensors by their memory, cached functions and new types as functions, exceptions so that they load."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -80,6 +82,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
         if kind is typing.NewType and not _goes_by_name(obj):
             return _new_type, (obj.__name__, obj.__supertype__, obj.__module__)
+        if tensors.is_tensor(obj) or tensors.is_quantized(obj):
+            return reduced(obj)
         if isinstance(obj, BaseException) and _is_rebuilt(kind):
             state = state_of(obj)
             if isinstance(obj, AttributeError):

@@ -7,6 +7,7 @@ copied to reach the consumer. A slot belongs to one task at a time; the pool's p
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ class TaskMemory:
         scratch: Reused memory of the worker's own.
     """
 
-    __slots__ = ("_copies", "_number", "_own", "_slots", "_used", "_view", "ask", "scratch")
+    __slots__ = ("_copies", "_number", "_own", "_slots", "_used", "_view", "ask", "common", "scratch")
 
     def __init__(
         self,
@@ -42,9 +43,11 @@ class TaskMemory:
         scratch: BufferPool,
     ) -> None:
         self._view = view
+        self.common = None if view is None else view.bytes
         self._slots = slots
         self._used = [0] * len(slots)
-        self._own: list[tuple[np.ndarray, int, int]] = []  # what was handed out: which slot, where in it
+        # What was handed out: which slot, where in it. By weak references, for a further one would look like an owner.
+        self._own: list[tuple[weakref.ref[np.ndarray], int, int]] = []
         self._copies: dict[tuple[int, int], tuple[int, int]] = {}  # what was copied, and is still there: the same
         self._number = number
         self.ask = ask
@@ -67,7 +70,7 @@ class TaskMemory:
             if used + nbytes <= slot.size:
                 self._used[i] = used + -(-nbytes // ALIGNMENT) * ALIGNMENT
                 array: np.ndarray = np.ndarray(shape, dtype, self._view.bytes, slot.offset + used)
-                self._own.append((array, i, used))
+                self._own.append((weakref.ref(array), i, used))
                 return array
         more = self.ask((SLOT, self._number, nbytes)).placed if nbytes >= SMALLEST_LEASE else []
         if not more:
@@ -79,7 +82,7 @@ class TaskMemory:
     def find(self, array: np.ndarray) -> tuple[int, int] | None:
         """Return in which slot `array`, which is contiguous, lies and where in it; None if it lies in none."""
         for own, i, start in self._own:
-            if own is array:
+            if own() is array:
                 return i, start
         if self._view is None:
             return None

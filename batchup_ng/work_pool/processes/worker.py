@@ -202,15 +202,16 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
     Raises:
         CannotTravel: it cannot be pickled.
     """
-    outside = channel.Outside()
     plain = _is_plain(result)
     try:
         if plain:
+            outside = channel.Outside()
             pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
+            buffers = outside.buffers
         else:
-            pickled = dumps(result, outside)
-            load_result(pickled, outside.buffers)
-        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in outside.buffers])
+            pickled, buffers = channel.dump(result)
+            load_result(pickled, buffers)
+        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
     except MemoryError:
         raise
     except BaseException as error:
@@ -221,9 +222,8 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
 
 def _comes_back(value: Any) -> bool:
     """Return whether `value` can be sent and loaded."""
-    outside = channel.Outside()
     try:
-        load_result(dumps(value, outside), outside.buffers)
+        load_result(*channel.dump(value))
     except BaseException:
         return False
     return True

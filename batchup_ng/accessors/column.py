@@ -1,0 +1,92 @@
+"""What may be a column of an array source: an array-like whose rows are NumPy's, whatever is done with them.
+
+Libraries extend arrays in ways that not every path keeps: a mask, a matrix that stays two-dimensional, a pandas array
+whose rows are indexed by label. They become plain arrays when the source is made, or are refused with the remedy.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import sys
+from collections.abc import Sized
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+
+_NOT_INDEXED_BY_ROWS = (
+    str, bytes, bytearray, list, tuple, dict, set, frozenset, range, memoryview, array.array, collections.deque
+)  # fmt: skip
+
+
+def as_column(name: str, column: Any) -> Any:
+    """Return `column` as it is read: itself, or a plain array.
+
+    Raises:
+        ArgumentTypeError: it is nothing that can be indexed by an array of rows; `name` says which it is.
+        ArgumentError: it has missing values, for which NumPy has no place.
+    """
+    kind = type(column).__name__
+    if not isinstance(column, Sized) or getattr(column, "ndim", 1) == 0:
+        raise _no_array(name, kind)
+    if isinstance(column, _NOT_INDEXED_BY_ROWS):
+        raise ArgumentTypeError(
+            f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {_instead(column)}"
+        )
+    if not hasattr(column, "__getitem__"):
+        raise _no_array(name, kind)
+    if isinstance(column, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            f"{name} is a masked array, whose mask would be lost on the way; pass x.filled(value), and x.mask as a "
+            f"column of its own if it is needed"
+        )
+    if isinstance(column, (np.matrix, np.recarray)):
+        return np.asarray(column)
+    library = type(column).__module__.partition(".")[0]
+    if library == "h5py":
+        raise ArgumentTypeError(
+            f"{name} is an h5py {kind}, which takes row numbers only in rising order, each once, and cannot be sent to "
+            f"another process; pass dataset[:] if it fits in memory, else an accessor that holds the path, opens the "
+            f"file on first use and sorts the rows, as that of examples/hdf5_file.py"
+        )
+    return _of_pandas(name, column) if "pandas" in sys.modules else column
+
+
+def _no_array(name: str, kind: str) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
+    )
+
+
+def _of_pandas(name: str, column: Any) -> Any:
+    """Return the plain array of what pandas calls an array; tables and series, which have labels, are refused."""
+    pandas: Any = sys.modules["pandas"]
+    kind = type(column).__name__
+    if hasattr(column, "iloc"):
+        raise ArgumentTypeError(
+            f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()"
+        )
+    if not isinstance(column, (pandas.api.extensions.ExtensionArray, pandas.Index)):
+        return column
+    if bool(column.isna().any()) and np.asarray(column).dtype.kind not in "fcMm":
+        raise ArgumentError(
+            f"{name} is a pandas {kind} with missing values, for which an array of {column.dtype} has no place; pass "
+            f".fillna(value).to_numpy() of the column"
+        )
+    plain = np.asarray(column)
+    if plain.dtype != object:
+        return plain
+    found = np.array(plain.tolist())  # of Python's strings, numbers or truth values
+    if found.shape != plain.shape or found.dtype == object:
+        raise ArgumentTypeError(f"{name} is a pandas {kind} of {column.dtype}; pass an array: .to_numpy(), or codes")
+    return found
+
+
+def _instead(rows: Any) -> str:
+    """Return what to pass in place of rows that are no array."""
+    sized = [row for row in rows if isinstance(row, Sized)] if isinstance(rows, (list, tuple)) else []
+    if len({row.shape if hasattr(row, "shape") else len(row) for row in sized}) > 1 and not isinstance(sized[0], str):
+        return "MapStyle(...) of it, which takes rows of different lengths, or an array of dtype object that holds them"
+    return "numpy.asarray(...) of it, or an accessor"

@@ -1,0 +1,185 @@
+"""What a batch holds, wherever it was made: C-contiguous, writable, native arrays, each on memory of its own.
+
+Maps return views, constants, read-only arrays. One function makes the same of them in every pool, and copies only what
+is not so already. Whether memory is an array's own needs no list of what is out: when a source has returned a batch,
+nothing but the batch refers to an array that was made for it, and nothing but that array to the memory below it. Any
+further reference (of the data set, of a global, of another column, of a batch that is held) shows in the count of
+references, and costs a copy.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import MutableMapping
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from . import tensors
+from .buffers import FRESH, Buffers, Lease
+from .errors import ArgumentTypeError
+
+
+def _counted(value: Any) -> int:
+    return getrefcount(value)
+
+
+# Measured by code of the form that counts below, for Python's versions differ in what a call and a loop refer to.
+_PASSED = _counted([object()])
+"""References to an object that is passed on as an argument by an expression that made it."""
+
+(_HELD,) = [getrefcount(part) for part in [object()]]
+"""References to an object in a container, in a loop over the container."""
+
+
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
+"""Types of values that nobody can change."""
+
+
+def finished(batch: Any, buffers: Buffers) -> Any:
+    """Return a batch as it is handed out; called as ``finished(read(...), buffers)``, so that only it has the batch.
+
+    Arrays in tuples, lists, dicts and other mappings become C-contiguous, writable, of native byte order and of type
+    ``numpy.ndarray``, on memory that nothing else refers to. Tensors keep their strides where they are dense. Other
+    objects are handed out as they are.
+
+    Args:
+        batch: Anything that a source or a map returned.
+        buffers: Where the memory of copies comes from.
+
+    Raises:
+        ArgumentTypeError: it holds a masked array.
+    """
+    alone = getrefcount(batch) <= _PASSED
+    if alone and type(batch) is tuple:
+        common = buffers.common
+        for part in batch:
+            if type(part) is not np.ndarray or getrefcount(part) > _HELD or not _is_finished(part, common):
+                break
+        else:
+            return batch
+        part = None  # or it would count as one more reference below
+    return _finished(alone, batch, buffers)
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a sample: arrays, tensors, pictures, and the lists and dicts that hold them, are new."""
+    return _finished(False, value, FRESH)
+
+
+def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
+    """Return the same of any part of a batch.
+
+    Args:
+        alone: Whether nothing but what it is part of refers to it. It comes first, for arguments count as references as
+            soon as they are there.
+        value: The part.
+        buffers: Where the memory of copies comes from.
+    """
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, np.ndarray):
+        return _finished_array(value, alone, buffers)
+    if isinstance(value, tuple):
+        parts = [_finished(alone and getrefcount(part) <= _HELD, part, buffers) for part in value]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if type(value) is list:
+        if _PLAIN.issuperset(map(type, value)):  # texts and tokens, of which there are many
+            return value if alone else list(value)
+        if not alone:
+            return [_finished(False, part, buffers) for part in value]
+        value[:] = [_finished(getrefcount(part) <= _HELD, part, buffers) for part in value]
+        return value
+    if isinstance(value, MutableMapping):
+        held = value if alone else copy.copy(value)
+        for name in list(held):
+            part = held[name]
+            new = _finished(alone and getrefcount(part) <= _HELD, part, buffers)
+            if new is not part:
+                held[name] = new
+        return held
+    if tensors.is_tensor(value):
+        return value if alone and _owns_tensor(value) else tensors.copied(value, buffers)
+    if not alone and _is_picture(value):
+        return value.copy()
+    return value
+
+
+def _finished_array(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndarray:
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            "a batch cannot hold a masked array, for its mask would be lost; return x.filled(value), and x.mask as an "
+            "array of its own if it is needed"
+        )
+    if type(array) is np.ndarray and array.dtype == object:
+        return _finished_objects(array, alone, buffers)
+    common = buffers.common
+    if type(array) is np.ndarray and alone:
+        if _is_finished(array, common):
+            return array
+        if array.flags.carray and array.dtype.isnative and _owns(array, common):
+            return array.reshape(-1).reshape(array.shape)  # axes of length 1 have the strides of any array then
+    dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+    out = np.empty(array.shape, dtype) if dtype.hasobject else buffers.empty(array.shape, dtype)
+    np.copyto(out, array, casting="equiv")
+    return out
+
+
+def _finished_objects(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndarray:
+    """Return an array of objects of its own, those of them that are arrays being such too."""
+    alone = alone and _owns(array, None)
+    flat = array.reshape(-1)
+    out = np.empty(flat.size, object)
+    for i in range(flat.size):
+        part = flat[i]
+        out[i] = _finished(alone and getrefcount(part) <= _HELD, part, buffers)
+    return out.reshape(array.shape)
+
+
+def _is_finished(array: np.ndarray, common: Any) -> bool:
+    """Return whether an array to which only the batch refers is as it is to be."""
+    flags, dtype = array.flags, array.dtype
+    if not flags.carray or not dtype.isnative or dtype.hasobject or not (flags.owndata or _owns(array, common)):
+        return False
+    # NumPy calls an array contiguous whatever the strides of its axes of length 1, by which others choose algorithms.
+    shape = array.shape
+    return (1 not in shape and 0 not in shape) or array.strides == np.empty(shape, array.dtype).strides
+
+
+def _owns(array: np.ndarray, common: Any) -> bool:
+    """Return whether nothing else refers to the memory of an array.
+
+    Args:
+        array: The array.
+        common: The array that the memory of this task is a part of; None if there is none.
+    """
+    while not array.flags.owndata:
+        base: Any = array.base
+        if type(base) is Lease:
+            return getrefcount(base) <= _HELD
+        if type(base) is not np.ndarray:
+            return False
+        if base is common:
+            return True
+        if getrefcount(base) > _HELD:
+            return False
+        array = base
+    return True
+
+
+def _owns_tensor(tensor: Any) -> bool:
+    """Return whether a tensor is dense, on memory of PyTorch's own that no other tensor of Python's shows."""
+    base = tensor._base
+    if base is not None and getrefcount(base) > _HELD:
+        return False
+    return bool(tensor.untyped_storage().resizable()) and tensors.is_dense(tensor)
+
+
+def _is_picture(value: Any) -> bool:
+    """Return whether `value` is a picture of Pillow's."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(value, pillow.Image)

@@ -1,0 +1,87 @@
+"""PyTorch's tensors as memory: whose it is, a copy of it, its bytes.
+
+Only plain tensors are looked into: dense ones in main memory, without gradients. All others (of a GPU, sparse,
+quantized, parameters of a model) are left to PyTorch. The bytes are those of any dtype, also of those that NumPy lacks.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from .buffers import SMALLEST_LEASE, Buffers
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether `value` is a plain tensor; imports nothing."""
+    if not _is_any_tensor(value):
+        return False
+    plain: bool = value.layout is sys.modules["torch"].strided and value.device.type == "cpu"
+    return plain and not value.requires_grad and not value.is_quantized
+
+
+def is_quantized(value: Any) -> bool:
+    """Return whether `value` is a quantized tensor."""
+    return _is_any_tensor(value) and bool(value.is_quantized)
+
+
+def _is_any_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and type(value) is getattr(torch, "Tensor", None)
+
+
+def is_dense(tensor: Any) -> bool:
+    """Return whether the elements lie side by side, in whatever order of the axes, each once."""
+    return not tensor.is_conj() and not tensor.is_neg() and bool(tensor.stride() == _dense_strides(tensor))
+
+
+def _dense_strides(tensor: Any) -> tuple[int, ...]:
+    """Return the strides of a copy: those of the tensor itself if it is dense."""
+    strides: tuple[int, ...] = sys.modules["torch"].empty_like(tensor, device="meta").stride()
+    return strides
+
+
+def copied(tensor: Any, buffers: Buffers) -> Any:
+    """Return a dense copy of a plain tensor, with its strides if it is dense itself.
+
+    Args:
+        tensor: What to copy.
+        buffers: Where the memory comes from.
+    """
+    nbytes = tensor.numel() * tensor.element_size()
+    if nbytes < SMALLEST_LEASE:
+        return tensor.clone().resolve_conj().resolve_neg()
+    memory = buffers.empty((nbytes,), np.dtype(np.uint8))
+    return over(memory, dtype_name(tensor), tuple(tensor.shape), _dense_strides(tensor)).copy_(tensor)
+
+
+def dtype_name(tensor: Any) -> str:
+    """Return the name that PyTorch has for the dtype: ``"bfloat16"``."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def bytes_of(tensor: Any) -> np.ndarray:
+    """Return the memory of a dense tensor, ``(n,) uint8``: of these elements alone, whatever else its storage has."""
+    flat = tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+    memory: np.ndarray = flat.view(sys.modules["torch"].uint8).numpy()
+    return memory
+
+
+def over(memory: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """Return the dense tensor whose bytes are `memory`, which it keeps alive; imports PyTorch.
+
+    Args:
+        memory: ``(n,) uint8``, writable.
+        dtype: As :func:`dtype_name` names it.
+        shape: Its shape.
+        strides: Its strides, in elements.
+    """
+    import torch
+
+    kind = getattr(torch, dtype)
+    if math.prod(shape) == 0:
+        return torch.empty_strided(shape, strides, dtype=kind)
+    return torch.from_numpy(memory).view(kind).as_strided(shape, strides)

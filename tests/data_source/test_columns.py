@@ -1,0 +1,93 @@
+"""Columns that are no plain arrays become such, or are refused by name, when the source is made."""
+
+from __future__ import annotations
+
+import array
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
+
+
+def column(data: Any) -> Any:
+    return bu.ArrayDataSource([data]).data[0]
+
+
+def test_arrays_of_pandas_become_plain() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    cases = {
+        "<U3": pandas.DataFrame({"label": ["cat", "dog"]})["label"].values,
+        "<U1": pandas.Categorical(["a", "b"]),
+        "int64": pandas.array([1, 2], dtype="Int64"),
+        "float64": pandas.array([1.5, None], dtype="Float64"),
+        "bool": pandas.array([True, False], dtype="boolean"),
+        "uint8": pandas.Index(np.array([1, 2], np.uint8)),
+        "<U2": pandas.Series(["a", "bb"], dtype="string").values,
+    }
+    for dtype, values in cases.items():
+        plain = column(values)
+        assert type(plain) is np.ndarray
+        assert plain.dtype == np.dtype(dtype), values
+        np.testing.assert_array_equal(plain[:1], np.asarray(values)[:1])
+    with pytest.raises(ArgumentError, match=r"data\[0\] is a pandas \w+ with missing values, .*fillna"):
+        column(pandas.array(["a", None], dtype="string"))
+    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas Series.*to_numpy"):
+        column(pandas.Series([1, 2]))
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_arrays_of_numpy_that_are_more_become_plain() -> None:
+    for values in (np.matrix([[1, 2], [3, 4]]), np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])):
+        plain = column(values)
+        assert type(plain) is np.ndarray
+        assert plain.shape == values.shape
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.ma.masked_array([1, 2], [0, 1]), r"data\[0\] is a masked array.*x.filled\(value\)"),
+        (["a", "bcd"], r"data\[0\] is a list.*numpy.asarray"),
+        (range(3), r"data\[0\] is a range.*numpy.asarray"),
+        (array.array("f", [1, 2]), r"data\[0\] is a array.*numpy.asarray"),
+        (memoryview(b"ab"), r"data\[0\] is a memoryview.*numpy.asarray"),
+        ({1, 2}, r"data\[0\] is a set"),
+    ],
+)
+def test_what_cannot_be_indexed_by_rows_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=message):
+        column(data)
+
+
+def test_a_raw_h5py_data_set_is_refused(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        stored = file.create_dataset("x", data=np.arange(5))
+        with pytest.raises(ArgumentTypeError, match=r"data\[1\] is an h5py Dataset.*rising order.*hdf5_file\.py"):
+            bu.ArrayDataSource([np.arange(5), stored])
+
+
+def test_strings_stay_one_kind_of_array_on_every_path(pools: list[AbstractWorkerPool]) -> None:
+    names = np.array([f"{'x' * (i % 4)}{i}" for i in range(20)])
+    plain = bu.ArrayDataSource([names, np.arange(20)])
+    paths = {
+        "plain": plain,
+        "map": plain.map(lambda s, i: (s, i)),
+        "samples": plain.map_samples(lambda s, i: (s, i)),
+        "concat": bu.concat(plain, plain),
+        "subset": bu.subset(plain, [3, 19, 4]),
+    }
+    for name, source in paths.items():
+        expected = list(source.batch_iterator(8, shuffle=1))
+        for strings, rows in expected:
+            assert type(strings) is np.ndarray, name
+            assert strings.dtype.kind == "U"
+            assert strings.tolist() == names[rows].tolist()
+        for pool in pools:
+            assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(8, shuffle=1)), expected)

@@ -1,0 +1,99 @@
+"""What maps return is looked at where they return it, alike in every pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
+
+A = np.arange(20)
+SOURCE = bu.ArrayDataSource([A, A * 2.0])
+
+
+def bare(x: Any, y: Any) -> Any:
+    return np.stack([x, y])
+
+
+def forgot(x: Any, y: Any) -> Any:
+    x += 1
+
+
+WRONG: dict[str, tuple[Any, type, str]] = {
+    "bare": (bare, ArgumentTypeError, r"map 'bare' returned an array of shape \(2, .\); let it .*\(x,\)"),
+    "none": (forgot, ArgumentTypeError, r"map 'forgot' returned None; let it return a tuple of arrays"),
+    "scalar": (lambda x, y: x.sum(), ArgumentTypeError, r"map '.*lambda.*' returned a int64; let it"),
+    "number": (lambda x, y: 3.5, ArgumentTypeError, "returned a float; let it return a tuple of arrays"),
+    "string": (lambda x, y: "xy", ArgumentTypeError, "returned a str; let it return a tuple of arrays"),
+    "generator": (lambda x, y: (part for part in (x, y)), ArgumentTypeError, "returned a generator; let it"),
+    "unequal": (lambda x, y: (np.repeat(x, 2), y), ArgumentError, r"of different lengths, . in \[0\], . in \[1\]"),
+    "shorter": (lambda x, y: (x[:0], y[:0]), ArgumentError, r"returned 0 samples for a batch of .; .*resizes=True"),
+    "longer": (lambda x, y: {"x": np.repeat(x, 2)}, ArgumentError, r"returned . samples for .*map\(fn, resizes=True\)"),
+    "nested": (lambda x, y: (x, {"y": ([1, 2, 3, 4, 5], y)}), ArgumentError, r"lengths, . in \[0\], . and . in"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_batch_is_refused_alike_everywhere(case: str, pools: list[AbstractWorkerPool]) -> None:
+    fn, error, message = WRONG[case]
+    source = SOURCE.map(fn).map(lambda *batch: batch)  # the first is to blame, not the second
+    for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
+        with pytest.raises(error, match=message):
+            list(over.batch_iterator(4))
+    with pytest.raises(error, match=message):
+        list(bu.CallableDataSource(lambda batch_size: SOURCE.batch_iterator(batch_size)).map(fn).batch_iterator(4))
+
+
+RIGHT: dict[str, Any] = {
+    "tuple": lambda x, y: (x, y),
+    "list": lambda x, y: [x, y],
+    "dict": lambda x, y: {"x": x, "y": (y, y)},
+    "one": lambda x, y: (x,),
+    "list of samples": lambda x, y: (list(x), y),
+    "scalars beside": lambda x, y: (x, y, x.sum(), np.array(3), "name", None),
+    "another shape": lambda x, y: (np.outer(x, y), y),
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_batches_pass(case: str, pools: list[AbstractWorkerPool]) -> None:
+    source = SOURCE.map(RIGHT[case])
+    expected = list(source.batch_iterator(3, shuffle=1))
+    assert type(expected[0]) is (dict if case == "dict" else tuple)
+    for pool in pools:
+        assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(3, shuffle=1)), expected)
+
+
+def test_a_map_that_resizes_says_so(pools: list[AbstractWorkerPool]) -> None:
+    def views(x: Any, y: Any) -> Any:
+        return np.concatenate([x, x]), np.concatenate([y, -y])
+
+    source = SOURCE.map(views, resizes=True).map(lambda x, y: (x, y, x + y))
+    batches = list(source.batch_iterator(8, shuffle=2))
+    assert [len(x) for x, _, _ in batches] == [16, 16, 8]
+    for pool in pools:
+        assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(8, shuffle=2)), batches)
+    assert [len(x) for x, _, _ in bu.take(source, 12).batch_iterator(8)] == [16, 8]
+    with pytest.raises(ArgumentError, match="different lengths"):
+        next(SOURCE.map(lambda x, y: (x, y[:1]), resizes=True).batch_iterator(8))
+    with pytest.raises(ArgumentTypeError, match="resizes must be True or False"):
+        SOURCE.map(views, resizes=2)  # type: ignore[arg-type]  # on purpose
+
+
+def test_columns_that_were_unequal_before_may_stay_so() -> None:
+    parts = [bu.ArrayDataSource([np.arange(n)]) for n in (7, 5)]
+    ragged = bu.CompositeDataSource(parts, trim=False).map(lambda x, y: (x + 1, y + 1))
+    assert [[len(x), len(y)] for x, y in ragged.batch_iterator(4)] == [[4, 4], [3, 1]]
+
+
+def test_a_sample_that_is_wrong_can_be_left_out(pools: list[AbstractWorkerPool]) -> None:
+    source = SOURCE.map(lambda x, y: (x[x != 7], y[x != 7]))
+    for pool in pools:
+        with pytest.warns(bu.SampleWarning, match="0 samples for a batch of 1"):
+            left = [x for x, _ in pool.parallel_data_source(source, on_error="skip").batch_iterator(4)]
+        assert np.concatenate(left).tolist() == [i for i in range(20) if i != 7]

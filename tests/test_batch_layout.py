@@ -1,0 +1,270 @@
+"""What batches hold is contiguous, writable, native and their own; it is copied only where it is not so already."""
+
+from __future__ import annotations
+
+import collections
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.batch_layout import finished
+from batchup_ng.buffers import BufferPool, FreshBuffers
+from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
+
+BIG = (64, 3, 40, 40)
+KEPT = np.arange(12.0)
+FIXED = np.arange(4.0)
+FIXED.flags.writeable = False
+
+
+class Counting(FreshBuffers):
+    """Memory that counts how often it is asked for: once a copy."""
+
+    def __init__(self) -> None:
+        self.copies = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        self.copies += 1
+        return super().empty(shape, dtype)
+
+
+def leased() -> np.ndarray:
+    array = BufferPool().empty(BIG, np.dtype("f4"))
+    array[...] = 1
+    return array
+
+
+def in_place() -> Any:
+    x = leased()
+    x *= 2
+    return x, x.sum(axis=(1, 2, 3))
+
+
+def twice() -> Any:
+    x = np.ones(3)
+    return x, x
+
+
+def turned() -> Any:
+    x = np.arange(6.0).reshape(2, 3)
+    return x, x.T
+
+
+ALREADY: dict[str, Callable[[], Any]] = {
+    "leased memory": lambda: (leased(), np.arange(64)),
+    "written in place": in_place,
+    "reshaped": lambda: (leased().reshape(64, -1), np.arange(6).reshape(2, 3)),
+    "another dtype": lambda: (np.arange(5).astype(np.float32), np.zeros(())),
+    "rows": lambda: (np.arange(40).reshape(10, 4)[np.array([3, 1])],),
+    "nested": lambda: (np.zeros(3), [np.ones(2), {"a": np.zeros(1), "b": (np.arange(3),)}], "text", 3.0),
+    "strides of an axis of one": lambda: (np.zeros((2, 4, 5, 1)).transpose(0, 3, 1, 2),),
+    "an ordered mapping": lambda: collections.OrderedDict(a=np.zeros(3)),
+    "no rows": lambda: (np.zeros((0, 3)), []),
+}
+
+COPIED: dict[str, tuple[int, Callable[[], Any]]] = {
+    "transposed": (1, lambda: (leased().transpose(0, 2, 3, 1),)),
+    "backwards": (2, lambda: (np.arange(6)[::-1], np.arange(6).reshape(2, 3)[:, ::-1])),
+    "columns first": (1, lambda: (np.asfortranarray(np.ones((3, 4))),)),
+    "broadcast": (1, lambda: (np.broadcast_to(np.zeros(3), (4, 3)),)),
+    "read-only": (1, lambda: (FIXED,)),
+    "foreign byte order": (2, lambda: (np.arange(3, dtype=">i4"), {"x": np.zeros((), ">f8")})),
+    "fields of foreign byte order": (1, lambda: (np.zeros(3, [("a", ">i4"), ("b", "<f8")]),)),
+    "what is kept": (2, lambda: (KEPT, KEPT[2:5])),
+    "bytes of another library": (1, lambda: (np.frombuffer(bytearray(16), "f4"),)),
+    "one array twice": (2, twice),
+    "an array and its view": (2, turned),
+    "records": (1, lambda: (np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),)),
+    "strings": (1, lambda: (np.array(["ab", "c"], ">U3"),)),
+    "odd address": (1, lambda: (np.frombuffer(bytearray(17), np.uint8)[1:].view("f8"),)),
+}
+
+
+@pytest.mark.parametrize("case", ALREADY)
+def test_what_is_right_already_is_not_copied(case: str) -> None:
+    memory = Counting()
+    result = finished(ALREADY[case](), memory)
+    assert memory.copies == 0
+    check(result)
+
+
+@pytest.mark.parametrize("case", COPIED)
+def test_what_is_not_is_copied_once(case: str) -> None:
+    copies, make = COPIED[case]
+    memory, expected = Counting(), make()
+    result = finished(make(), memory)
+    assert memory.copies == copies
+    assert type(result) is type(expected)
+    check(result)
+    for one, other in zip(result, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(one) if not isinstance(one, dict) else one["x"],
+                                      np.asarray(other) if not isinstance(other, dict) else other["x"])  # fmt: skip
+
+
+def check(part: Any) -> None:
+    if isinstance(part, np.ndarray):
+        assert type(part) is np.ndarray
+        assert part.flags.carray
+        assert part.dtype.isnative
+        assert part.strides == np.empty(part.shape, part.dtype).strides
+    elif isinstance(part, (tuple, list)):
+        for one in part:
+            check(one)
+    elif isinstance(part, dict):
+        check(list(part.values()))
+
+
+def test_containers_that_are_kept_are_not_written_to() -> None:
+    kept_tuple, kept_list, kept_dict = (np.arange(3),), [np.arange(3)], {"x": np.arange(3)}
+    for kept in (kept_tuple, kept_list, kept_dict):
+        result = finished(kept, FreshBuffers())
+        for key in [0] if not isinstance(kept, dict) else ["x"]:
+            result[key][...] = 9
+            assert kept[key].tolist() == [0, 1, 2]  # type: ignore[call-overload, index]
+
+
+def test_objects_keep_their_kind_and_lose_their_owner() -> None:
+    row, named = np.arange(3), collections.namedtuple("named", "x y")  # as users write it
+    rows = np.empty(3, object)
+    rows[:] = [row, [row], {"x": row}]
+    (got, pair) = finished((rows[:], named(row, 1)), FreshBuffers())
+    assert type(pair) is named
+    for one in (got[0], got[1][0], got[2]["x"], pair.x):
+        one += 1
+    assert row.tolist() == [0, 1, 2]
+
+
+def test_a_masked_array_is_refused() -> None:
+    with pytest.raises(bu.ArgumentTypeError, match=r"masked array.*return x.filled\(value\)"):
+        finished((np.ma.masked_array([1, 2], [0, 1]),), FreshBuffers())
+
+
+MAPS: dict[str, Callable[..., Any]] = {
+    "channels first": lambda x, y: (x.transpose(0, 3, 1, 2), y),
+    "one channel": lambda x, y: (x[..., :1].transpose(0, 3, 1, 2), y),
+    "mirrored": lambda x, y: (x[:, :, ::-1], y[::-1]),
+    "broadcast": lambda x, y: (np.broadcast_to(x.mean(axis=0), x.shape), np.broadcast_to(y[:1], y.shape)),
+    "as it is": lambda x, y: (x, y),
+    "views of one": lambda x, y: (x, x[..., 0], x[..., 1:]),
+    "foreign": lambda x, y: {"x": x.astype(">f4"), "y": (y.astype(">i2"), (y, x[:, 0]))},
+    "scalars": lambda x, y: (x, y, np.array(3), np.float32(1), 2, "text", None),
+    "text": lambda x, y: (np.array([f"{i}" * (i % 3) for i in y]), y.astype("S2"), [f"{i}" for i in y]),
+    "rows of objects": lambda x, y: (np.array([x[0], None], object)[[0] * len(y)], y),
+}
+
+
+def images(dtype: Any = np.float32) -> bu.ArrayDataSource:
+    return bu.ArrayDataSource([np.arange(30 * 16 * 16 * 3).reshape(30, 16, 16, 3).astype(dtype), np.arange(30)])
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_every_way_hands_out_the_same_layout(name: str, pools: list[AbstractWorkerPool]) -> None:
+    source = images().map(MAPS[name])
+    expected = list(source.batch_iterator(8, shuffle=3))
+    for batch in expected:
+        check(batch)
+    for pool in [bu.SerialPool(), *pools]:
+        assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(8, shuffle=3)), expected)
+    streamed = bu.CallableDataSource(lambda batch_size: reading(source, batch_size))
+    assert_same_batches(list(streamed.batch_iterator(8)), expected)
+
+
+def reading(source: Any, batch_size: int) -> Any:
+    """Yield the batches of a source as they are read."""
+    for planned in source.plan(batch_size, 3):
+        yield source.read(planned.rows, planned.key, FreshBuffers())
+
+
+def test_a_stream_that_is_prefetched_has_that_layout(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.zip(*[images().map(MAPS[name]) for name in ("channels first", "mirrored", "broadcast", "text")])
+    expected = list(source.batch_iterator(8, shuffle=3))
+    for pool in [bu.SerialPool(), *pools]:
+        streamed = pool.prefetch(bu.CallableDataSource(lambda batch_size: reading(source, batch_size)))
+        assert_same_batches(list(streamed.batch_iterator(8)), expected)
+
+
+def test_data_of_a_foreign_byte_order_is_handed_out_native(pools: list[AbstractWorkerPool]) -> None:
+    source = images(">f4")
+    for over in (source, *[pool.parallel_data_source(source) for pool in pools]):
+        for x, _ in over.batch_iterator(8):
+            assert x.dtype == np.dtype("=f4")
+            assert x.dtype.isnative
+
+
+def test_constants_are_copied_for_each_batch(pools: list[AbstractWorkerPool]) -> None:
+    constant = np.arange(8.0)
+    source = bu.ArrayDataSource([np.arange(24)]).map(lambda x: (x, constant))
+    for over in (source, bu.SerialPool().parallel_data_source(source), pools[0].parallel_data_source(source)):
+        for _, held in over.batch_iterator(8):
+            held += 1
+    assert constant.tolist() == list(range(8))
+
+
+def test_a_map_may_return_one_array_again_and_again() -> None:
+    memory = np.empty((8, 3))
+
+    def reusing(x: np.ndarray) -> Any:
+        memory[: len(x)] = x[:, None]
+        return (memory[: len(x)],)
+
+    source = bu.ArrayDataSource([np.arange(40)]).map(reusing)
+    with bu.WorkerThreadPool(1) as pool, bu.SerialPool() as serial:
+        for over in (source, serial.parallel_data_source(source), pool.parallel_data_source(source)):
+            held = [x for (x,) in over.batch_iterator(8)]
+            assert np.concatenate(held)[:, 0].tolist() == list(range(40))
+
+
+def test_nothing_imports_torch_where_there_are_no_tensors(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([np.arange(8)]).map(lambda x: (x, "torch" in sys.modules))
+    assert [told for _, told in pools[1].parallel_data_source(source).batch_iterator(4, shuffle=1)] == [False, False]
+
+
+def test_a_map_behind_a_pool_hands_out_what_it_returns(pools: list[AbstractWorkerPool]) -> None:
+    for pool in pools:
+        behind = pool.parallel_data_source(images()).map(lambda x, y: (x.transpose(0, 3, 1, 2), y))
+        assert not any(x.flags.c_contiguous for x, _ in behind.batch_iterator(8))
+
+
+def test_samples_that_the_data_set_keeps_may_be_written_to() -> None:
+    ragged = [np.arange(n) for n in (1, 2, 3)]
+    held = np.empty(3, object)
+    held[:] = ragged
+    named = [{"x": [n, n]} for n in range(3)]
+
+    def spoil(*columns: Any) -> Any:
+        for column in columns:
+            for sample in column["x"] if isinstance(column, dict) else column:
+                sample[0] = -1
+        return columns
+
+    for data in (bu.MapStyle(ragged), held, bu.MapStyle(named), bu.MapStyle([(row, row) for row in ragged])):
+        list(bu.ArrayDataSource([data]).map(spoil).batch_iterator(2))
+        list(bu.ArrayDataSource([data]).collate(lambda samples: samples).map(lambda *b: (b,)).batch_iterator(2))
+    assert [row[0] for row in ragged] == [0, 0, 0]
+    assert [sample["x"] for sample in named] == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_samples_that_are_collated_may_be_written_to() -> None:
+    rows = [np.arange(3) for _ in range(4)]
+    table = np.arange(12).reshape(4, 3)
+
+    class Views:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, i: int) -> Any:
+            return rows[i], table[i]
+
+    def spoil(samples: list[Any]) -> Any:
+        for one, other in samples:
+            one[:] = other[:] = -1
+        return samples
+
+    list(bu.ArrayDataSource([bu.MapStyle(Views())]).collate(spoil).batch_iterator(2))
+    assert [row.tolist() for row in rows] == [[0, 1, 2]] * 4
+    assert table.tolist() == np.arange(12).reshape(4, 3).tolist()
