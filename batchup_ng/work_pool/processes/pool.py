@@ -13,7 +13,8 @@ from typing import Any
 from ... import checks
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
-from ..base import AbstractWorkerPool, worker_count
+from ...system_limits import available
+from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..parallel import ParallelDataSource, Producer
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
@@ -24,7 +25,6 @@ from .constants import SharedConstant
 from .dispatcher import Dispatcher
 from .jobs import ResultFuture
 from .launch import launcher
-from .memory import available
 from .roads import ROADS
 from .starting import Given
 from .travel import travels
@@ -52,6 +52,7 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     roads = ROADS
 
+    @checks.known_names(ELSEWHERE)
     def __init__(
         self, processes: int | None = None, *, threads: int = 1, start_method: str | None = None
     ) -> None:
