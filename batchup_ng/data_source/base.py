@@ -17,9 +17,10 @@ from ..sampling.shards import START
 from .batch_map import MapsEpochs
 from .books import Books
 from .draws import Draws
-from .iterator import BatchIterator, Engine, StreamEngine, walk
+from .epochs import MakesEpochs, Seam
+from .iterator import Engine, Epoch, StreamEngine, entered, walk
 from .node import SourceNode
-from .options import EpochOptions, epoch_options
+from .options import EpochOptions
 from .resume import open_epoch
 from .resume_stream import open_stream
 
@@ -31,7 +32,7 @@ class AbstractDataSource(MapsEpochs):
     access ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping`` too.
     """
 
-    def map(self, fn: Callable[..., Any], *, rng: str | None = None) -> MapDataSource:
+    def map(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
         """Return a source whose batches are ``fn(*batch)``.
 
         Args:
@@ -43,7 +44,7 @@ class AbstractDataSource(MapsEpochs):
         """
         return MapDataSource(self, fn, rng=rng)
 
-    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> SampleMapDataSource:
+    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
         """Return a source whose samples are ``fn(*sample)``, stacked to batches.
 
         Results of one shape become an array, others stay a list.
@@ -54,7 +55,7 @@ class AbstractDataSource(MapsEpochs):
         """
         return SampleMapDataSource(self, fn, rng=rng)
 
-    def collate(self, fn: Callable[[list[Any]], Any]) -> CollateDataSource:
+    def collate(self, fn: Callable[[list[Any]], Any]) -> EpochSource:
         """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
 
         For functions that exist: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They are
@@ -68,29 +69,18 @@ class AbstractDataSource(MapsEpochs):
         return CollateDataSource(self, fn)
 
 
-class PlannedDataSource(AbstractDataSource):
+class EpochSource(MakesEpochs, AbstractDataSource):
+    """A source that hands out epochs in the library's own way: of arrays, of other sources, made by a pool."""
+
+
+class PlannedDataSource(EpochSource):
     """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
 
     def __repr__(self) -> str:
         n = self.num_samples() if self.is_random_access else None
         return f"<{type(self).__name__}: {'a stream' if n is None else f'{n} samples'}>"
 
-    def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
-        """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
-
-        Args:
-            batch_size: Samples a batch.
-            shuffle: As for ``batch_iterator``.
-            **options: ``epoch`` and ``drop_last``, as for ``batch_iterator``.
-
-        Raises:
-            TypeError: the source is not random access.
-        """
-        checks.no_unknown("plan", options, ("epoch", "drop_last"))
-        return self.plan_of(epoch_options(batch_size, _given(shuffle, options)))
-
     def plan_of(self, options: EpochOptions) -> BatchPlan:
-        """Return the plan of the epoch that `options` ask for."""
         if not self.is_random_access:
             raise self._no_random_access("plan")
         size, drop_last, rng = options.batch_size, options.drop_last, options.rng
@@ -110,42 +100,19 @@ class PlannedDataSource(AbstractDataSource):
         whole = DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
         return part_of(whole, options)
 
-    def batch_iterator(
-        self, batch_size: int, shuffle: Any = None, *, state: Any = None, **options: Any
-    ) -> BatchIterator:
-        """Return an iterator of the batches of one epoch.
+    def open(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+        return open_epoch(self, options, state, seam) if self.is_random_access else open_stream(self, options, state)
 
-        Args:
-            batch_size: Samples a batch; the last may have fewer.
-            shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
-                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
-                exactly as BatchUp drew it. True: drawn from NumPy's global state.
-            state: What ``state_dict`` of an iterator of this epoch returned, here or elsewhere: go on from there.
-            **options: ``epoch`` (int, 0): number of the epoch, which with an int seed gives each epoch an order
-                of its own. ``drop_last`` (bool, False): leave out a last batch that is not whole. ``shard`` (``(rank,
-                world)`` or ``"auto"``): the part of one of several processes, all of which have equally many batches;
-                rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun, JAX, MPI
-                or SLURM set. ``uneven`` (``"pad"``, ``"drop"``, ``"error"``): what to do where the samples at the end
-                cannot be shared out evenly; see :class:`~batchup_ng.sampling.shards.Shard`. ``pad_mask`` (bool, False):
-                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; the n samples are
-                those that were planned for the batch, whatever maps made of them, less those that ``on_error="skip"``
-                left out. Sources made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other
-                options on to it.
-
-        Raises:
-            ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
-            ArgumentTypeError: an option is misspelt, or of a wrong kind.
-            StateError: the state is damaged, or is that of another source, order, seed or epoch.
-        """
-        given = epoch_options(batch_size, _given(shuffle, options), self.calls_user_functions())
-        if self.is_random_access:
-            return BatchIterator(open_epoch(self, given, state, self.plan_of, self._engine))
-        return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(whole_stream(self, options))))
-
-    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, Books]:
+    def start(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
         seeded, books = options.shuffled and self.draws_globally(), Books()
         return StreamEngine(walk(self, plan, self._buffers(), books, options.shard.pad_mask, seeded)), books
+
+    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
+        return StreamEngine(entered(whole_stream(self, options), books))
+
+    def stream_owner(self) -> Any:
+        return self.stateful()
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -155,10 +122,7 @@ class PlannedDataSource(AbstractDataSource):
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
         """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources made of others.
 
-        Args:
-            batch_size: Samples a batch.
-            shuffle: As for ``batch_iterator``.
-            **options: ``epoch`` and ``drop_last``, as for ``batch_iterator``.
+        The arguments are those of ``plan``.
         """
         if not self.is_random_access:
             raise self._no_random_access("batch_indices_iterator")
@@ -201,10 +165,6 @@ def as_batch(result: Any) -> Any:
 def arguments_of(batch: Any) -> Any:
     """Return what a function of a batch, or sample, is called with: its arrays; a dict is one argument."""
     return (batch,) if isinstance(batch, dict) else batch
-
-
-def _given(shuffle: Any, options: dict[str, Any]) -> dict[str, Any]:
-    return options if shuffle is None else {"shuffle": shuffle, **options}
 
 
 def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
@@ -263,6 +223,10 @@ class MapDataSource(PlannedDataSource):
             raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return as_batch(self.result_of(batch, key, planned))
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return what the function returns for a batch of so many planned samples, as it is."""
         if self.rng is None:
             result = self.fn(*arguments_of(batch))
         elif self.rng == "batch":
@@ -272,7 +236,7 @@ class MapDataSource(PlannedDataSource):
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
-        return as_batch(result)
+        return result
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
@@ -306,6 +270,9 @@ class MapDataSource(PlannedDataSource):
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 
+    def draws(self) -> bool:
+        return self.rng is not None or self.source.draws()
+
     # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
 
     def stateful(self) -> Any:
@@ -320,7 +287,7 @@ class SampleMapDataSource(MapDataSource):
 
     _kinds_of_rng = (None, "sample")
 
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         if self.rng is None:
             samples = [self.fn(*arguments_of(sample)) for sample in batches.samples_of(batch)]
         else:
@@ -339,9 +306,9 @@ class CollateDataSource(MapDataSource):
 
     _kinds_of_rng = (None,)
 
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         result = self.fn(list(batches.samples_of(batch)))
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
-        return as_batch(result)
+        return result

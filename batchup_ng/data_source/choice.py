@@ -108,6 +108,9 @@ class ChoiceDataSource(PlannedDataSource):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.datasets)
 
+    def draws(self) -> bool:
+        return any(source.draws() for source in self.datasets)
+
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)
 

@@ -39,6 +39,9 @@ class _Wrapped(PlannedDataSource):
     def draws_globally(self) -> bool:
         return self.source.draws_globally()
 
+    def draws(self) -> bool:
+        return self.source.draws()
+
     def heeds_shuffle(self) -> bool:
         return self.source.heeds_shuffle()
 

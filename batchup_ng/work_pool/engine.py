@@ -15,11 +15,16 @@ exception that names the sample.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from ..blame import shortened, without_frames
 from ..data_source.books import Books
+from ..data_source.consumer_maps import ConsumerMaps
+from ..data_source.epochs import Seam
 from ..data_source.iterator import reader
 from ..errors import (
     BatchError,
@@ -34,7 +39,7 @@ from ..errors import (
 from ..sampling.plan import BatchPlan, PlannedBatch
 from ..sampling.row_plan import whole_samples
 from ..sampling.shards import ALONE, Shard
-from .making import Making
+from .making import ByteBound, Making
 from .others import Others
 from .policy import SampleError
 from .repair import Allowance, Case, Outcome, Read, Verdict, repair
@@ -52,6 +57,8 @@ ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"
 SHOWN = 1000
 """Characters of an error's text that are shown within another."""
 
+NO_MAPS = ConsumerMaps(())
+
 _NOTHING = object()
 
 
@@ -65,9 +72,9 @@ class BatchEngine:
         n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
         shard: Whose part of the epoch it is.
         seeded: Whether global generators are seeded for each batch where it is made.
+        maps: Maps that are applied here, to what the pool made.
+        seam: Leads to the next epoch, with which this one shares the buffer; None where there is none.
     """
-
-    road = ""  # it is entered in the books here
 
     def __init__(
         self,
@@ -77,24 +84,32 @@ class BatchEngine:
         n_samples: int | None,
         shard: Shard = ALONE,
         seeded: bool = False,
+        maps: ConsumerMaps = NO_MAPS,
+        seam: Seam | None = None,
     ) -> None:
         self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
-        self._read = reader(shard.pad_mask, seeded)
+        self._read = reader(shard.pad_mask and not maps.nodes, seeded)
+        self._maps = maps
+        self._seam = seam
         self._world = shard.world
         self._plan = plan
-        self._path = path
+        self._path = path  # of the outermost map
+        self._source_path = path + (0,) * len(maps.nodes)
         self._n_samples = n_samples
         self._allowance = Allowance(making.timeout, making.timeout)
         self._how = Submission(again=True, timeout=making.timeout, lane=new_lane())
         held = 2 * making.at_once  # what they run, and as much again
-        self._window = Window(making.pool, self._jobs(), making.bound.limit, describe_job, held)
+        limit = making.bound.limit if seam is None else functools.partial(_room, making.bound, seam)
+        self._window = Window(making.pool, self._jobs(), limit, describe_job, held)
         self._window.begin()
+        if seam is not None:
+            seam.engine = self
 
     def _jobs(self) -> Iterator[Job]:
         for planned in self._plan:
-            if self._path:
-                planned = planned._replace(key=planned.key._replace(path=self._path))
+            if self._source_path:
+                planned = planned._replace(key=planned.key._replace(path=self._source_path))
             yield self._job(planned)
 
     def _job(self, planned: PlannedBatch) -> Job:
@@ -109,6 +124,13 @@ class BatchEngine:
 
     def ready(self) -> int:
         return self._window.ready()
+
+    def ahead(self) -> int:
+        return self._window.ahead()
+
+    def fill(self) -> None:
+        with self._window as window:
+            window.fill()
 
     @property
     def most_ahead(self) -> int:
@@ -147,15 +169,34 @@ class BatchEngine:
         else:
             self._window.drop(entry)
             self._note(batch, entry)
-            n = whole_samples(entry.job.about.rows)[1]
-            self.books.settle(entry.job.about.number, n, n, 0, ROADS.get(entry.future.road, ""))
-            self._window.fill()
+            self._fill()
+            planned: PlannedBatch = entry.job.about
+            n = whole_samples(planned.rows)[1]
+            batch = self._mapped(batch, planned, n)
+            self.books.settle(planned.number, n, n, 0, ROADS.get(entry.future.road, ""))
             return batch
-        self._window.fill()
+        self._fill()
         try:
             return self._repaired(entry, failure)
         finally:
             del failure  # its traceback holds this frame
+
+    def _fill(self) -> None:
+        """Submit what there is room for, batches of the next epoch when all of this one are submitted."""
+        self._window.fill()
+        if self._seam is not None and self._window.used_up:
+            self._seam.go_on()
+
+    def _mapped(self, batch: Any, planned: PlannedBatch, n: int, left_out: Iterable[int] = ()) -> Any:
+        """Return what the maps behind the pool make of a batch of `n` samples, of which some places were left out."""
+        if not self._maps.nodes:
+            return batch
+        key = planned.key._replace(path=self._path)
+        gone = set(left_out)
+        if gone:
+            kept = np.array([place for place in range(n) if place not in gone], dtype=np.int64)
+            key, n = key.part(kept), len(kept)
+        return self._maps(batch, key, n)
 
     def _note(self, batch: Any, entry: Entry) -> None:
         """Take note of what a batch cost."""
@@ -187,8 +228,11 @@ class BatchEngine:
         n = whole_samples(planned.rows)[1]
         self._check_limit(self.books.planned + n)
         replaced = len(verdict.bad) if policy.action == "replace" else 0
+        batch = _NOTHING
+        if verdict.made:
+            batch = self._mapped(verdict.batch, planned, n, () if replaced else verdict.bad)
         self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
-        return verdict.batch if verdict.made else _NOTHING
+        return batch
 
     def _case(self, planned: PlannedBatch, given: float | None, error: BaseException) -> Case:
         policy, at_once = self._making.policy, self._making.at_once
@@ -292,6 +336,11 @@ class BatchEngine:
             raise TooManyErrors(
                 f"{samples} of this epoch failed, more than {rule} allows; {_last(books)}", list(books.errors)
             )
+
+
+def _room(bound: ByteBound, seam: Seam) -> int:
+    """Return how many batches may be ahead beside those of the epoch before."""
+    return bound.limit() - seam.taken()
 
 
 def _of_a_sample(error: BaseException, entry: Entry) -> bool:
