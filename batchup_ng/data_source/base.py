@@ -100,10 +100,10 @@ class PlannedDataSource(EpochSource):
         whole = DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
         return part_of(whole, options)
 
-    def open(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_epoch(self, options, state, seam) if self.is_random_access else open_stream(self, options, state)
 
-    def start(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Books]:
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
         seeded, books = options.shuffled and self.draws_globally(), Books()
         return StreamEngine(walk(self, plan, self._buffers(), books, options.shard.pad_mask, seeded)), books
@@ -270,8 +270,8 @@ class MapDataSource(PlannedDataSource):
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 
-    def draws(self) -> bool:
-        return self.rng is not None or self.source.draws()
+    def has_random_maps(self) -> bool:
+        return self.rng is not None or self.source.has_random_maps()
 
     # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
 

@@ -99,7 +99,7 @@ class Epochs(Iterator[BatchIterator]):
         if self._number >= self._end:
             raise StopIteration
         seam = Seam(self, self._seam)
-        epoch = self._source.open(self._options.of_epoch(self._number), self._state, seam)
+        epoch = self._source.begin_epoch(self._options.of_epoch(self._number), self._state, seam)
         self._seam, self._state = seam, None
         self._number += 1
         return BatchIterator(epoch)
@@ -169,7 +169,7 @@ class _Unnumbered:
 class MakesEpochs(SourceNode):
     """The methods by which the library's own sources hand out epochs."""
 
-    def open(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         """Begin the epoch that the options ask for.
 
         Args:
@@ -245,11 +245,11 @@ class MakesEpochs(SourceNode):
             **own,
         )
         if state is not None or options.numbered or options.rng is not None:
-            return BatchIterator(self.open(options, state))
+            return BatchIterator(self.begin_epoch(options, state))
         unnumbered: _Unnumbered = vars(self).setdefault("_unnumbered", _Unnumbered())
-        if unnumbered.repeated_by(options) and (options.shuffled or self.draws()):
+        if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
             unnumbered.warn(options)
-        begun = self.open(options, state)
+        begun = self.begin_epoch(options, state)
         unnumbered.latest = (options.seed, begun.books)
         return BatchIterator(begun)
 

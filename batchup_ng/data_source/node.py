@@ -131,7 +131,7 @@ class SourceNode:
         """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
         return True
 
-    def draws(self) -> bool:
+    def has_random_maps(self) -> bool:
         """Return whether there is a map that draws random numbers: one with ``rng=``."""
         return False
 

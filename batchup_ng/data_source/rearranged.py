@@ -59,8 +59,8 @@ class SubsetDataSource(_Rearranged):
     def draws_globally(self) -> bool:
         return self.source.draws_globally()
 
-    def draws(self) -> bool:
-        return self.source.draws()
+    def has_random_maps(self) -> bool:
+        return self.source.has_random_maps()
 
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""
@@ -103,8 +103,8 @@ class ConcatDataSource(_Rearranged):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)
 
-    def draws(self) -> bool:
-        return any(source.draws() for source in self.sources)
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
@@ -135,8 +135,8 @@ class ZipDataSource(_Rearranged):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)
 
-    def draws(self) -> bool:
-        return any(source.draws() for source in self.sources)
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

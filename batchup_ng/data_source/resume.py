@@ -43,7 +43,7 @@ class RunsPlans(Outlined, Protocol):
 
     def plan_of(self, options: EpochOptions) -> BatchPlan: ...
 
-    def start(self, plan: BatchPlan, options: EpochOptions, seam: Any) -> tuple[Engine, Books]:
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Any) -> tuple[Engine, Books]:
         """Return what makes the batches of a plan, with the books that it keeps."""
         ...
 
@@ -69,7 +69,7 @@ def open_epoch(source: RunsPlans, options: EpochOptions, state: Any, seam: Any =
         plan = source.plan_of(options)
         if saved is not None and not isinstance(plan, SamplesPlan):
             _check_cut(options, saved)
-        engine, books = source.start(plan, options, seam)
+        engine, books = source.start_plan(plan, options, seam)
     if saved is not None:
         books.carry(plan.first, saved.counts)
 

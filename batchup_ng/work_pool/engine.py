@@ -172,7 +172,8 @@ class BatchEngine:
             self._fill()
             planned: PlannedBatch = entry.job.about
             n = whole_samples(planned.rows)[1]
-            batch = self._mapped(batch, planned, n)
+            if self._maps.nodes:
+                batch = self._mapped(batch, planned, n)
             self.books.settle(planned.number, n, n, 0, ROADS.get(entry.future.road, ""))
             return batch
         self._fill()
@@ -189,8 +190,6 @@ class BatchEngine:
 
     def _mapped(self, batch: Any, planned: PlannedBatch, n: int, left_out: Iterable[int] = ()) -> Any:
         """Return what the maps behind the pool make of a batch of `n` samples, of which some places were left out."""
-        if not self._maps.nodes:
-            return batch
         key = planned.key._replace(path=self._path)
         gone = set(left_out)
         if gone:
@@ -230,7 +229,9 @@ class BatchEngine:
         replaced = len(verdict.bad) if policy.action == "replace" else 0
         batch = _NOTHING
         if verdict.made:
-            batch = self._mapped(verdict.batch, planned, n, () if replaced else verdict.bad)
+            batch = verdict.batch
+            if self._maps.nodes:
+                batch = self._mapped(batch, planned, n, () if replaced else verdict.bad)
         self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
         return batch
 

@@ -95,8 +95,8 @@ class _WithConsumerMaps(EpochSource):
     def calls_user_functions(self) -> bool:
         return self._source.calls_user_functions()
 
-    def draws(self) -> bool:
-        return self._source.draws() or any(node.rng is not None for node in self._maps)
+    def has_random_maps(self) -> bool:
+        return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
 
     def map(self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None) -> WithMaps:
         """Return this source with `fn` applied behind the pool: in the consumer's process, in its ``next``.
@@ -191,10 +191,10 @@ class ParallelDataSource(_WithConsumerMaps):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         return plan_for(self._source, options)
 
-    def open(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_epoch(self, options, state, seam)
 
-    def start(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[BatchEngine, Books]:
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[BatchEngine, Books]:
         engine = self._engine(plan, options, (), seam)
         return engine, engine.books
 
@@ -264,11 +264,11 @@ class PrefetchDataSource(_WithConsumerMaps):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._source!r}: at most {self._buffer_size} batches ahead>"
 
-    def open(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_stream(self, options, state)
 
     def heeds_shuffle(self) -> bool:
-        return self._source.heeds_shuffle() or self.draws()
+        return self._source.heeds_shuffle() or self.has_random_maps()
 
     def stream_owner(self) -> Any:
         return self._source.stateful()

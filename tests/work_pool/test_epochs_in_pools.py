@@ -117,12 +117,12 @@ def test_what_goes_wrong_ahead_is_raised_when_the_epoch_is_asked_for(pool: Watch
     source = pool.parallel_data_source(numbers(), 30)
     epochs = source.epochs(3, SIZE, shuffle=7)
     first = next(epochs)
-    opened = source.open
-    source.open = lambda *args: 1 / 0  # type: ignore[assignment,method-assign]
+    opened = source.begin_epoch
+    source.begin_epoch = lambda *args: 1 / 0  # type: ignore[assignment,method-assign]
     assert len(list(first)) == 10
     with pytest.raises(ZeroDivisionError):
         next(epochs)
-    source.open = opened  # type: ignore[method-assign]
+    source.begin_epoch = opened  # type: ignore[method-assign]
     assert [batches.epoch for batches in epochs] == [1, 2]
 
 
@@ -163,6 +163,19 @@ def test_a_state_goes_on_in_its_epoch_with_those_that_follow(pools: list[Abstrac
         assert state["epoch"] == 1
         rest = [rows(batches) for batches in source.epochs(3, SIZE, 7, state=state)]
         assert [head + rest[0], rest[1]] == whole[1:]
+
+
+def test_an_epoch_goes_back_though_the_next_has_begun(pools: list[AbstractWorkerPool]) -> None:
+    whole = [rows(batches) for batches in numbers().epochs(2, SIZE, 7)]
+    for pool in pools:
+        with pool.parallel_data_source(numbers(), 5).epochs(2, SIZE, 7) as epochs:
+            first = next(epochs)
+            head = rows([next(first)])
+            state = first.state_dict()
+            assert rows(first) == whole[0][SIZE:]
+            first.load_state_dict(state)
+            assert head + rows(first) == whole[0]
+            assert rows(next(epochs)) == whole[1]
 
 
 def test_loops_that_are_broken_off_leave_nothing_behind(pools: list[AbstractWorkerPool]) -> None:
