@@ -178,6 +178,11 @@ def samples_of(batch: Any) -> Iterator[Any]:
 
 def nbytes(batch: Any) -> int:
     """Return the bytes that the arrays of `batch` hold; other leaves count as nothing."""
-    return sum(
-        nbytes(tuple(leaf)) if isinstance(leaf, list) else int(getattr(leaf, "nbytes", 0)) for leaf in leaves(batch)
-    )
+    if isinstance(batch, dict):
+        batch = tuple(batch.values())
+    if not isinstance(batch, (tuple, list)):
+        return int(getattr(batch, "nbytes", 0))
+    total = 0
+    for part in batch:  # of each batch that a pool makes: a generator would take twice as long
+        total += part.nbytes if isinstance(part, np.ndarray) else nbytes(part)
+    return total

@@ -3,13 +3,78 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import operator
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TO_BATCH_ITERATOR = "pass it to batch_iterator or epochs of the source that this returns"
+
+ELSEWHERE = {
+    "seed": "pass it as shuffle=, which takes an int seed, and the number of the epoch as epoch=",
+    "generator": "pass it as shuffle=, which takes generators of NumPy's, or an int seed",
+    "sampler": "give it to the source: ArrayDataSource(data, sampler=...)",
+    "batch_sampler": "give a sampler to the source: ArrayDataSource(data, sampler=...)",
+    "rank": "pass it with the number of ranks as shard=(rank, world)",
+    "world_size": "pass it with the rank as shard=(rank, world)",
+    "num_replicas": "pass it with the rank as shard=(rank, world)",
+    "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
+    "prefetch": "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
+    "prefetch_factor": "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
+    "batch_buffer_size": "give it to a pool: pool.parallel_data_source(source, batch_buffer_size=...)",
+    "buffer_bytes": "give it to a pool: pool.parallel_data_source(source, buffer_bytes=...)",
+    "timeout": "give it to a pool: pool.parallel_data_source(source, timeout=...)",
+    "persistent_workers": "a pool keeps its workers until it is closed: WorkerProcessPool(n)",
+    "multiprocessing_context": "give the way to start workers to the pool: WorkerProcessPool(n, start_method=...)",
+    "collate_fn": "make it part of the source: source.collate(fn)",
+    "pin_memory": "copy in a map behind the pool: pool.parallel_data_source(source).map(fn), whose fn pins",
+    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
+    "shuffle": TO_BATCH_ITERATOR,
+    "batch_size": TO_BATCH_ITERATOR,
+    "drop_last": TO_BATCH_ITERATOR,
+    "epoch": TO_BATCH_ITERATOR,
+    "shard": TO_BATCH_ITERATOR,
+    "state": TO_BATCH_ITERATOR,
+}
+"""What to do instead of options of PyTorch's ``DataLoader``, and of options of ours that belong elsewhere."""
+
+
+def known_names(
+    elsewhere: Mapping[str, str] = ELSEWHERE, unless: Callable[[Any], bool] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of functions that refuse keywords they do not have, with a better message than Python's.
+
+    What is decorated keeps its signature, less a ``**`` parameter.
+
+    Args:
+        elsewhere: What to do instead of options that others have, in words.
+        unless: Called with the first argument (``self``); returns whether its ``**`` parameter takes any keyword.
+    """
+
+    def decorator(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        known = frozenset(each.name for each in named[1:])
+        where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not known.issuperset(kwargs) and not (unless is not None and unless(args[0])):
+                no_unknown(where, kwargs, known, elsewhere)
+            return function(*args, **kwargs)
+
+        checked.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]  # inspect reads it
+        return checked
+
+    return decorator
 
 
 def positive_int(name: str, value: Any) -> int:
@@ -35,6 +100,19 @@ def integer(name: str, value: Any) -> int:
         raise ArgumentTypeError(
             f"{name} must be a whole number, not {value!r} of type {type(value).__name__}; pass an int"
         ) from None
+
+
+def not_negative(name: str, value: Any) -> int:
+    """Return `value` as an ``int`` of at least 0.
+
+    Raises:
+        ArgumentTypeError: `value` is not an integer.
+        ArgumentError: it is negative.
+    """
+    number = integer(name, value)
+    if number < 0:
+        raise ArgumentError(f"{name} must not be negative, and is {number}; pass 0 or more")
+    return number
 
 
 def true_or_false(name: str, value: Any) -> bool:

@@ -21,6 +21,7 @@
     RuntimeWarning
     ├── StallWarning                                a result is waited for unusually long
     ├── SampleWarning                               samples are left out or replaced, as the policy says
+    ├── RepeatedEpochWarning                        two epochs in a row have the same order and random numbers
     ├── WorkerWarning                               worker processes ended, and others cannot take their places
     └── SharedMemoryWarning                         batches go over a pipe, for there is no shared memory for them
 
@@ -56,6 +57,7 @@ __all__ = [
     "NotReproducible",
     "PoolClosed",
     "RemoteTraceback",
+    "RepeatedEpochWarning",
     "SampleReadError",
     "SampleTimeout",
     "SampleWarning",
@@ -377,6 +379,10 @@ class SharedMemoryWarning(RuntimeWarning):
 
 class SampleWarning(RuntimeWarning):
     """Samples are left out or replaced in this epoch, as the error policy says."""
+
+
+class RepeatedEpochWarning(RuntimeWarning):
+    """Two epochs in a row have the same order and random numbers, for neither was given a number."""
 
 
 class RemoteTraceback(Exception):

@@ -33,8 +33,8 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool() as pool:
     test = pool.parallel_data_source(test.map(to_unit_range))
 
     network = Classifier(64, 10, seed=SEED)
-    for epoch in range(EPOCHS):
-        for x, y in background.batch_iterator(32, shuffle=SEED, epoch=epoch):
+    for batches in background.epochs(EPOCHS, 32, shuffle=SEED):
+        for x, y in batches:
             network.train_batch(x, y)
 
     right = sum(int((network.predict(x) == y).sum()) for x, y in test.batch_iterator(32))

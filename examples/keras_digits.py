@@ -1,7 +1,6 @@
 """Train a Keras 3 network through `fit` on image files, from the same iterator as any other loop."""
 
 import contextlib
-import itertools
 import os
 import tempfile
 
@@ -25,8 +24,8 @@ def to_planes(images, labels):
 
 def epochs_without_end(source):
     """Yield the batches of one epoch after the other; `fit` takes as many as an epoch has."""
-    for epoch in itertools.count():
-        with source.batch_iterator(BATCH_SIZE, shuffle=SEED, epoch=epoch) as batches:
+    with source.epochs(None, BATCH_SIZE, shuffle=SEED) as epochs:
+        for batches in epochs:
             yield from batches
 
 

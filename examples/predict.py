@@ -16,8 +16,8 @@ def to_unit_range(images):
 network = Classifier(64, 10, seed=1)
 images, labels = load_digits()
 known = bu.ArrayDataSource([images.astype(np.float32) * 15 / 255, labels.astype(np.int64)])
-for epoch in range(20):
-    for x, y in known.batch_iterator(32, shuffle=1, epoch=epoch):
+for batches in known.epochs(20, 32, shuffle=1):
+    for x, y in batches:
         network.train_batch(x, y)
 
 

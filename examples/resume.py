@@ -30,14 +30,12 @@ def train(checkpoint):
     network, state = pickle.loads(checkpoint.read_bytes()) if checkpoint.exists() else (Classifier(64, 10), None)
     with bu.WorkerProcessPool(2) as pool:
         digits = pool.parallel_data_source(bu.ArrayDataSource(list(load_digits())).map(augment, rng="sample"))
-        for epoch in range(state["epoch"] if state else 0, EPOCHS):
-            batches = digits.batch_iterator(BATCH_SIZE, shuffle=SEED, epoch=epoch, state=state)
+        for batches in digits.epochs(EPOCHS, BATCH_SIZE, shuffle=SEED, state=state):
             for number, (x, y) in enumerate(batches):
                 network.train_batch(x, y)
                 if number % 5 == 0:
                     save(checkpoint, (network, batches.state_dict()))
                 print("batch", flush=True)
-            state = None  # it is of this epoch; the next begins at its beginning
     save(checkpoint, (network, batches.state_dict()))
 
 

@@ -23,13 +23,13 @@ both = bu.CompositeDataSource([labelled, unlabelled])
 network = Classifier(64, 10, seed=1)
 with bu.WorkerThreadPool(2) as pool:
     background = pool.parallel_data_source(both)
-    for epoch in range(EPOCHS):
-        for x, y, x_without in background.batch_iterator(32, shuffle=7, epoch=epoch):
+    for batches in background.epochs(EPOCHS, 32, shuffle=7):
+        for x, y, x_without in batches:
             network.train_batch(x, y)
             # The network's own answer is taken as the label where it is sure of it (from the second epoch on).
             guess = network.probabilities(x_without)
             sure = guess.max(axis=1) > SURE
-            if epoch > 0 and sure.any():
+            if batches.epoch > 0 and sure.any():
                 network.train_batch(x_without[sure], guess[sure].argmax(axis=1))
 
 accuracy = np.mean(network.predict(x_test) == y_test)

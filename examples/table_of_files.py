@@ -25,11 +25,10 @@ with tempfile.TemporaryDirectory() as folder:
 
     with bu.WorkerThreadPool() as pool:
         background = pool.parallel_data_source(source)
-        for epoch in range(2):
+        for batches in background.epochs(2, 64, shuffle=12345):
             rows, low, high = 0, np.inf, -np.inf
-            with background.batch_iterator(64, shuffle=12345, epoch=epoch) as batches:
-                for x, y in batches:
-                    if rows == 0:
-                        print(f"epoch {epoch}: x {x.shape} {x.dtype}, first labels {y[:10].tolist()}")
-                    rows, low, high = rows + len(y), min(low, x.min()), max(high, x.max())
-            print(f"epoch {epoch}: {rows} rows, pixels from {low:.2f} to {high:.2f}")
+            for x, y in batches:
+                if rows == 0:
+                    print(f"epoch {batches.epoch}: x {x.shape} {x.dtype}, first labels {y[:10].tolist()}")
+                rows, low, high = rows + len(y), min(low, x.min()), max(high, x.max())
+            print(f"epoch {batches.epoch}: {rows} rows, pixels from {low:.2f} to {high:.2f}")

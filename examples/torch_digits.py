@@ -18,6 +18,10 @@ def to_planes(images, labels):
     return images[:, None].astype(np.float32) / 255, labels
 
 
+def to_tensors(images, labels):
+    return torch.from_numpy(images), torch.from_numpy(labels)
+
+
 network = torch.nn.Sequential(
     torch.nn.Conv2d(1, 32, 3, padding=1),
     torch.nn.ReLU(),
@@ -31,17 +35,19 @@ loss_function = torch.nn.CrossEntropyLoss()
 with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     paths, labels = write_digits(folder)
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_planes)
-    train, test = (pool.parallel_data_source(part) for part in bu.split(digits, [0.75, 0.25], SEED, stratify=labels))
+    parts = bu.split(digits, [0.75, 0.25], SEED, stratify=labels)
+    # A map behind the pool runs in this process: the place to hand arrays over to torch.
+    train, test = (pool.parallel_data_source(part).map(to_tensors) for part in parts)
 
-    for epoch in range(EPOCHS):
-        for x, y in train.batch_iterator(32, shuffle=SEED, epoch=epoch):
+    for batches in train.epochs(EPOCHS, 32, shuffle=SEED):
+        for x, y in batches:
             optimiser.zero_grad()
-            loss = loss_function(network(torch.from_numpy(x)), torch.from_numpy(y))
+            loss = loss_function(network(x), y)
             loss.backward()
             optimiser.step()
 
     right = 0
     with torch.no_grad():
         for x, y in test.batch_iterator(128):
-            right += int((network(torch.from_numpy(x)).argmax(1).numpy() == y).sum())
+            right += int((network(x).argmax(1) == y).sum())
     print(f"test accuracy {right / test.num_samples():.3f} after {EPOCHS} epochs in torch {torch.__version__}")

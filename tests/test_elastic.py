@@ -271,7 +271,7 @@ def noisy_batch(*batch: Any, rng: np.random.Generator) -> Any:
 def test_a_rank_goes_on_with_the_number_of_its_own_next_batch() -> None:
     source = bu.ArrayDataSource([np.arange(40)])
     for parts in (source, bu.ChoiceDataSource([source])):
-        options = dataclasses.replace(epoch_options(4, {"shard": (1, 2)}), reached=Reached(24, 6))
+        options = dataclasses.replace(epoch_options(4, shard=(1, 2)), reached=Reached(24, 6))
         plan = parts.plan_of(options)
         assert (plan.first, len(plan)) == (3, 5)
         assert [(planned.number, planned.key.batch) for planned in plan] == [(3, 7), (4, 9)]

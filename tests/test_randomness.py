@@ -205,7 +205,7 @@ def test_views_of_samples_draw_for_themselves(planned: int, n: int) -> None:
 
 def test_orders_of_batchups_kind_are_told_apart_by_more_than_32_bits() -> None:
     """The epochs are two of which the words, cut to 32 bits, agree."""
-    one, other = epoch_options(4, {"shuffle": 0, "epoch": 24_954}), epoch_options(4, {"shuffle": 0, "epoch": 51_697})
+    one, other = epoch_options(4, 0, epoch=24_954), epoch_options(4, 0, epoch=51_697)
     assert one.drawing_rng().randint(1 << 62) != other.drawing_rng().randint(1 << 62)
     assert one.drawing_rng().randint(1 << 62) == one.drawing_rng().randint(1 << 62)
     source = Listing([np.arange(50)])

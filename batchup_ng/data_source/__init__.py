@@ -8,6 +8,7 @@ from .batch_map import batch_map_concat, batch_map_mean
 from .choice import ChoiceDataSource
 from .compose import coerce_data_source, concat, mix, repeat, split, subset, take, zip
 from .composite import CompositeDataSource
+from .epochs import Epochs
 from .iterator import BatchIterator
 from .random_access import RandomAccessDataSource
 from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource
@@ -25,6 +26,7 @@ __all__ = [
     "CollateDataSource",
     "CompositeDataSource",
     "ConcatDataSource",
+    "Epochs",
     "IteratorDataSource",
     "MapDataSource",
     "PlannedDataSource",

@@ -13,6 +13,7 @@ from ..batch import as_batch
 from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
 from ..errors import ArgumentError, ArgumentTypeError
+from ..faults.policy import RAISE
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.row_plan import RowPlan, planned_samples
@@ -20,10 +21,11 @@ from ..sampling.shards import START
 from .batch_map import MapsEpochs
 from .books import Books
 from .draws import Draws
+from .epochs import MakesEpochs, Seam
 from .failures import Failures
-from .iterator import BatchIterator, Engine, StreamEngine, finished_stream, walk
+from .iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
 from .node import SourceNode
-from .options import EpochOptions, epoch_options, known_count
+from .options import EpochOptions, known_count
 from .resume import open_epoch
 from .resume_stream import open_stream
 
@@ -35,7 +37,7 @@ class AbstractDataSource(MapsEpochs):
     access ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping`` too.
     """
 
-    def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> MapDataSource:
+    def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> EpochSource:
         """Return a source whose batches are ``fn(*batch)``.
 
         Args:
@@ -58,7 +60,7 @@ class AbstractDataSource(MapsEpochs):
         """
         return MapDataSource(self, fn, rng=rng, resizes=resizes)
 
-    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> SampleMapDataSource:
+    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
         """Return a source whose samples are ``fn(*sample)``, stacked to batches.
 
         Results of one shape become an array, others stay a list.
@@ -69,7 +71,7 @@ class AbstractDataSource(MapsEpochs):
         """
         return SampleMapDataSource(self, fn, rng=rng)
 
-    def collate(self, fn: Callable[[list[Any]], Any]) -> CollateDataSource:
+    def collate(self, fn: Callable[[list[Any]], Any]) -> EpochSource:
         """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
 
         For functions that exist: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They are
@@ -85,29 +87,18 @@ class AbstractDataSource(MapsEpochs):
         return CollateDataSource(self, fn)
 
 
-class PlannedDataSource(AbstractDataSource):
+class EpochSource(MakesEpochs, AbstractDataSource):
+    """A source that hands out epochs in the library's own way: of arrays, of other sources, made by a pool."""
+
+
+class PlannedDataSource(EpochSource):
     """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
 
     def __repr__(self) -> str:
         n = self.num_samples() if self.is_random_access else None
         return f"<{type(self).__name__}: {'a stream' if n is None else f'{n} samples'}>"
 
-    def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
-        """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
-
-        Args:
-            batch_size: Samples a batch.
-            shuffle: As for ``batch_iterator``.
-            **options: ``epoch`` and ``drop_last``, as for ``batch_iterator``.
-
-        Raises:
-            TypeError: the source is not random access.
-        """
-        checks.no_unknown("plan", options, ("epoch", "drop_last"))
-        return self.plan_of(epoch_options(batch_size, _given(shuffle, options)))
-
     def plan_of(self, options: EpochOptions) -> BatchPlan:
-        """Return the plan of the epoch that `options` ask for."""
         if not self.is_random_access:
             raise self._no_random_access("plan")
         size, drop_last, rng = options.batch_size, options.drop_last, options.rng
@@ -127,48 +118,25 @@ class PlannedDataSource(AbstractDataSource):
         whole = DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
         return part_of(whole, options)
 
-    def batch_iterator(
-        self, batch_size: int, shuffle: Any = None, *, state: Any = None, **options: Any
-    ) -> BatchIterator:
-        """Return an iterator of the batches of one epoch.
-
-        Args:
-            batch_size: Samples a batch; the last may have fewer.
-            shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
-                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
-                exactly as BatchUp drew it. True: drawn from NumPy's global state.
-            state: What ``state_dict`` of an iterator of this epoch returned, here or elsewhere: go on from there.
-            **options: ``epoch`` (int, 0): number of the epoch, which with an int seed gives each epoch an order
-                of its own. ``drop_last`` (bool, False): leave out a last batch that is not whole. ``shard`` (``(rank,
-                world)`` or ``"auto"``): the part of one of several processes, all of which have equally many batches;
-                rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun, JAX, MPI
-                or SLURM set. ``uneven`` (``"pad"``, ``"drop"``, ``"error"``): what to do where the samples at the end
-                cannot be shared out evenly; see :class:`~batchup_ng.sampling.shards.Shard`. ``pad_mask`` (bool, False):
-                each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; the n samples are
-                those that were planned for the batch, whatever maps made of them, less those that ``on_error="skip"``
-                left out. Sources made of a function of the user's (:class:`~batchup_ng.CallableDataSource`) pass other
-                options on to it.
-
-        Raises:
-            ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
-            ArgumentTypeError: an option is misspelt, or of a wrong kind.
-            StateError: the state is damaged, or is that of another source, order, seed or epoch.
-        """
-        given = epoch_options(batch_size, _given(shuffle, options), self.calls_user_functions())
-        if self.is_random_access:
-            return BatchIterator(open_epoch(self, given, state, self.plan_of, self._engine))
-        return BatchIterator(open_stream(self, given, state, lambda options: StreamEngine(self._streamed(options))))
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+        return open_epoch(self, options, state, seam) if self.is_random_access else open_stream(self, options, state)
 
     def _streamed(self, options: EpochOptions) -> Iterator[Any]:
         stream = whole_stream(self, options)
         return stream if behind_pool(self) else finished_stream(stream, self._buffers())
 
-    def _engine(self, plan: BatchPlan, options: EpochOptions) -> tuple[Engine, Books]:
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Books]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
         seeded, books, n = options.shuffled and self.draws_globally(), Books(), self.num_samples()
         n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
-        failures = Failures(self, options.policy, books, n_samples, options.shard.world)
+        failures = Failures(self, options.policy or RAISE, books, n_samples, options.shard.world)
         return StreamEngine(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), books
+
+    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
+        return StreamEngine(entered(self._streamed(options), books))
+
+    def stream_owner(self) -> Any:
+        return self.stateful()
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -178,10 +146,7 @@ class PlannedDataSource(AbstractDataSource):
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
         """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources made of others.
 
-        Args:
-            batch_size: Samples a batch.
-            shuffle: As for ``batch_iterator``.
-            **options: ``epoch`` and ``drop_last``, as for ``batch_iterator``.
+        The arguments are those of ``plan``.
         """
         if not self.is_random_access:
             raise self._no_random_access("batch_indices_iterator")
@@ -229,10 +194,6 @@ def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...
 def arguments_of(batch: Any) -> Any:
     """Return what a function of a batch, or sample, is called with: its arrays; a dict is one argument."""
     return (batch,) if isinstance(batch, dict) else batch
-
-
-def _given(shuffle: Any, options: dict[str, Any]) -> dict[str, Any]:
-    return options if shuffle is None else {"shuffle": shuffle, **options}
 
 
 def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
@@ -294,13 +255,20 @@ class MapDataSource(PlannedDataSource):
             raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return self._checked(as_batch(self.result_of(batch, key, planned)), batch)
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return what the function returns for a batch of so many planned samples, as it is."""
         if self.rng is None:
             result = self.fn(*arguments_of(batch))
         elif self.rng == "batch":
             result = self.fn(*arguments_of(batch), rng=key.generator())
         else:
             result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch), planned))
-        return self._checked(as_batch(result), batch)
+        if result is None:
+            name = function_name(self.fn)
+            raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
+        return result
 
     def _checked(self, result: Any, batch: Any) -> Any:
         """Return what the map made of `batch`, if it is a batch."""
@@ -358,6 +326,9 @@ class MapDataSource(PlannedDataSource):
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()
 
+    def has_random_maps(self) -> bool:
+        return self.rng is not None or self.source.has_random_maps()
+
     # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
 
     def stateful(self) -> Any:
@@ -406,6 +377,9 @@ class SampleMapDataSource(MapDataSource):
             raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return self.result_of(batch, key, planned)
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         stacked = batches.stack(self._samples(batch, key, planned))
         return stacked if isinstance(stacked, tuple) else (stacked,)
 
@@ -431,6 +405,9 @@ class CollateDataSource(MapDataSource):
         return self._apply(self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return self.result_of(batch, key, planned)
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         samples = batch if type(batch) is list else list(batches.samples_of(batch))
         result = self.fn([_as_given(sample) for sample in samples])
         if result is None:

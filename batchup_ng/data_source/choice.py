@@ -112,6 +112,9 @@ class ChoiceDataSource(PlannedDataSource):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.datasets)
 
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.datasets)
+
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)
 

@@ -114,6 +114,9 @@ class CompositeDataSource(PlannedDataSource):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.datasets)
 
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.datasets)
+
     def heeds_shuffle(self) -> bool:
         return any(source.heeds_shuffle() for source in self.datasets)
 

@@ -60,8 +60,8 @@ class Failures:
 
         return isolate(read_part, planned.rows, error, self._policy, Others(plan, planned).another)
 
-    def settle(self, planned: PlannedBatch, verdict: Verdict) -> None:
-        """Enter in the books what became of a batch that failed.
+    def check(self, planned: PlannedBatch, verdict: Verdict) -> None:
+        """Raise what the policy says of a batch that failed; else record the samples that are left out or replaced.
 
         Raises:
             BatchError: the policy says so, or no single sample is to blame.
@@ -76,6 +76,10 @@ class Failures:
             self._check_alone(planned)
         n = whole_samples(planned.rows)[1]
         self._check_limit(self.books.planned + n)
+
+    def enter(self, planned: PlannedBatch, verdict: Verdict) -> None:
+        """Enter in the accounting what became of a batch that failed and is handed out with fewer or other samples."""
+        policy, n = self._policy, whole_samples(planned.rows)[1]
         replaced = len(verdict.bad) if policy.action == "replace" else 0
         self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
 

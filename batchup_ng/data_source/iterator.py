@@ -30,13 +30,11 @@ from .state_file import read_state, write_state
 class Engine(Protocol):
     """Makes batches in plan order; what stands between a plan and a :class:`BatchIterator`."""
 
-    @property
-    def road(self) -> str:
-        """How the latest batch came: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"``, or ``""``."""
-        ...
-
     def __next__(self) -> Any:
-        """Return the next batch; raises ``StopIteration`` at the end, or what went wrong in making it."""
+        """Return the next batch, once it is in the books.
+
+        Raises ``StopIteration`` at the end, or what went wrong in making it.
+        """
         ...
 
     def check_caller(self) -> None:
@@ -58,8 +56,6 @@ class Engine(Protocol):
 
 class StreamEngine:
     """Makes each batch when it is asked for, from an iterator, on the consumer's own thread."""
-
-    road = "memory"
 
     def __init__(self, stream: Iterator[Any]) -> None:
         self._stream = stream
@@ -128,17 +124,27 @@ def walk(
             failure = error
         else:
             n = planned_samples(planned.rows, batch)
-            failures.books.settle(planned.number, n, n, 0, StreamEngine.road)
+            failures.books.settle(planned.number, n, n, 0, "memory")
             yield batch
             del batch
             continue
         verdict = failures.isolate(lambda rows, key: read(source, rows, key, buffers), plan, planned, failure)
         del failure  # its traceback holds this frame
-        failures.settle(planned, verdict)
+        failures.check(planned, verdict)
+        failures.enter(planned, verdict)
         if verdict.made:
             yield verdict.batch
         del verdict
     failures.check_some_delivered()
+
+
+def entered(stream: Iterator[Any], books: Books) -> Iterator[Any]:
+    """Yield the batches of a stream, each once it is in the books by the samples that it has."""
+    for batch in stream:
+        n = count_of(batch)
+        books.settle(books.batches, n, n, 0, "memory")
+        yield batch
+        del batch
 
 
 def reader(pad_mask: bool, seeded: bool) -> Callable[[ReadsBatches, Any, BatchKey, Buffers], Any]:
@@ -168,8 +174,13 @@ def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers
     The n samples are those that were planned, less those that were left out as bad, whatever maps made of them.
     """
     batch = finished(source.read(read_only(rows), key, buffers), buffers)
+    return with_mask(batch, key, planned_samples(rows, batch))
+
+
+def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:
+    """Return a batch with an array at its end that is False where a sample only pads: ``(planned,) bool``."""
     # What pads was in the epoch before, so that its position is one that lies behind.
-    mask = key.positions(planned_samples(rows, batch)) >= key.start
+    mask = key.positions(planned) >= key.start
     return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
 
 
@@ -178,20 +189,20 @@ class Epoch:
     """An epoch that has begun: what a :class:`BatchIterator` hands out.
 
     Attributes:
-        engine: Makes the batches.
+        engine: Makes the batches, and keeps the books.
+        number: Number of the epoch.
         n_batches: Returns how many there are, an int or ``math.inf``; None where nobody can know.
         exact: Whether `n_batches` is a promise, which is checked at the end of the epoch.
         books: The books of the epoch.
-        kept: Whether the engine keeps them; else what is handed out is entered here.
         state: Returns the state of the epoch for what was handed out, from the books.
         reopen: Checks a state, then returns what opens the epoch as it goes on from it, once this one is closed.
     """
 
     engine: Engine
+    number: int = 0
     n_batches: Callable[[], float] | None = None
     exact: bool = True
     books: Books = dataclasses.field(default_factory=Books)
-    kept: bool = False
     state: Callable[[Books], dict[str, Any]] | None = None
     reopen: Callable[[Any], Callable[[], Epoch]] | None = None
 
@@ -259,11 +270,13 @@ class BatchIterator(Iterator[Any]):
             self._waited += time.perf_counter() - began
             self._inside.discard(me)
         self._delivered += 1
-        n = _count(batch)
-        self._samples += n
-        if not self._epoch.kept:
-            self._books.settle(self._books.batches, n, n, 0, self._engine.road)
+        self._samples += count_of(batch)
         return batch
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self._epoch.number
 
     def __len__(self) -> int:
         """Return how many batches are left, where that is known.
@@ -396,7 +409,8 @@ class BatchIterator(Iterator[Any]):
             self._books.balance(self._epoch.n_batches())
 
 
-def _count(batch: Any) -> int:
+def count_of(batch: Any) -> int:
+    """Return how many samples a batch has; 0 where that cannot be told."""
     try:
         return batches.length(tuple(batch) if type(batch) is list else batch)
     except TypeError:

@@ -140,6 +140,10 @@ class SourceNode:
         """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
         return True
 
+    def has_random_maps(self) -> bool:
+        """Return whether there is a map that draws random numbers: one with ``rng=``."""
+        return False
+
     def stateful(self) -> Any:
         """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
         return None

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import checks, randomness
-from ..errors import ArgumentError, ArgumentTypeError
-from ..faults.policy import RAISE, ErrorPolicy, error_policy
+from ..errors import ArgumentError
+from ..faults.policy import ErrorPolicy, error_policy
 from ..randomness import OrderKey
 from ..sampling.shards import ALONE, START, Reached, Shard
 from .draws import Draws
@@ -24,28 +24,16 @@ BITS = 63
 SEED_BITS = 512
 """Bits of the largest seed: a state of 4 kB tells it in digits."""
 
-NEWER = ("epoch", "drop_last", "shard", "uneven", "pad_mask", "on_error")
-"""Names of options that BatchUp did not have."""
-
-OWN_OPTIONS = ("shuffle", *NEWER)
-"""Names of the options of ``batch_iterator`` that the library itself reads."""
+NEWER = ("epoch", "drop_last")
+"""Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
 
 
-ELSEWHERE = {
-    "seed": "pass it as shuffle=, which takes an int seed, and the number of the epoch as epoch=",
-    "generator": "pass it as shuffle=, which takes generators of NumPy's, or an int seed",
-    "sampler": "give it to the source: ArrayDataSource(data, sampler=...)",
-    "batch_sampler": "give a sampler to the source: ArrayDataSource(data, sampler=...)",
-    "rank": "pass it with the number of ranks as shard=(rank, world)",
-    "world_size": "pass it with the rank as shard=(rank, world)",
-    "num_replicas": "pass it with the rank as shard=(rank, world)",
-    "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
-    "prefetch_factor": "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
-    "persistent_workers": "a pool keeps its workers until it is closed: WorkerProcessPool(n)",
-    "timeout": "give it to a pool: pool.parallel_data_source(source, timeout=...)",
-    "collate_fn": "make it part of the source: source.collate(fn)",
-}
-"""What to do instead of options of PyTorch's ``DataLoader``."""
+class _NotGiven(int):
+    """The number of an epoch where no ``epoch=`` was given."""
+
+
+FIRST = _NotGiven(0)
+"""Epoch 0 as a default: another number may come from a state, and the same epoch twice is warned of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,33 +42,37 @@ class EpochOptions:
 
     Attributes:
         batch_size: Samples a batch.
+        shuffle: As the user gave it.
         rng: The generator from which the order is drawn; None where the order is a function.
         shuffled: Whether the order is a function of the seed; False is in order (where `rng` is None).
         seed: Seed of the order, or of the maps' randomness where the order has none.
         epoch: Number of the epoch.
+        numbered: Whether the user gave that number.
         drop_last: Whether to leave out a last batch that is not whole.
         shard: The part of this process.
         reached: From where on.
-        given: The options as the user gave them, which functions of the user's are called with.
+        own: Options of functions of the user's.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
         counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
         draws: Where the draws from `rng` begin, if somebody asks.
-        policy: What to do about samples that cannot be made, where the consumer makes the batches.
+        policy: What to do about samples that cannot be made; None as the source says.
     """
 
     batch_size: int
+    shuffle: Any
     rng: Any
     shuffled: bool
     seed: int
     epoch: int
+    numbered: bool
     drop_last: bool
-    given: Mapping[str, Any]
+    own: Mapping[str, Any]
     place: tuple[int, ...] = ()
     shard: Shard = ALONE
     reached: Reached = START
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
     draws: Draws | None = None
-    policy: ErrorPolicy = RAISE
+    policy: ErrorPolicy | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
@@ -94,6 +86,20 @@ class EpochOptions:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""
         key = self.order_key()
         return self.rng if key is None else key.random_state("rng")
+
+    def of_epoch(self, epoch: int) -> EpochOptions:
+        """Return the options for the epoch of that number."""
+        return dataclasses.replace(self, epoch=epoch, numbered=True)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the user gave of the options that functions and sources of the user's may be called with."""
+        given = {} if self.shuffle is None else {"shuffle": self.shuffle}
+        if self.numbered:
+            given["epoch"] = self.epoch
+        if self.drop_last:
+            given["drop_last"] = True
+        return {**given, **self.own}
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
@@ -116,41 +122,53 @@ def _passes(fn: Callable[..., Any], name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def epoch_options(batch_size: Any, given: Mapping[str, Any], takes_any: bool = False) -> EpochOptions:
-    """Return the options that ``batch_iterator(batch_size, **given)`` asks for.
+def epoch_options(
+    batch_size: Any,
+    shuffle: Any = None,
+    *,
+    epoch: Any = FIRST,
+    drop_last: Any = False,
+    shard: Any = None,
+    uneven: Any = "pad",
+    pad_mask: Any = False,
+    on_error: Any = None,
+    **own: Any,
+) -> EpochOptions:
+    """Return the options of an epoch, checked: those of ``batch_iterator``.
 
     Args:
-        batch_size: Samples a batch.
-        given: Options by name, only those that were given.
-        takes_any: Whether options that the library does not know go to a function of the user's.
+        **own: Options of functions of the user's.
 
     Raises:
         ArgumentError: the batch size is below 1, the epoch negative, a number too large, or what is to be shared out is
             drawn from NumPy's global state.
-        ArgumentTypeError: an option is misspelt, or of a wrong kind.
+        ArgumentTypeError: an option is of a wrong kind.
     """
-    if not takes_any:
-        checks.no_unknown("batch_iterator", given, (*OWN_OPTIONS, "state"), ELSEWHERE)
-    if given.get("epoch", 0) is None:
-        given = {name: value for name, value in given.items() if name != "epoch"}
-    epoch = _below("epoch", given.get("epoch", 0), BITS, "count epochs from 0")
-    if epoch < 0:
-        raise ArgumentError(f"epoch must not be negative, and is {epoch}; count epochs from 0")
-    drop_last = given.get("drop_last", False)
-    if not isinstance(drop_last, (bool, np.bool_)):
-        raise ArgumentTypeError(f"drop_last must be True or False, not {drop_last!r}")
-    rng, shuffled, seed = _order(given.get("shuffle"))
+    number = _below("epoch", epoch, BITS, "count epochs from 0")
+    if number < 0:
+        raise ArgumentError(f"epoch must not be negative, and is {number}; count epochs from 0")
+    rng, shuffled, seed = _order(shuffle)
     _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
-    size = checks.positive_int("batch_size", batch_size)
-    shard = shard_of(given.get("shard"), given.get("uneven", "pad"), given.get("pad_mask", False))
-    _below("shard[1], the world,", shard.world, BITS, "pass the number of processes")
-    if shard.world > 1 and rng is np.random:
+    part = shard_of(shard, uneven, pad_mask)
+    _below("shard[1], the world,", part.world, BITS, "pass the number of processes")
+    if part.world > 1 and rng is np.random:
         raise ArgumentError(
             "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
             "epoch has its own; pass the same int to all of them"
         )
-    return EpochOptions(size, rng, shuffled, seed, epoch, bool(drop_last), dict(given), shard=shard,
-                        policy=error_policy(given.get('on_error', 'raise')))
+    return EpochOptions(
+        batch_size=checks.positive_int("batch_size", batch_size),
+        shuffle=shuffle,
+        rng=rng,
+        shuffled=shuffled,
+        seed=seed,
+        epoch=number,
+        numbered=epoch is not FIRST,
+        drop_last=checks.true_or_false("drop_last", drop_last),
+        own=own,
+        shard=part,
+        policy=None if on_error is None else error_policy(on_error),
+    )
 
 
 def _below(name: str, value: Any, bits: int, remedy: str) -> int:

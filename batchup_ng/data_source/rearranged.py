@@ -63,6 +63,9 @@ class SubsetDataSource(_Rearranged):
     def draws_globally(self) -> bool:
         return self.source.draws_globally()
 
+    def has_random_maps(self) -> bool:
+        return self.source.has_random_maps()
+
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""
         return self.source.rows_at(rows if self.rows is None else self.rows[rows])
@@ -115,6 +118,9 @@ class ConcatDataSource(_Rearranged):
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)
 
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.sources)
+
     def sample_name(self, rows: Any) -> str | None:
         owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
         source = self.sources[owner]
@@ -143,6 +149,9 @@ class ZipDataSource(_Rearranged):
 
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)
+
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

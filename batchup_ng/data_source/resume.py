@@ -13,7 +13,7 @@ import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from .. import randomness
 from ..errors import ArgumentTypeError, StateError
@@ -22,7 +22,6 @@ from ..sampling.shards import Reached
 from .books import Books
 from .draws import Draws
 from .iterator import Engine, Epoch
-from .node import SourceNode
 from .options import EpochOptions
 from .state import SavedEpoch, as_state, digest, from_state
 
@@ -33,21 +32,30 @@ MOST_TOLD = 250
 """Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves 350 of 4 kB."""
 
 
-def open_epoch(
-    source: SourceNode,
-    options: EpochOptions,
-    state: Any,
-    plan_of: Callable[[EpochOptions], BatchPlan],
-    engine_of: Callable[[BatchPlan, EpochOptions], tuple[Engine, Books]],
-) -> Epoch:
+class Outlined(Protocol):
+    """The part of a source that a state tells of."""
+
+    def outline(self) -> list[Any]: ...
+
+
+class RunsPlans(Outlined, Protocol):
+    """The part of a source by which an epoch with a plan is opened."""
+
+    def plan_of(self, options: EpochOptions) -> BatchPlan: ...
+
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Any) -> tuple[Engine, Books]:
+        """Return what makes the batches of a plan, with the books that it keeps."""
+        ...
+
+
+def open_epoch(source: RunsPlans, options: EpochOptions, state: Any, seam: Any = None) -> Epoch:
     """Return an epoch that has a plan.
 
     Args:
         source: Makes the batches.
         options: What was asked for.
         state: From where on; None from the beginning.
-        plan_of: Makes the plan.
-        engine_of: Makes the engine, with the books that it keeps.
+        seam: Leads to the next epoch, where one follows.
 
     Raises:
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
@@ -58,22 +66,22 @@ def open_epoch(
     with _generator_put_back(options, saved):
         options = _watched(options)
         resumable = Resumable(source, options)
-        plan = plan_of(options)
+        plan = source.plan_of(options)
         if saved is not None and not isinstance(plan, SamplesPlan):
             _check_cut(options, saved)
-        engine, books = engine_of(plan, options)
+        engine, books = source.start_plan(plan, options, seam)
     if saved is not None:
         books.carry(plan.first, saved.counts)
 
     def reopen(state: Any) -> Callable[[], Epoch]:
-        epoch = open_epoch(source, asked, state, plan_of, engine_of)
+        epoch = open_epoch(source, asked, state, seam)
         return lambda: epoch
 
     def state_now(now: Books) -> dict[str, Any]:
         batches, counts = now.counted()
         return resumable.state(plan.reached(batches), counts)
 
-    return Epoch(engine, lambda: plan.n_batches, True, books, True, state_now, reopen)
+    return Epoch(engine, options.epoch, lambda: plan.n_batches, True, books, state_now, reopen)
 
 
 def _watched(options: EpochOptions) -> EpochOptions:
@@ -115,7 +123,7 @@ class Resumable:
         order: What the order is by; ``""`` is as the options say.
     """
 
-    def __init__(self, source: SourceNode, options: EpochOptions, order: str = "") -> None:
+    def __init__(self, source: Outlined, options: EpochOptions, order: str = "") -> None:
         self._source = source
         self._options = options
         self._order = order or order_of(options)
@@ -165,7 +173,7 @@ def order_of(options: EpochOptions) -> str:
 
 
 def resumed(
-    source: SourceNode, options: EpochOptions, state: Any, order: str = ""
+    source: Outlined, options: EpochOptions, state: Any, order: str = ""
 ) -> tuple[EpochOptions, SavedEpoch]:
     """Return the options of what is left of an epoch, with what the state says.
 
@@ -193,7 +201,7 @@ def resumed(
         )
     if (order == "seed" or (order == "stream" and options.rng is None)) and saved.seed != options.seed:
         raise StateError(f"this state is of shuffle={saved.seed}, and this epoch of shuffle={options.seed}")
-    if "epoch" in options.given and saved.epoch != options.epoch:
+    if options.numbered and saved.epoch != options.epoch:
         raise StateError(
             f"this state is of epoch {saved.epoch}, and epoch={options.epoch} was asked for; leave epoch= out, or pass "
             f"the state to that epoch alone"
@@ -218,7 +226,7 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
         )
 
 
-def _outline_of(source: SourceNode) -> tuple[str, str]:
+def _outline_of(source: Outlined) -> tuple[str, str]:
     """Return the digest of the outline of a source, and what the source looks like.
 
     Raises:

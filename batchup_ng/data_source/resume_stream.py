@@ -8,22 +8,35 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import ArgumentError, StateError
 from ..faults.policy import RAISE
 from ..sampling.shards import Reached
 from .books import Books
 from .iterator import Engine, Epoch
-from .node import SourceNode
 from .options import EpochOptions
-from .resume import Resumable, resumed
+from .resume import Outlined, Resumable, resumed
 from .state import CANNOT, SavedEpoch
 
 
-def open_stream(
-    source: SourceNode, options: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
-) -> Epoch:
+class RunsStreams(Outlined, Protocol):
+    """The part of a source by which an epoch without a plan is opened."""
+
+    def heeds_shuffle(self) -> bool: ...
+
+    def stream_count(self, options: EpochOptions) -> float | None: ...
+
+    def stream_owner(self) -> Any:
+        """Return what saves and puts back the user's own iterator; None if that cannot be."""
+        ...
+
+    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
+        """Return what makes the batches, and enters them in the books."""
+        ...
+
+
+def open_stream(source: RunsStreams, options: EpochOptions, state: Any) -> Epoch:
     """Return an epoch of a source that only streams.
 
     It is saved and entered again only by way of the user's own iterator, where that can.
@@ -32,7 +45,6 @@ def open_stream(
         source: Makes the batches.
         options: What was asked for.
         state: From where on; None from the beginning.
-        engine_of: Makes the engine.
 
     Raises:
         ArgumentError: the epoch was to be shared out, shuffled, or to leave out bad samples, which an iterator cannot.
@@ -48,19 +60,17 @@ def open_stream(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
             "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
         )
-    if options.policy is not RAISE:
+    if options.policy is not None and options.policy is not RAISE:
         raise ArgumentError(
             "on_error= reads the samples of a failed batch again, and this source only streams; catch the error in the "
             "function or iterator that makes its batches"
         )
-    return _checked_stream(source, options, state, engine_of)()
+    return _checked_stream(source, options, state)()
 
 
-def _checked_stream(
-    source: SourceNode, asked: EpochOptions, state: Any, engine_of: Callable[[EpochOptions], Engine]
-) -> Callable[[], Epoch]:
+def _checked_stream(source: RunsStreams, asked: EpochOptions, state: Any) -> Callable[[], Epoch]:
     """Check a state; return what then opens the epoch, which puts the user's own iterator back."""
-    options, owner, saved = dataclasses.replace(asked, counted={}), source.stateful(), None
+    options, owner, saved = dataclasses.replace(asked, counted={}), source.stream_owner(), None
     resumable = owner is not None and not options.drop_last
     if state is not None:
         if not resumable:
@@ -76,28 +86,28 @@ def _checked_stream(
         total = source.stream_count(options)
         n_batches = None if total is None else lambda: total
         if not resumable:
-            return Epoch(engine_of(options), n_batches, False)
-        return _saved_stream(source, options, engine_of, books, n_batches, reopen)
+            return Epoch(source.start_stream(options, books), options.epoch, n_batches, False, books)
+        return _saved_stream(source, options, books, n_batches, reopen)
 
     def reopen(state: Any) -> Callable[[], Epoch]:
-        return _checked_stream(source, asked, state, engine_of)
+        return _checked_stream(source, asked, state)
 
     return opened
 
 
 def _saved_stream(
-    source: SourceNode,
+    source: RunsStreams,
     options: EpochOptions,
-    engine_of: Callable[[EpochOptions], Engine],
     books: Books,
     n_batches: Callable[[], float] | None,
     reopen: Callable[[Any], Callable[[], Epoch]],
 ) -> Epoch:
     """Return the epoch of a stream that can be saved."""
-    before, first = books.delivered, inner_state(source, options)
-    engine = engine_of(options)
+    owner = source.stream_owner()
+    before, first = books.delivered, inner_state(owner, options)
+    engine = source.start_stream(options, books)
     if not hasattr(engine, "latest_state"):
-        engine = _Saving(engine, lambda: inner_state(source, options))
+        engine = _Saving(engine, lambda: inner_state(owner, options))
     latest = engine.latest_state  # the iterator may be ahead of what was handed out
 
     def state_now(now: Books) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def _saved_stream(
         reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
         return Resumable(source, options, "stream").state(reached, counts, inner)
 
-    return Epoch(engine, n_batches, False, books, False, state_now, reopen)
+    return Epoch(engine, options.epoch, n_batches, False, books, state_now, reopen)
 
 
 class _Saving:
@@ -124,10 +134,6 @@ class _Saving:
         self._engine = engine
         self._now = now
         self._before: Any = None  # while a batch is made, and after one that failed
-
-    @property
-    def road(self) -> str:
-        return self._engine.road
 
     def __next__(self) -> Any:
         self._before = self._now()
@@ -156,12 +162,11 @@ class _Saving:
         self._engine.abandon()
 
 
-def inner_state(source: SourceNode, options: EpochOptions) -> dict[str, Any] | None:
+def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:
     """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
 
     It is a copy, for the iterator may hand out what it goes on to change. None where there is none.
     """
-    owner = source.stateful()
     if owner is None:
         return None
     counted = [[list(path), n] for path, n in sorted(options.counted.items())]

@@ -43,6 +43,9 @@ class _Wrapped(PlannedDataSource):
     def draws_globally(self) -> bool:
         return self.source.draws_globally()
 
+    def has_random_maps(self) -> bool:
+        return self.source.has_random_maps()
+
     def heeds_shuffle(self) -> bool:
         return self.source.heeds_shuffle()
 

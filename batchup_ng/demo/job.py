@@ -81,11 +81,11 @@ def run_demo(options: DemoOptions, say: Say = print, progress: Progress | None =
         background = pool.parallel_data_source(train)
         checking = pool.parallel_data_source(test)
         accuracy = 0.0
-        for epoch in range(options.epochs):
-            with background.batch_iterator(_BATCH_SIZE, shuffle=options.seed, epoch=epoch) as batches:
-                speed = train_epoch(network, batches, progress, f"epoch {epoch + 1}")
+        epochs = background.epochs(options.epochs, _BATCH_SIZE, shuffle=options.seed)
+        for number, batches in enumerate(epochs, start=1):
+            speed = train_epoch(network, batches, progress, f"epoch {number}")
             accuracy = measure_accuracy(network, checking)
-            say(f"epoch {epoch + 1:2d}: {speed}, accuracy {accuracy:.3f}")
+            say(f"epoch {number:2d}: {speed}, accuracy {accuracy:.3f}")
     return accuracy
 
 

@@ -53,7 +53,7 @@ class ErrorPolicy:
         for name in ("max_errors", "retries"):
             value = getattr(self, name)
             if value is not None or name == "retries":
-                object.__setattr__(self, name, _not_negative(name, value))
+                object.__setattr__(self, name, checks.not_negative(name, value))
         if self.max_rate is not None:
             object.__setattr__(self, "max_rate", checks.number_between("max_rate", self.max_rate, 0.0, 1.0))
         if self.action == "raise" and (self.max_errors is not None or self.max_rate is not None):
@@ -76,13 +76,6 @@ class ErrorPolicy:
             samples = max(so_far, FEW_SAMPLES) if n_samples is None else n_samples
             limits.append((int(self.max_rate * samples), f"max_rate={self.max_rate:g} of {samples} samples"))
         return min(limits)
-
-
-def _not_negative(name: str, value: Any) -> int:
-    number = checks.integer(name, value)
-    if number < 0:
-        raise ArgumentError(f"{name} must not be negative, and is {number}; pass 0 or more")
-    return number
 
 
 RAISE = ErrorPolicy()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ..data_source import ArrayDataSource, MapDataSource
+from ..data_source import AbstractDataSource, ArrayDataSource
 from ..errors import BatchError, SampleTimeout, SampleWarning, TooManyErrors
 from ..faults.policy import ErrorPolicy
 from ..work_pool.base import AbstractWorkerPool
@@ -150,7 +150,7 @@ class PoolFaultsContract:
     limits_time: ClassVar[bool] = True
     own_thread: ClassVar[bool] = False
 
-    def numbers(self, fn: Any) -> MapDataSource:
+    def numbers(self, fn: Any) -> AbstractDataSource:
         """Return a source of the numbers below :data:`N` after the map `fn`."""
         return ArrayDataSource([np.arange(N)]).map(fn)
 

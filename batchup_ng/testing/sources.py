@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import cloudpickle
 import numpy as np
@@ -131,4 +131,4 @@ class SourceContract(ABC):
         with pytest.raises(ArgumentError, match="epoch must not be negative"):
             self.make().batch_iterator(4, shuffle=5, epoch=-1)
         with pytest.raises(ArgumentTypeError, match="drop_last must be True or False"):
-            self.make().batch_iterator(4, shuffle=5, drop_last="no")
+            self.make().batch_iterator(4, shuffle=5, drop_last=cast(Any, "no"))

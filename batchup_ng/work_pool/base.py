@@ -21,6 +21,19 @@ from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
 
+WORKERS = "pass their number as processes="
+
+ELSEWHERE = {
+    **checks.ELSEWHERE,
+    "num_workers": WORKERS,
+    "max_workers": WORKERS,
+    "workers": WORKERS,
+    "n_jobs": WORKERS,
+    "multiprocessing_context": "pass the way to start workers as start_method=",
+    "mp_context": "pass the way to start workers as start_method=",
+}
+"""What to do instead of options of the constructors of other pools."""
+
 Self = TypeVar("Self", bound="AbstractWorkerPool")
 PoolOfOne = TypeVar("PoolOfOne", bound="AbstractWorkerPool")
 
@@ -96,6 +109,7 @@ class AbstractWorkerPool:
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
+    @checks.known_names()
     def parallel_data_source(
         self,
         ds: AbstractDataSource,
@@ -112,7 +126,8 @@ class AbstractWorkerPool:
             ds: A random-access source.
             batch_buffer_size: The most batches that are under way or done, ahead of the consumer.
             buffer_bytes: How many bytes these may take; fewer are then made ahead where they are large, one at least.
-                None: any number.
+                None: a quarter of the memory that is free now, 1 GB at most, but two batches where one fits. Until the
+                first batch has been handed out, no more are made than the workers run, and one.
             on_error: What to do about samples that cannot be made: ``"raise"`` an error that names the sample,
                 ``"skip"`` it, ``"replace"`` it by another, or an :class:`~batchup_ng.ErrorPolicy`.
             timeout: Seconds that a sample may take, beyond which it fails with
@@ -143,6 +158,7 @@ class AbstractWorkerPool:
     def _note(self, source: ParallelDataSource) -> None:
         """Take note of a source that this pool makes the batches of."""
 
+    @checks.known_names()
     def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
 

@@ -16,10 +16,15 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from ..data_source.books import Books
+from ..data_source.consumer_maps import ConsumerMaps
+from ..data_source.epochs import Seam
 from ..data_source.failures import Failures
 from ..data_source.iterator import reader
 from ..errors import RemoteTraceback
@@ -29,13 +34,15 @@ from ..faults.sample_errors import listed
 from ..sampling.plan import BatchPlan, PlannedBatch
 from ..sampling.row_plan import whole_samples
 from ..sampling.shards import ALONE, Shard
-from .making import Making
+from .making import ByteBound, Making
 from .repair import Allowance, Case, Outcome, Read, repair
 from .submission import Submission, Task, new_lane
 from .window import Entry, Job, Window
 
 ROADS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
 """How ``stats`` calls the road that a future names."""
+
+NO_MAPS = ConsumerMaps(())
 
 _NOTHING = object()
 
@@ -50,9 +57,9 @@ class BatchEngine:
         n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
         shard: Whose part of the epoch it is.
         seeded: Whether global generators are seeded for each batch where it is made.
+        maps: Maps that are applied here, to what the pool made.
+        seam: Leads to the next epoch, with which this one shares the buffer; None where there is none.
     """
-
-    road = ""  # it is entered in the books here
 
     def __init__(
         self,
@@ -62,24 +69,32 @@ class BatchEngine:
         n_samples: int | None,
         shard: Shard = ALONE,
         seeded: bool = False,
+        maps: ConsumerMaps = NO_MAPS,
+        seam: Seam | None = None,
     ) -> None:
         self.books = Books(arrays=getattr(making.shared, "arrays", ""))
         self._making = making
-        self._read = reader(shard.pad_mask, seeded)
+        self._read = reader(shard.pad_mask and not maps.nodes, seeded)
         self._failures = Failures(making.source, making.policy, self.books, n_samples, shard.world)
+        self._maps = maps
+        self._seam = seam
         self._plan = plan
-        self._path = path
+        self._path = path  # of the outermost map
+        self._source_path = path + (0,) * len(maps.nodes)
         self._allowance = Allowance(making.timeout, making.timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
         self._how = Submission(again=True, timeout=making.timeout, lane=new_lane(), context=context)
         held = 2 * making.at_once  # what they run, and as much again
-        self._window = Window(making.pool, self._jobs(), making.bound.limit, _described, held)
+        limit = making.bound.limit if seam is None else functools.partial(_room, making.bound, seam)
+        self._window = Window(making.pool, self._jobs(), limit, _described, held)
         self._window.begin()
+        if seam is not None:
+            seam.engine = self
 
     def _jobs(self) -> Iterator[Job]:
         for planned in self._plan:
-            if self._path:
-                planned = planned._replace(key=planned.key._replace(path=self._path))
+            if self._source_path:
+                planned = planned._replace(key=planned.key._replace(path=self._source_path))
             yield self._job(planned)
 
     def _job(self, planned: PlannedBatch) -> Job:
@@ -94,6 +109,13 @@ class BatchEngine:
 
     def ready(self) -> int:
         return self._window.ready()
+
+    def ahead(self) -> int:
+        return self._window.ahead()
+
+    def fill(self) -> None:
+        with self._window as window:
+            window.fill()
 
     @property
     def most_ahead(self) -> int:
@@ -133,15 +155,33 @@ class BatchEngine:
         else:
             self._window.drop(entry)
             self._note(batch, entry)
-            n = whole_samples(entry.job.about.rows)[1]
-            self.books.settle(entry.job.about.number, n, n, 0, ROADS.get(entry.future.road, ""))
-            self._window.fill()
+            self._fill()
+            planned: PlannedBatch = entry.job.about
+            n = whole_samples(planned.rows)[1]
+            if self._maps.nodes:
+                batch = self._mapped(batch, planned, n)
+            self.books.settle(planned.number, n, n, 0, ROADS.get(entry.future.road, ""))
             return batch
-        self._window.fill()
+        self._fill()
         try:
             return self._repaired(entry, failure)
         finally:
             del failure  # its traceback holds this frame
+
+    def _fill(self) -> None:
+        """Submit what there is room for, batches of the next epoch when all of this one are submitted."""
+        self._window.fill()
+        if self._seam is not None and self._window.used_up:
+            self._seam.go_on()
+
+    def _mapped(self, batch: Any, planned: PlannedBatch, n: int, left_out: Iterable[int] = ()) -> Any:
+        """Return what the maps behind the pool make of a batch of `n` samples, of which some places were left out."""
+        key = planned.key._replace(path=self._path)
+        gone = set(left_out)
+        if gone:
+            kept = np.array([place for place in range(n) if place not in gone], dtype=np.int64)
+            key, n = key.part(kept), len(kept)
+        return self._maps(batch, key, n)
 
     def _note(self, batch: Any, entry: Entry) -> None:
         """Take note of what a batch cost."""
@@ -158,8 +198,15 @@ class BatchEngine:
         verdict = self._verdict(planned, self._case(planned, entry.job.how.timeout, error))
         if self._allowance.batch != allowed:
             self._window.submit_anew(lambda job: self._job(job.about))
-        self._failures.settle(planned, verdict)
-        return verdict.batch if verdict.made else _NOTHING
+        self._failures.check(planned, verdict)
+        batch = _NOTHING
+        if verdict.made:
+            batch = verdict.batch
+            if self._maps.nodes:
+                left_out = () if self._making.policy.action == "replace" else verdict.bad
+                batch = self._mapped(batch, planned, whole_samples(planned.rows)[1], left_out)
+        self._failures.enter(planned, verdict)
+        return batch
 
     def _case(self, planned: PlannedBatch, given: float | None, error: BaseException) -> Case:
         policy, at_once = self._making.policy, self._making.at_once
@@ -211,6 +258,11 @@ class BatchEngine:
         if road:
             self.books.roads[road] += 1
         return Outcome(batch=batch)
+
+
+def _room(bound: ByteBound, seam: Seam) -> int:
+    """Return how many batches may be ahead beside those of the epoch before."""
+    return bound.limit() - seam.taken()
 
 
 def _of_a_sample(error: BaseException, entry: Entry) -> bool:

@@ -6,9 +6,16 @@ import dataclasses
 from typing import Any
 
 from .. import batch as batches
+from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..faults.policy import ErrorPolicy
 from .submission import Submits
+
+DEFAULT_SHARE = 0.25
+"""The part of the free memory that batches ahead may have where the user does not say how much."""
+
+DEFAULT_BYTES = 10**9
+"""The most that this may be, in bytes."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -17,29 +24,40 @@ class ByteBound:
 
     Attributes:
         size: The most batches that may be ahead in any case.
-        buffer_bytes: Bytes that all may take; None for any number.
+        buffer_bytes: Bytes that all may take.
         first: How many may be ahead while nobody knows how large a batch is.
+        least: How many may be ahead of batches that fit at all; one that is larger than all bytes is made alone.
         largest: Bytes of the largest batch that was seen.
     """
 
     size: int
-    buffer_bytes: int | None
+    buffer_bytes: int
     first: int
+    least: int = 1
     largest: int = 0
+
+    def __str__(self) -> str:
+        nbytes = self.buffer_bytes
+        return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
 
     def limit(self) -> int:
         """Return how many batches may be ahead now."""
-        if self.buffer_bytes is None:
-            return self.size
         if not self.largest:
             return min(self.size, self.first)
+        fit = self.buffer_bytes // self.largest
         # Two less than fit: the consumer has one in its hands, and is given another.
-        return min(self.size, max(1, self.buffer_bytes // self.largest - 2))
+        return min(self.size, max(self.least if fit else 1, fit - 2))
 
     def saw(self, batch: Any) -> None:
         """Take note of the size of a batch."""
-        if self.buffer_bytes is not None:
-            self.largest = max(self.largest, batches.nbytes(batch))
+        self.largest = max(self.largest, batches.nbytes(batch))
+
+
+def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
+    """Return the bound of a source; without `buffer_bytes` a quarter of the free memory, 1 GB at most."""
+    if buffer_bytes is not None:
+        return ByteBound(size, buffer_bytes, first)
+    return ByteBound(size, int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES)), first, least=2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,26 +7,41 @@ to the workers is the source, once, as a shared constant, then for each batch it
 from __future__ import annotations
 
 import contextvars
+import copy
+import dataclasses
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .. import checks
 from ..batch_layout import finished
 from ..buffers import Buffers
-from ..data_source.base import AbstractDataSource, PlannedDataSource, behind_pool, part_of, whole_stream
+from ..data_source.base import (
+    AbstractDataSource,
+    CollateDataSource,
+    EpochSource,
+    MapDataSource,
+    PlannedDataSource,
+    SampleMapDataSource,
+    behind_pool,
+    part_of,
+    whole_stream,
+)
 from ..data_source.books import Books
+from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
-from ..data_source.iterator import BatchIterator, Epoch
-from ..data_source.options import EpochOptions, epoch_options, known_count
+from ..data_source.epochs import Seam
+from ..data_source.iterator import BatchIterator, Engine, Epoch, count_of
+from ..data_source.options import EpochOptions, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
 from ..errors import ArgumentTypeError
 from ..faults.policy import ErrorPolicy, error_policy
+from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
-from .making import ByteBound, Making
+from .making import Making, byte_bound
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
 
@@ -70,7 +85,55 @@ class Producer(NamedTuple):
     abandon: Callable[[], None]
 
 
-class ParallelDataSource(AbstractDataSource):
+class _WithConsumerMaps(EpochSource):
+    """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
+
+    _source: AbstractDataSource
+    _maps: tuple[MapDataSource, ...] = ()
+
+    def outline(self) -> list[Any]:
+        return self._maps[-1].outline() if self._maps else self._source.outline()
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self._source.num_samples(**kwargs)
+
+    def calls_user_functions(self) -> bool:
+        return self._source.calls_user_functions()
+
+    def has_random_maps(self) -> bool:
+        return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
+
+    def map(
+        self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
+    ) -> WithMaps:
+        """Return this source with `fn` applied behind the pool: in the consumer's process, in its ``next``.
+
+        What `fn` returns is handed out as it is. That is the place to hand batches over to a framework, and for views;
+        work that takes long belongs before the pool. The arguments are those of :meth:`AbstractDataSource.map`, and so
+        are the random numbers; `resizes` is true of any map here. An exception names the map and the batch,
+        ``on_error=`` does not apply to it.
+        """
+        return self._followed_by(MapDataSource(self, fn, rng=rng, resizes=resizes))
+
+    def map_samples(self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None) -> WithMaps:
+        """Return this source with `fn` applied to each sample behind the pool: see :meth:`map`."""
+        return self._followed_by(SampleMapDataSource(self, fn, rng=rng))
+
+    def collate(self: WithMaps, fn: Callable[[list[Any]], Any]) -> WithMaps:
+        """Return this source with `fn` applied to the list of samples behind the pool: see :meth:`map`."""
+        return self._followed_by(CollateDataSource(self, fn))
+
+    def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:
+        made = copy.copy(self)
+        made._maps = (*self._maps, node)
+        vars(made).pop("_unnumbered", None)
+        return made
+
+
+WithMaps = TypeVar("WithMaps", bound=_WithConsumerMaps)
+
+
+class ParallelDataSource(_WithConsumerMaps):
     """A source whose batches are those of another, made by the workers of a pool, in the same order.
 
     Made by ``pool.parallel_data_source``.
@@ -79,7 +142,8 @@ class ParallelDataSource(AbstractDataSource):
         ds: The source, which is random access.
         batch_buffer_size: The most batches that are under way or done, ahead of the consumer.
         pool: Makes the batches.
-        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None for any number.
+        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None: a quarter of the
+            memory that is free, 1 GB at most.
         on_error: What to do about samples that fail.
         timeout: Seconds that a sample may take; None for any.
         arrays: How large arrays reach the workers, where the pool has several ways.
@@ -127,48 +191,41 @@ class ParallelDataSource(AbstractDataSource):
             at_once=at_once,
             policy=self.on_error,
             timeout=self.timeout,
-            bound=ByteBound(size, self.buffer_bytes, at_once + 1),
+            bound=byte_bound(size, self.buffer_bytes, at_once + 1),
         )
 
-    def outline(self) -> list[Any]:
-        return self._source.outline()
+    def __repr__(self) -> str:
+        bound = self._making.bound
+        return f"<{type(self).__name__} of {self._source!r}: at most {bound} ahead>"
 
-    def num_samples(self, **kwargs: Any) -> Any:
-        return self._source.num_samples(**kwargs)
+    def plan_of(self, options: EpochOptions) -> BatchPlan:
+        return plan_for(self._source, options)
 
-    def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
-        """Return the plan of an epoch, which is that of the source itself."""
-        checks.no_unknown("plan", options, ("epoch", "drop_last"))
-        given = options if shuffle is None else {"shuffle": shuffle, **options}
-        return plan_for(self._source, epoch_options(batch_size, given))
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+        return open_epoch(self, options, state, seam)
 
-    def batch_iterator(
-        self, batch_size: int, shuffle: Any = None, *, state: Any = None, **options: Any
-    ) -> BatchIterator:
-        """Return an iterator of the batches of one epoch, which starts to fill its buffer now.
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[BatchEngine, Books]:
+        engine = self._engine(plan, options, (), seam)
+        return engine, engine.books
 
-        The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
-        """
-        given = options if shuffle is None else {"shuffle": shuffle, **options}
-        return self._epoch(epoch_options(batch_size, given), (), state)
-
-    def _epoch(self, options: EpochOptions, path: tuple[int, ...], state: Any = None) -> BatchIterator:
+    def _engine(
+        self, plan: BatchPlan, options: EpochOptions, path: tuple[int, ...], seam: Seam | None = None
+    ) -> BatchEngine:
         n = self._source.num_samples()
-
-        def engine_of(plan: BatchPlan, options: EpochOptions) -> tuple[BatchEngine, Books]:
-            n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
-            # On the consumer's own thread, as in a plain loop; worker processes do so by themselves.
-            seeded = self._own_thread and options.shuffled and self._source.draws_globally()
-            engine = BatchEngine(self._making, plan, path, n_samples, options.shard, seeded)
-            return engine, engine.books
-
-        def plan_of(options: EpochOptions) -> BatchPlan:
-            return plan_for(self._source, options)
-
-        return BatchIterator(open_epoch(self._source, options, state, plan_of, engine_of))
+        n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
+        # On the consumer's own thread, as in a plain loop; worker processes do so by themselves.
+        seeded = self._own_thread and options.shuffled and self._source.draws_globally()
+        maps = ConsumerMaps(self._maps, options.shard.pad_mask)
+        making = self._making
+        if options.policy is not None:
+            making = dataclasses.replace(making, policy=options.policy)
+        return BatchEngine(making, plan, path, n_samples, options.shard, seeded, maps, seam)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        yield from self._epoch(options, path)
+        plan = self.plan_of(options)
+        engine = self._engine(plan, options, path)
+        with BatchIterator(Epoch(engine, options.epoch, lambda: plan.n_batches, books=engine.books)) as iterator:
+            yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.count(options.batch_size, options.drop_last)
@@ -195,7 +252,7 @@ def plan_for(source: AbstractDataSource, options: EpochOptions) -> BatchPlan:
     return part_of(DrawnPlan(rows, size, options.seed, options.epoch, n_batches, count), options)
 
 
-class PrefetchDataSource(AbstractDataSource):
+class PrefetchDataSource(_WithConsumerMaps):
     """A source that only streams, whose batches one background worker makes ahead. Made by ``pool.prefetch``.
 
     Args:
@@ -219,40 +276,41 @@ class PrefetchDataSource(AbstractDataSource):
         self._source = source
         self._pool = pool
 
-    def outline(self) -> list[Any]:
-        return self._source.outline()
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._source!r}: at most {self._buffer_size} batches ahead>"
 
-    def num_samples(self, **kwargs: Any) -> Any:
-        return self._source.num_samples(**kwargs)
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+        return open_stream(self, options, state)
 
-    def calls_user_functions(self) -> bool:
-        return self._source.calls_user_functions()
+    def heeds_shuffle(self) -> bool:
+        return self._source.heeds_shuffle() or self.has_random_maps()
 
-    def batch_iterator(self, batch_size: int, *, state: Any = None, **options: Any) -> BatchIterator:
-        """Return an iterator of the batches of one epoch, which starts to fill its buffer now.
+    def stream_owner(self) -> Any:
+        return self._source.stateful()
 
-        The options are those of the source's own ``batch_iterator``, and so are the batches and their order.
-        """
-        given = epoch_options(batch_size, options, takes_any=self._source.calls_user_functions())
-        return BatchIterator(open_stream(self._source, given, state, lambda options: self._engine(options, ())))
+    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
+        return self._engine(options, (), books)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        with BatchIterator(Epoch(self._engine(options, path))) as iterator:
+        books = Books()
+        with BatchIterator(Epoch(self._engine(options, path, books), options.epoch, books=books)) as iterator:
             yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.stream_count(options)
 
-    def _engine(self, options: EpochOptions, path: tuple[int, ...]) -> _ProducerEngine:
+    def _engine(self, options: EpochOptions, path: tuple[int, ...], books: Books) -> _ProducerEngine:
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
-            tasks = self._tasks(producer.pool, _Produced(self._source, options, path))
+            place = path + (0,) * len(self._maps)
+            tasks = self._tasks(producer.pool, _Produced(self._source, options, place))
             stream = WorkStream(producer.pool, tasks, self._buffer_size)
         except BaseException:
             producer.close()
             raise
-        return _ProducerEngine(stream, producer)
+        key = BatchKey(options.seed, options.epoch, path=path)
+        return _ProducerEngine(stream, producer, ConsumerMaps(self._maps), key, books)
 
     def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
         shared = pool.shared_constant(epoch)
@@ -287,10 +345,10 @@ class _Produced:
                 self._iterator = whole_stream(self._source, self._options, self._path)
                 self._context = contextvars.copy_context()
             # All in one context, or a `with` of a generator's would not find what it has set.
-            if self._behind_pool:
-                return self._context.run(next, self._iterator), inner_state(self._source, self._options)
-            batch = finished(self._context.run(next, self._iterator), buffers)
-            return batch, inner_state(self._source, self._options)
+            batch = self._context.run(next, self._iterator)
+            if not self._behind_pool:
+                batch = finished(batch, buffers)
+            return batch, inner_state(self._source.stateful(), self._options)
         except StopIteration:
             return ()
         except BaseException as error:
@@ -304,17 +362,26 @@ def next_of(epoch: _Produced, buffers: Buffers) -> tuple[Any, ...]:
 
 
 class _ProducerEngine:
-    """Hands out what one producer made, until its end."""
+    """Hands out what one producer made, until its end.
 
-    def __init__(self, stream: WorkStream, producer: Producer) -> None:
+    Args:
+        stream: Its batches.
+        producer: Makes them.
+        maps: Maps that are applied here.
+        key: Names the randomness of the epoch at the outermost of these.
+        books: The books to keep.
+    """
+
+    def __init__(
+        self, stream: WorkStream, producer: Producer, maps: ConsumerMaps, key: BatchKey, books: Books
+    ) -> None:
         self._stream = stream
         self._producer = producer
+        self._maps = maps
+        self._key = key
+        self._books = books
         self._latest: Any = None
         self._finalizer = weakref.finalize(self, producer.abandon)
-
-    @property
-    def road(self) -> str:
-        return ROADS.get(self._stream.road, "")
 
     def check_caller(self) -> None:
         self._stream.check_caller()
@@ -324,7 +391,11 @@ class _ProducerEngine:
         if not item:
             self.close()
             raise StopIteration
-        batch, self._latest = item
+        batch, latest = item
+        n, books = count_of(batch), self._books
+        batch = self._maps(batch, self._key._replace(batch=books.batches, start=books.planned), n)
+        books.settle(books.batches, n, n, 0, ROADS.get(self._stream.road, ""))
+        self._latest = latest
         return batch
 
     def latest_state(self) -> Any:

@@ -16,10 +16,11 @@ import os
 import weakref
 from typing import Any
 
+from .. import checks
 from ..buffers import BufferPool
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
-from .base import AbstractWorkerPool, worker_count
+from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .crew import Crew, CrewFuture
 from .parallel import Producer
 from .stream import check_process
@@ -36,6 +37,7 @@ class WorkerThreadPool(AbstractWorkerPool):
         ArgumentError: `processes` is below 1.
     """
 
+    @checks.known_names(ELSEWHERE)
     def __init__(self, processes: int | None = None) -> None:
         super().__init__()
         self.processes = worker_count(processes)

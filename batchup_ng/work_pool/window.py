@@ -134,6 +134,11 @@ class Window:
         self._holder = None
         self._lock.release()
 
+    @property
+    def used_up(self) -> bool:
+        """Whether all jobs were submitted."""
+        return self._ended and not self.closed
+
     def _has(self, future: Any) -> bool:
         return future in self._beside or any(entry.future is future for entry in tuple(self._entries))
 
@@ -223,6 +228,10 @@ class Window:
                 self._entries[place] = Entry(job, self._pool.submit(job.task, job.how))
 
     # -- any thread --------------------------------------------------------------------------------------------
+
+    def ahead(self) -> int:
+        """Return how many jobs are under way, or done and wait."""
+        return len(self._entries)
 
     def ready(self) -> int:
         """Return how many results are there and wait."""

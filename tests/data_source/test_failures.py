@@ -132,3 +132,12 @@ def test_on_error_is_refused_where_it_cannot_be_kept() -> None:
         bu.CallableDataSource(lambda batch_size: iter([])).batch_iterator(4, on_error="skip")
     with pytest.raises(bu.ArgumentError, match="did you mean 'skip'"):
         source_with(set()).batch_iterator(4, on_error="skp")
+
+
+def test_on_error_of_an_epoch_goes_before_that_of_the_parallel_source() -> None:
+    with bu.SerialPool() as pool:
+        background = pool.parallel_data_source(source_with({3}))
+        with background.batch_iterator(10, on_error="skip") as iterator:
+            assert [len(x) for x, _ in iterator] == [9, 10, 10]
+        with background.batch_iterator(10) as iterator, pytest.raises(KeyError, match="row 3"):
+            next(iterator)

@@ -46,7 +46,7 @@ def test_an_iterator_cannot_be_sent(send: Any) -> None:
         ("collate_fn", r"source\.collate\(fn\)"),
         ("world_size", r"shard=\(rank, world\)"),
         ("sampler", r"ArrayDataSource\(data, sampler="),
-        ("quux", r"it takes drop_last, epoch, on_error, pad_mask, shard, shuffle, state, uneven"),
+        ("quux", r"it takes batch_size, drop_last, epoch, on_error, pad_mask, shard, shuffle, state, uneven"),
         ("stat", "did you mean 'state'"),
     ],
 )

@@ -60,7 +60,7 @@ def test_whole_batches_of_ranks_have_the_keys_that_they_have_alone(world: int) -
     source = bu.ArrayDataSource([np.arange(40)])
     alone = source.plan(4, shuffle=1)
     for rank in range(world):
-        plan = source.plan_of(epoch_options(4, {"shuffle": 1, "shard": (rank, world)}))
+        plan = source.plan_of(epoch_options(4, 1, shard=(rank, world)))
         for number in range(10 // world):
             own, other = plan[number], alone[number * world + rank]
             assert own.rows.tolist() == other.rows.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng import system_limits
 from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.making import ByteBound
+from batchup_ng.work_pool.making import ByteBound, byte_bound
 from batchup_ng.work_pool.window import NO_JOB, Window
 
 MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
@@ -47,11 +49,32 @@ def test_the_bound_leaves_room_for_two_batches_beside_the_buffer() -> None:
     assert bound.limit() == 1
 
 
-def test_without_bytes_only_the_size_counts() -> None:
-    bound = ByteBound(size=20, buffer_bytes=None, first=3)
-    bound.saw(np.zeros(400, np.uint8))
-    assert bound.limit() == 20
+def test_the_size_counts_where_the_bytes_do_not() -> None:
     assert ByteBound(size=2, buffer_bytes=1 << 30, first=3).limit() == 2
+
+
+def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, nbytes in ((8000, 2000), (1e12, 10**9), (math.inf, 10**9)):
+        monkeypatch.setattr(system_limits, "available", lambda free=free: free)
+        assert byte_bound(20, None, 3).buffer_bytes == nbytes
+    assert byte_bound(20, 5, 3).buffer_bytes == 5
+
+
+def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(system_limits, "available", lambda: 4000.0)
+    for nbytes, most in ((10, 20), (100, 8), (400, 2), (1000, 2), (1001, 1)):
+        bound = byte_bound(20, None, 3)
+        bound.saw(np.zeros(nbytes, np.uint8))
+        assert bound.limit() == most
+
+
+def test_batches_that_are_larger_than_the_bound_come_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system_limits, "available", lambda: 400.0)
+    with bu.WorkerThreadPool(2) as pool:
+        source = pool.parallel_data_source(big(30))
+        assert sum(len(x) for (x,) in source.batch_iterator(7)) == 30
 
 
 @pytest.mark.parametrize(("buffer_bytes", "most"), [(400_000, 6), (150_000, 3), (1, 3), (1 << 40, 12)])

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...buffers import Block, Returned, on_lease, size_class
+from ...system_limits import available
 from .mapping import HUGE, PAGE, Mapping
-from .memory import available
 
 
 class ArenaFull(MemoryError):

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentTypeError
+from ...system_limits import available
 from . import channel
 from .arena import ArenaFull, SharedView
 from .blame import name_of_array
 from .channel import Frame, Kind, Piece, Placed
 from .copies import Bulk, Copy, SharedCopies
 from .mapping import HUGE, PAGE
-from .memory import available
 from .roads import checked_road, road_for
 from .served import Offer
 from .travel import pack

@@ -13,8 +13,9 @@ from typing import Any
 from ... import checks
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
+from ...system_limits import available
 from ...warn import warn_consumer
-from ..base import AbstractWorkerPool, worker_count
+from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..parallel import ParallelDataSource, Producer
 from ..submission import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
@@ -24,7 +25,6 @@ from .constants import SharedConstant
 from .dispatcher import Dispatcher
 from .jobs import ResultFuture
 from .launch import launcher
-from .memory import available
 from .roads import ROADS
 from .starting import Given
 from .travel import travels
@@ -55,6 +55,7 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     roads = ROADS
 
+    @checks.known_names(ELSEWHERE)
     def __init__(
         self,
         processes: int | None = None,

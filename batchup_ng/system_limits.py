@@ -11,7 +11,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from ... import cgroup
+from . import cgroup
 
 
 def available() -> float:

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng import cgroup
+from batchup_ng import cgroup, system_limits
 from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.processes import blas, memory
+from batchup_ng.work_pool.processes import blas
 from batchup_ng.work_pool.processes.roads import road_for
 
 MB = 1 << 20
@@ -32,43 +32,43 @@ def group(folder: Path, **files: object) -> Path:
 
 
 def test_the_memory_of_this_process_is_part_of_the_machines() -> None:
-    found = memory.available()
+    found = system_limits.available()
     assert 0 < found <= psutil.virtual_memory().total
 
 
 def test_the_files_of_the_machine_are_read() -> None:
     text = "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   12000000 kB\nBad:\nWorse: many kB\n"
-    assert memory.kilobytes(text, "MemAvailable") == 12_000_000 * 1024
-    assert [memory.kilobytes(text, name) for name in ("Mem", "Bad", "Worse", "Absent")] == [None] * 4
-    assert memory.kilobytes("", "MemAvailable") is None
+    assert system_limits.kilobytes(text, "MemAvailable") == 12_000_000 * 1024
+    assert [system_limits.kilobytes(text, name) for name in ("Mem", "Bad", "Worse", "Absent")] == [None] * 4
+    assert system_limits.kilobytes("", "MemAvailable") is None
 
 
 def test_a_limit_counts_files_that_may_be_dropped_as_free(tmp_path: Path) -> None:
     second = group(tmp_path / "2", memory__max=1000, memory__current=700, memory__stat="anon 1\ninactive_file 300")
-    assert memory.left_in_group(second) == 600
+    assert system_limits.left_in_group(second) == 600
     first = group(
         tmp_path / "1", memory__limit_in_bytes=1000, memory__usage_in_bytes=900, memory__stat="total_inactive_file 100"
     )
-    assert memory.left_in_group(first) == 200
+    assert system_limits.left_in_group(first) == 200
     above = group(tmp_path / "above", memory__max=100, memory__current=700)
-    assert memory.left_in_group(above) == 0
+    assert system_limits.left_in_group(above) == 0
     unlimited = group(tmp_path / "none", memory__max="max", memory__current=700)
-    assert memory.left_in_group(unlimited) is None
-    assert memory.left_in_group(tmp_path / "absent") is None
+    assert system_limits.left_in_group(unlimited) is None
+    assert system_limits.left_in_group(tmp_path / "absent") is None
 
 
 def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outer = group(tmp_path, memory__max=50 * MB, memory__current=30 * MB)
     inner = group(tmp_path / "inner", memory__max=40 * MB, memory__current=1 * MB)
     monkeypatch.setattr(cgroup, "folders", lambda controller: iter([inner, outer]))
-    assert memory.available() == 20 * MB
+    assert system_limits.available() == 20 * MB
 
 
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_limits_on_the_process_count(limit: str) -> None:
     program = (
         f"import resource; resource.setrlimit(resource.{limit}, (3 << 30, 3 << 30))\n"
-        "from batchup_ng.work_pool.processes.memory import available\n"
+        "from batchup_ng.system_limits import available\n"
         "before = available(); held = bytearray(1 << 30); after = available(); print(before, after)"
     )
     before, after = map(float, _run(program).split())
@@ -138,7 +138,7 @@ Path({str(limited / "cgroup.procs")!r}).write_text(str(os.getpid()))
 import numpy as np, batchup_ng as bu
 array = np.empty((720, 500_000), np.uint8)
 array[:] = np.arange(720)[:, None] % 251
-before = bu.work_pool.processes.memory.available()
+before = bu.system_limits.available()
 with bu.WorkerProcessPool(2) as pool:
     source = pool.parallel_data_source(bu.ArrayDataSource([array, np.arange(720)]), batch_buffer_size=4)
     for epoch in range(2):

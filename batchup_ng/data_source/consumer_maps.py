@@ -1,0 +1,49 @@
+"""Maps behind a pool, which run in the consumer's process, in its ``next``.
+
+What they return is handed out as it is: a view, a list, a tensor on another device. Their random numbers are those that
+the same maps would have in the source.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..blame import described, function_name, note_map
+from ..randomness import BatchKey
+from .base import MapDataSource
+from .iterator import with_mask
+
+
+class ConsumerMaps(NamedTuple):
+    """Maps that are applied, one after the other, to the batches that a pool made.
+
+    Attributes:
+        nodes: The maps, in the order in which they are applied.
+        pad_mask: Whether an array that marks what only pads goes at the end of what they return.
+    """
+
+    nodes: tuple[MapDataSource, ...]
+    pad_mask: bool = False
+
+    def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return what becomes of a batch of so many planned samples, whose key is that of the outermost map.
+
+        Raises:
+            BatchError: a map raised an exception.
+        """
+        for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
+            try:
+                batch = node.result_of(_as_batch(batch), key._replace(path=key.path + (0,) * above), planned)
+            except Exception as error:
+                note_map(error, function_name(node.fn))
+                told = {"epoch": key.epoch, "batch": key.batch}
+                when = f"epoch {key.epoch}, batch {key.batch}"
+                raise described(error, "behind the pool", when, told) from error
+        return with_mask(batch, key, planned) if self.pad_mask else batch
+
+
+def _as_batch(result: Any) -> Any:
+    """Return what a map returned such that the next is called with its parts; a single object is one part."""
+    if isinstance(result, (tuple, dict)):
+        return result
+    return tuple(result) if isinstance(result, list) else (result,)

@@ -1,0 +1,84 @@
+"""Options are seen: signatures are explicit, what is misspelt or of another library is refused by name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.work_pool import ParallelDataSource, PrefetchDataSource
+
+BATCH_ITERATOR = (
+    "(self, batch_size: 'int', shuffle: 'Any' = None, *, epoch: 'int' = 0, drop_last: 'bool' = False, "
+    "shard: 'Any' = None, uneven: 'str' = 'pad', pad_mask: 'bool' = False, "
+    "on_error: 'str | ErrorPolicy | None' = None, state: 'Any' = None) -> 'BatchIterator'"
+)
+EPOCHS = (
+    "(self, n: 'int | None', batch_size: 'int', shuffle: 'Any' = None, *, start: 'int' = 0, drop_last: 'bool' = False, "
+    "shard: 'Any' = None, uneven: 'str' = 'pad', pad_mask: 'bool' = False, "
+    "on_error: 'str | ErrorPolicy | None' = None, state: 'Any' = None) -> 'Epochs'"
+)
+
+
+@pytest.mark.parametrize("cls", [bu.ArrayDataSource, bu.MapDataSource, ParallelDataSource, PrefetchDataSource])
+def test_signatures_are_explicit_and_the_same(cls: Any) -> None:
+    assert str(inspect.signature(cls.batch_iterator)) == BATCH_ITERATOR
+    assert str(inspect.signature(cls.epochs)) == EPOCHS
+    plan = "(self, batch_size: 'int', shuffle: 'Any' = None, *, epoch: 'int' = 0, drop_last: 'bool' = False)"
+    assert str(inspect.signature(cls.plan)) == f"{plan} -> 'BatchPlan'"
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("num_workers", "no option 'num_workers'; pass their number as processes="),
+        ("max_workers", "no option 'max_workers'; pass their number as processes="),
+        ("process", "unexpected option 'process'; did you mean 'processes'"),
+        ("prefetch_factor", r"parallel_data_source\(source, batch_buffer_size="),
+        ("timeout", r"parallel_data_source\(source, timeout="),
+    ],
+)
+@pytest.mark.parametrize("kind", [bu.WorkerThreadPool, bu.WorkerProcessPool])
+def test_pools_refuse_options_of_others(kind: Any, option: str, says: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"^{kind.__name__} (has|got an) {says}|{says}"):
+        kind(**{option: 2})
+
+
+def test_a_serial_pool_has_no_workers() -> None:
+    with pytest.raises(ArgumentTypeError, match="SerialPool has no option 'processes'; a SerialPool has no workers"):
+        bu.SerialPool(processes=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("num_workers", r"make a pool: WorkerProcessPool\(n\)"),
+        ("prefetch", "batch_buffer_size="),
+        ("prefetch_factor", "batch_buffer_size="),
+        ("pin_memory", r"in a map behind the pool: pool.parallel_data_source\(source\).map\(fn\)"),
+        ("collate_fn", r"source.collate\(fn\)"),
+        ("shuffle", "pass it to batch_iterator or epochs of the source that this returns"),
+        ("batch_buffer_sise", "did you mean 'batch_buffer_size'"),
+    ],
+)
+def test_sources_of_pools_refuse_options_of_others(option: str, says: str) -> None:
+    source = bu.ArrayDataSource([np.arange(3)])
+    with bu.SerialPool() as pool:
+        for make in (pool.parallel_data_source, pool.prefetch):
+            with pytest.raises(ArgumentTypeError, match=f"^{make.__name__} .*{says}"):
+                make(source, **{option: 2})
+
+
+def test_a_plan_has_fewer_options() -> None:
+    source = bu.ArrayDataSource([np.arange(3)])
+    with bu.SerialPool() as pool:
+        for ds in (source, pool.parallel_data_source(source)):
+            with pytest.raises(ArgumentTypeError, match="plan got an unexpected option 'epochs'; did you mean 'epoch'"):
+                ds.plan(3, epochs=2)  # type: ignore[call-arg]
+            assert len(ds.plan(2, 7, epoch=2)) == 2
+        with pytest.raises(ArgumentTypeError, match=r"plan method not supported"):
+            pool.prefetch(source).plan(3)
