@@ -6,7 +6,8 @@ from .array import ArrayDataSource
 from .base import AbstractDataSource, CollateDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
 from .batch_map import batch_map_concat, batch_map_mean
 from .choice import ChoiceDataSource
-from .compose import coerce_data_source, concat, mix, repeat, split, subset, take, zip
+from .compose import coerce_data_source, concat, mix, repeat, split, subset, take
+from .compose import zip as zip  # not in __all__, so that no star import hides Python's own
 from .composite import CompositeDataSource
 from .iterator import BatchIterator
 from .random_access import RandomAccessDataSource
@@ -43,5 +44,4 @@ __all__ = [
     "split",
     "subset",
     "take",
-    "zip",
 ]
