@@ -16,7 +16,8 @@ import batchup_ng
 
 PACKAGE = Path(batchup_ng.__file__).parent
 FLOORS = {
-    "errors": 0, "blame": 0, "checks": 0, "batch": 0, "buffers": 0, "cgroup": 0, "randomness": 0, "_version": 0,
+    "errors": 0, "blame": 0, "checks": 0, "batch": 0, "buffers": 0, "cgroup": 0, "display": 0,
+    "randomness": 0, "_version": 0,
     "sampling": 1, "accessors": 1,
     "data_source": 2,
     "work_pool": 3,

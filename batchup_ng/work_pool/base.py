@@ -159,8 +159,14 @@ class AbstractWorkerPool:
         return PrefetchDataSource(source, batch_buffer_size, self)
 
     def __repr__(self) -> str:
-        n = getattr(self, "processes", None)
-        return f"<{type(self).__name__}{'' if n is None else f': {n} workers'}>"
+        try:
+            self.check_open()
+            state = "open"
+        except Exception:
+            state = "closed"
+        n, threads = getattr(self, "processes", None), getattr(self, "threads", 1)
+        workers = "" if n is None else f"{n} workers{f' of {threads} threads' * (threads > 1)}, "
+        return f"<{type(self).__name__}: {workers}{state}>"
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError(

@@ -16,6 +16,7 @@ from ..data_source.base import AbstractDataSource, PlannedDataSource, part_of, w
 from ..data_source.books import Books
 from ..data_source.draws import Draws
 from ..data_source.iterator import BatchIterator, Epoch
+from ..data_source.node import samples_in_words
 from ..data_source.options import EpochOptions, epoch_options, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
@@ -128,6 +129,14 @@ class ParallelDataSource(AbstractDataSource):
     def outline(self) -> list[Any]:
         return self._source.outline()
 
+    def __getitem__(self, which: Any) -> Any:
+        return self._source[which]
+
+    def _facts(self) -> list[str]:
+        told = {"buffer_bytes": self.buffer_bytes, "timeout": self.timeout, "on_error": self.on_error}
+        options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, ErrorPolicy())]
+        return [samples_in_words(self._source), *options, f"by {self._making.pool!r}"]
+
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
 
@@ -217,6 +226,9 @@ class PrefetchDataSource(AbstractDataSource):
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
+
+    def _facts(self) -> list[str]:
+        return [samples_in_words(self), f"by {self._pool!r}"]
 
     def calls_user_functions(self) -> bool:
         return self._source.calls_user_functions()
