@@ -54,12 +54,17 @@ def trim(batch: Any, n: int) -> Any:
     return map_leaves(lambda leaf: leaf[:n], batch)
 
 
-def trim_to_shortest(batches: Sequence[Any]) -> Sequence[Any]:
-    """Return `batches` with every leaf cut to the length of the shortest; the same object where they agree."""
-    lengths = {len(leaf) for batch in batches for leaf in leaves(batch) if _has_length(leaf)}
-    if len(lengths) <= 1:
+def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[Any]:
+    """Return `batches` cut to as many groups of their sizes as all leaves have; the same object where they agree.
+
+    >>> [part.tolist() for part in trim_to_shortest([np.arange(3), np.arange(5)], [1, 2])]
+    [[0, 1], [0, 1, 2, 3]]
+    """
+    lengths = [{len(leaf) for leaf in leaves(batch) if _has_length(leaf)} for batch in batches]
+    groups = min([n // size for own, size in zip(lengths, sizes, strict=True) for n in own], default=0)
+    if all(own <= {groups * size} for own, size in zip(lengths, sizes, strict=True)):
         return batches
-    return tuple([trim(batch, min(lengths)) for batch in batches])
+    return tuple([trim(batch, groups * size) for batch, size in zip(batches, sizes, strict=True)])
 
 
 def _has_length(leaf: Any) -> bool:
@@ -114,6 +119,21 @@ def _common_dtype(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
             f"change their dtype from one to the next; map them to one"
         )
     return np.result_type(*dtypes)
+
+
+def batch_of(samples: Sequence[Any]) -> Any:
+    """Return a batch made of single samples, each a tuple, a dict or one value: a tuple or dict of columns.
+
+    Raises:
+        ArgumentError: they are dicts of different names.
+    """
+    first = samples[0]
+    if not isinstance(first, dict):
+        stacked = stack(samples)
+        return stacked if isinstance(stacked, tuple) else (stacked,)
+    if any(not isinstance(sample, dict) or sample.keys() != first.keys() for sample in samples):
+        raise ArgumentError(f"the samples of a batch must have the same names, those of the first: {sorted(first)}")
+    return {name: stack([sample[name] for sample in samples]) for name in first}
 
 
 def stack(samples: Sequence[Any]) -> Any:
