@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from .. import batch as batches
 from .. import checks
@@ -14,17 +14,34 @@ from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.row_plan import RowPlan, planned_samples
 from ..sampling.shards import START
-from .batch_map import MapsEpochs
 from .books import Books
 from .draws import Draws
 from .iterator import BatchIterator, Engine, StreamEngine, walk
+from .looking import HasSamples
 from .node import SourceNode
 from .options import EpochOptions, epoch_options
 from .resume import open_epoch
 from .resume_stream import open_stream
 
 
-class AbstractDataSource(MapsEpochs):
+class Functions(NamedTuple):
+    """The functions behind the methods that compose sources.
+
+    They make classes that derive from the one with the methods, so they lie in modules above this one, the last of
+    which, ``compose``, hands them over.
+    """
+
+    take: Callable[..., PlannedDataSource]
+    repeat: Callable[..., AbstractDataSource]
+    subset: Callable[..., PlannedDataSource]
+    split: Callable[..., Any]
+    concat: Callable[..., PlannedDataSource]
+    zip: Callable[..., PlannedDataSource]
+    with_index: Callable[..., PlannedDataSource]
+    filter: Callable[..., PlannedDataSource]
+
+
+class AbstractDataSource(HasSamples):
     """Makes batches: the base class of every data source.
 
     A source of one's own derives from this class and defines ``num_samples`` and ``batch_iterator``, and for random
@@ -32,10 +49,10 @@ class AbstractDataSource(MapsEpochs):
     """
 
     def map(self, fn: Callable[..., Any], *, rng: str | None = None) -> MapDataSource:
-        """Return a source whose batches are ``fn(*batch)``.
+        """Return a source whose batches are ``fn(*batch)``; where they are dicts, ``fn(**batch)``.
 
         Args:
-            fn: Called with the arrays of a batch; returns the batch to hand out, a tuple of arrays.
+            fn: Called with the arrays of a batch; returns the batch to hand out, a tuple of arrays, or a dict of them.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws a sample, each a function of (seed, epoch, position in the stream, node), whatever the batch
@@ -44,12 +61,12 @@ class AbstractDataSource(MapsEpochs):
         return MapDataSource(self, fn, rng=rng)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> SampleMapDataSource:
-        """Return a source whose samples are ``fn(*sample)``, stacked to batches.
+        """Return a source whose samples are ``fn(*sample)``, stacked to batches; of dicts ``fn(**sample)``.
 
         Results of one shape become an array, others stay a list.
 
         Args:
-            fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers.
+            fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers, or a dict.
             rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
         """
         return SampleMapDataSource(self, fn, rng=rng)
@@ -63,17 +80,72 @@ class AbstractDataSource(MapsEpochs):
 
         Args:
             fn: Called with a list of the samples of a batch, each a tuple; returns the batch to hand out: a tuple, a
-                list, which stands for one, or a dict, which a map behind it is called with as its one argument.
+                list, which stands for one, or a dict, whose parts a map behind it is called with by name.
         """
         return CollateDataSource(self, fn)
+
+    # -- composing ---------------------------------------------------------------------------------------------
+
+    _functions: ClassVar[Functions]
+
+    def take(self, n: int) -> PlannedDataSource:
+        """Return the first `n` samples of each epoch: see :func:`batchup_ng.take`."""
+        return self._functions.take(self, n)
+
+    def repeat(self, times: int = -1) -> AbstractDataSource:
+        """Return several epochs as one, -1 for ever: see :func:`batchup_ng.repeat`."""
+        return self._functions.repeat(self, times)
+
+    def subset(self, rows: Any) -> PlannedDataSource:
+        """Return the samples at the positions `rows` of the epoch in order: see :func:`batchup_ng.subset`."""
+        return self._functions.subset(self, rows)
+
+    def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
+        """Return sources that share out the samples at random: see :func:`batchup_ng.split`."""
+        parts: list[PlannedDataSource] = self._functions.split(self, fractions, seed, stratify)
+        return parts
+
+    def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
+        """Return this source and then the others: see :func:`batchup_ng.concat`."""
+        return self._functions.concat(self, *others, sampler=sampler)
+
+    def zip(self, *others: AbstractDataSource, flatten: bool = True) -> PlannedDataSource:
+        """Return this source and the others side by side, sample by sample: see :func:`batchup_ng.zip`."""
+        return self._functions.zip(self, *others, flatten=flatten)
+
+    def with_index(self) -> PlannedDataSource:
+        """Return a source whose batches begin with the array of their row numbers, as `include_indices` gives them.
+
+        They are the rows that ``batch_indices_iterator`` lists: for arrays those of the arrays, for a subset or a
+        concatenation positions in it. A composite has an array for each part; a choice the number of the source, then
+        the rows in it. In a batch by name they are the column ``"index"``.
+
+        Raises:
+            ArgumentTypeError: the source only streams.
+        """
+        return self._functions.with_index(self)
+
+    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
+        """Return a source with the samples for which ``predicate(*sample)`` is true.
+
+        All samples are read once, now, with their maps; what is kept is a list of rows, the same in each epoch. Where
+        the answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
+
+        Args:
+            predicate: Called with the parts of one sample, by name where batches are dicts; returns True or False.
+            columns: The columns that it is called with, which arrays then read alone: numbers from 0 on, or names; all
+                where it is None.
+
+        Raises:
+            ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate returns something
+                else.
+            ArgumentError: there is no such column, or the epoch never ends.
+        """
+        return self._functions.filter(self, predicate, columns)
 
 
 class PlannedDataSource(AbstractDataSource):
     """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
-
-    def __repr__(self) -> str:
-        n = self.num_samples() if self.is_random_access else None
-        return f"<{type(self).__name__}: {'a stream' if n is None else f'{n} samples'}>"
 
     def plan(self, batch_size: int, shuffle: Any = None, **options: Any) -> BatchPlan:
         """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
@@ -198,9 +270,11 @@ def as_batch(result: Any) -> Any:
     return tuple(result) if type(result) is list else result
 
 
-def arguments_of(batch: Any) -> Any:
-    """Return what a function of a batch, or sample, is called with: its arrays; a dict is one argument."""
-    return (batch,) if isinstance(batch, dict) else batch
+def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
+    """Call a function of a batch, or sample, with its parts; those of a dict by name."""
+    if type(batch) is tuple or not isinstance(batch, Mapping):
+        return fn(*batch, **keywords)
+    return fn(**batch, **keywords)
 
 
 def _given(shuffle: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -264,11 +338,11 @@ class MapDataSource(PlannedDataSource):
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         if self.rng is None:
-            result = self.fn(*arguments_of(batch))
+            result = call(self.fn, batch)
         elif self.rng == "batch":
-            result = self.fn(*arguments_of(batch), rng=key.generator())
+            result = call(self.fn, batch, rng=key.generator())
         else:
-            result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch), planned))
+            result = call(self.fn, batch, rng=key.sample_rng(batches.length(batch), planned))
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -322,16 +396,15 @@ class SampleMapDataSource(MapDataSource):
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         if self.rng is None:
-            samples = [self.fn(*arguments_of(sample)) for sample in batches.samples_of(batch)]
+            samples = [call(self.fn, sample) for sample in batches.samples_of(batch)]
         else:
             rngs = key.sample_rng(batches.length(batch), planned).generators()
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
-            samples = [self.fn(*arguments_of(sample), rng=generator) for sample, generator in pairs]
+            samples = [call(self.fn, sample, rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
-        stacked = batches.stack(samples)
-        return stacked if isinstance(stacked, tuple) else (stacked,)
+        return batches.batch_of(samples)
 
 
 class CollateDataSource(MapDataSource):

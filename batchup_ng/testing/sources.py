@@ -33,6 +33,10 @@ def assert_same_batch(got: Any, expected: Any) -> None:
         assert len(got) == len(expected)
         for mine, theirs in zip(got, expected, strict=True):
             assert_same_batch(mine, theirs)
+    elif isinstance(expected, dict):
+        assert list(got) == list(expected)
+        for name, theirs in expected.items():
+            assert_same_batch(got[name], theirs)
     elif isinstance(expected, np.ndarray):
         np.testing.assert_array_equal(got, expected, strict=True)
     else:
