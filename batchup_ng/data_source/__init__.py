@@ -9,6 +9,7 @@ from .choice import ChoiceDataSource
 from .compose import coerce_data_source, concat, mix, repeat, split, subset, take
 from .compose import zip as zip  # not in __all__, so that no star import hides Python's own
 from .composite import CompositeDataSource
+from .indexed import IndexedDataSource
 from .iterator import BatchIterator
 from .random_access import RandomAccessDataSource
 from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource
@@ -26,6 +27,7 @@ __all__ = [
     "CollateDataSource",
     "CompositeDataSource",
     "ConcatDataSource",
+    "IndexedDataSource",
     "IteratorDataSource",
     "MapDataSource",
     "PlannedDataSource",
