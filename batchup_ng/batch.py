@@ -60,11 +60,12 @@ def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[A
     >>> [part.tolist() for part in trim_to_shortest([np.arange(3), np.arange(5)], [1, 2])]
     [[0, 1], [0, 1, 2, 3]]
     """
-    lengths = [{len(leaf) for leaf in leaves(batch) if _has_length(leaf)} for batch in batches]
-    groups = min([n // size for own, size in zip(lengths, sizes, strict=True) for n in own], default=0)
-    if all(own <= {groups * size} for own, size in zip(lengths, sizes, strict=True)):
+    pairs = list(zip(batches, sizes, strict=True))
+    groups = {divmod(len(leaf), size) for batch, size in pairs for leaf in leaves(batch) if _has_length(leaf)}
+    if not groups or (len(groups) == 1 and min(groups)[1] == 0):
         return batches
-    return tuple([trim(batch, groups * size) for batch, size in zip(batches, sizes, strict=True)])
+    n = min(groups)[0]
+    return tuple([trim(batch, n * size) for batch, size in pairs])
 
 
 def _has_length(leaf: Any) -> bool:

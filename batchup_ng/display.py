@@ -15,9 +15,13 @@ from typing import Any
 from .blame import function_name
 
 MOST_NODES = 40
+"""Nodes of a graph that are shown."""
+
 MOST_ITEMS = 8
+"""Parts of a node, columns of a source, or numbers of a list that are shown."""
+
 LONGEST = 60
-"""Characters of a name or value."""
+"""Characters of a name or value that are shown."""
 
 BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
 FACTS = "opacity:0.75;font-size:90%"
@@ -94,13 +98,12 @@ def _parts(node: Any) -> list[Shown]:
     found: list[Shown] = []
     for value in list(vars(node).values()):
         if _is_parts(value):
-            found.extend([value] if isinstance(value, Shown) else value)
+            found.extend(part for part in ([value] if isinstance(value, Shown) else value) if isinstance(part, Shown))
     return found
 
 
 def _is_parts(value: Any) -> bool:
-    listed = isinstance(value, (list, tuple)) and len(value) > 0
-    return isinstance(value, Shown) or (listed and isinstance(value[0], Shown))
+    return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, Shown)
 
 
 def _text(node: Any, count: Iterator[int]) -> str:

@@ -12,8 +12,8 @@ from batchup_ng.demo.digits import load_digits
 
 
 def environment(path):
-    """Return the environment of a file, which a process may open only once, whoever reads it."""
-    # It is kept with LMDB's own module, of which each process has one. (A script's own variables travel with it.)
+    """Return the environment of a file, which LMDB lets a process open only once."""
+    # It is kept in LMDB's own module, of which each process has one; a script's own variables travel with its classes.
     opened = vars(lmdb).setdefault("opened_by_path", {})
     if path not in opened:
         opened[path] = lmdb.open(path, readonly=True, lock=False, subdir=False)

@@ -91,7 +91,9 @@ class CompositeDataSource(PlannedDataSource):
         each = [(source, take_rows(part, np.array([i]))) for source, part, n in parts for i in range(n)]
         return joined_names(source.sample_name(row) for source, row in each)
 
-    def _ungrouped(self, rows: Any) -> list[Any]:
+    def _ungrouped(self, rows: Any) -> Any:
+        if self.batch_size is None:
+            return rows
         return [part if n == 1 else ungrouped(part) for part, n in zip(rows, self._sizes, strict=True)]
 
     def _check_rows(self, rows: Any) -> None:

@@ -31,7 +31,7 @@ def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], co
             f"to a pool before, or leave samples out in the function that makes the batches"
         )
     n = numbered_length("source", source)
-    names = None if columns is None else [columns] if isinstance(columns, (str, int)) else list(columns)
+    names = None if columns is None else [columns] if np.ndim(columns) == 0 else list(columns)
     narrow = None if names is None else _narrowed(source, names)
     keep = np.zeros(n, dtype=bool)
     for start in range(0, n, AT_ONCE):

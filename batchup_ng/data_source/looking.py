@@ -15,6 +15,7 @@ from ..buffers import FRESH
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, globals_seeded
 from .batch_map import MapsEpochs
+from .iterator import read_batch
 from .node import SourceNode
 
 
@@ -73,7 +74,7 @@ def read_in_order(source: SourceNode, positions: np.ndarray) -> Any:
     start = int(positions[0]) if len(positions) else 0
     key = BatchKey(start=start, offsets=positions - start)
     with globals_seeded(key) if source.draws_globally() else contextlib.nullcontext():
-        return source.read(source.rows_at(positions), key, FRESH)
+        return read_batch(source, source.rows_at(positions), key, FRESH)
 
 
 def numbered_length(name: str, source: SourceNode) -> int:

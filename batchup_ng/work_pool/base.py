@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from .. import checks
 from ..buffers import FRESH
 from ..data_source.base import AbstractDataSource
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .policy import ErrorPolicy
 from .stream import WorkStream
@@ -162,8 +162,10 @@ class AbstractWorkerPool:
         try:
             self.check_open()
             state = "open"
-        except Exception:
+        except PoolClosed:
             state = "closed"
+        except Exception:
+            state = "broken"
         n, threads = getattr(self, "processes", None), getattr(self, "threads", 1)
         workers = "" if n is None else f"{n} workers{f' of {threads} threads' * (threads > 1)}, "
         return f"<{type(self).__name__}: {workers}{state}>"
