@@ -14,7 +14,7 @@ The names of BatchUp 0.2.3 are where they were: ``data_source``, ``sampling``, `
 
 from . import data_source, sampling, work_pool
 from ._version import __version__
-from .accessors import ImageArrayUInt8ToFloat32, ImageFiles, MapStyle
+from .accessors import Accessor, ImageArrayUInt8ToFloat32, ImageFiles, MapStyle
 from .data_source import (
     AbstractDataSource,
     ArrayDataSource,
@@ -34,8 +34,8 @@ from .data_source import (
     split,
     subset,
     take,
-    zip,
 )
+from .data_source.compose import zip as zip  # not in __all__, so that no star import hides Python's own
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -46,6 +46,7 @@ from .errors import (
     IteratorBusy,
     LostSamples,
     MissingDependency,
+    NotReproducible,
     NoWorkers,
     PoolClosed,
     RepeatedEpochWarning,
@@ -54,6 +55,7 @@ from .errors import (
     SampleWarning,
     SharedMemoryWarning,
     StallWarning,
+    StateError,
     TooManyErrors,
     WorkerLost,
     WorkerWarning,
@@ -80,6 +82,7 @@ from .work_pool import ErrorPolicy, SampleError, SerialPool, WorkerProcessPool, 
 __all__ = [
     "AbstractDataSource",
     "AbstractSampler",
+    "Accessor",
     "ArgumentError",
     "ArgumentTypeError",
     "ArrayDataSource",
@@ -105,6 +108,7 @@ __all__ = [
     "MapStyle",
     "MissingDependency",
     "NoWorkers",
+    "NotReproducible",
     "PadColumns",
     "PoolClosed",
     "RandomAccessDataSource",
@@ -119,6 +123,7 @@ __all__ = [
     "SharedMemoryWarning",
     "StallWarning",
     "StandardSampler",
+    "StateError",
     "StratifiedSampler",
     "SubsetSampler",
     "TooManyErrors",
@@ -144,5 +149,4 @@ __all__ = [
     "subset",
     "take",
     "work_pool",
-    "zip",
 ]

@@ -75,12 +75,18 @@ def trim(batch: Any, n: int) -> Any:
     return map_leaves(lambda leaf: leaf[:n], batch)
 
 
-def trim_to_shortest(batches: Sequence[Any]) -> Sequence[Any]:
-    """Return `batches` with every leaf cut to the length of the shortest; the same object where they agree."""
-    lengths = {len(leaf) for batch in batches for leaf in leaves(batch) if _has_length(leaf)}
-    if len(lengths) <= 1:
+def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[Any]:
+    """Return `batches` cut to as many groups of their sizes as all leaves have; the same object where they agree.
+
+    >>> [part.tolist() for part in trim_to_shortest([np.arange(3), np.arange(5)], [1, 2])]
+    [[0, 1], [0, 1, 2, 3]]
+    """
+    pairs = list(zip(batches, sizes, strict=True))
+    groups = {divmod(len(leaf), size) for batch, size in pairs for leaf in leaves(batch) if _has_length(leaf)}
+    if not groups or (len(groups) == 1 and min(groups)[1] == 0):
         return batches
-    return tuple([trim(batch, min(lengths)) for batch in batches])
+    n = min(groups)[0]
+    return tuple([trim(batch, n * size) for batch, size in pairs])
 
 
 def _has_length(leaf: Any) -> bool:
@@ -135,6 +141,21 @@ def _common_dtype(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
             f"change their dtype from one to the next; map them to one"
         )
     return np.result_type(*dtypes)
+
+
+def batch_of(samples: Sequence[Any]) -> Any:
+    """Return a batch made of single samples, each a tuple, a dict or one value: a tuple or dict of columns.
+
+    Raises:
+        ArgumentError: they are dicts of different names.
+    """
+    first = samples[0]
+    if not isinstance(first, dict):
+        stacked = stack(samples)
+        return stacked if isinstance(stacked, tuple) else (stacked,)
+    if any(not isinstance(sample, dict) or sample.keys() != first.keys() for sample in samples):
+        raise ArgumentError(f"the samples of a batch must have the same names, those of the first: {sorted(first)}")
+    return {name: stack([sample[name] for sample in samples]) for name in first}
 
 
 def stack(samples: Sequence[Any]) -> Any:

@@ -121,8 +121,13 @@ class PadColumns:
         [inspect.Parameter("columns", inspect.Parameter.VAR_POSITIONAL, annotation="int"), *_OPTIONS],
     )
 
-    def __call__(self, *batch: Any) -> tuple[Any, ...]:
+    def __call__(self, *batch: Any, **named: Any) -> tuple[Any, ...]:
         """Return the batch with its columns padded."""
+        if named:
+            raise ArgumentTypeError(
+                f"PadColumns pads columns by number, and this batch has them by name: {', '.join(named)}; map a "
+                f"function that pads them with pad_batch and returns a dict"
+            )
         wanted = {self._place(column, len(batch)) for column in self.columns}
         result: list[Any] = []
         for place, column in enumerate(batch):

@@ -1,5 +1,6 @@
-"""Read an LMDB file from several processes, each of which opens the file for itself."""
+"""Read an LMDB file from several processes, each of which opens the file for itself, once for all that read it."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,16 +11,23 @@ import batchup_ng as bu
 from batchup_ng.demo.digits import load_digits
 
 
+def environment(path):
+    """Return the environment of a file, which LMDB lets a process open only once."""
+    # It is kept in LMDB's own module, of which each process has one; a script's own variables travel with its classes.
+    opened = vars(lmdb).setdefault("opened_by_path", {})
+    if path not in opened:
+        opened[path] = lmdb.open(path, readonly=True, lock=False, subdir=False)
+    return opened[path]
+
+
 class LmdbImages:
     """An accessor: it has a length, gives rows, and travels to other processes as a path."""
 
     def __init__(self, path, shape):
-        self.path, self.shape, self.env = path, shape, None
+        self.path, self.shape = os.path.abspath(path), shape
 
     def begin(self):
-        if self.env is None:
-            self.env = lmdb.open(str(self.path), readonly=True, lock=False, subdir=False)
-        return self.env.begin()
+        return environment(self.path).begin()
 
     def __len__(self):
         with self.begin() as transaction:
@@ -33,9 +41,6 @@ class LmdbImages:
         images = np.stack([np.frombuffer(value, np.uint8).reshape(self.shape) for value in values])
         return images[0] if np.ndim(rows) == 0 else images
 
-    def __getstate__(self):
-        return {"path": self.path, "shape": self.shape, "env": None}
-
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "digits.lmdb"
@@ -44,10 +49,15 @@ with tempfile.TemporaryDirectory() as folder:
         for row, image in enumerate(images):
             transaction.put(b"%08d" % row, image.tobytes())
 
-    source = bu.ArrayDataSource([LmdbImages(path, images.shape[1:]), labels])
+    # Two loaders, as for training and validation, each with an accessor of its own over the one file.
+    train, test = (
+        bu.ArrayDataSource([LmdbImages(path, images.shape[1:]), labels], rows)
+        for rows in np.split(np.arange(len(labels)), [1400])
+    )
     with bu.WorkerProcessPool(2) as pool:
         total = count = 0
-        for x, y in pool.parallel_data_source(source).batch_iterator(64, shuffle=1):
-            total, count = total + int(x.sum()), count + len(y)
+        for source in (train, test):
+            for x, y in pool.parallel_data_source(source).batch_iterator(64, shuffle=1):
+                total, count = total + int(x.sum()), count + len(y)
 
 print(f"{count} rows of LMDB from 2 processes; sum {total}, in memory {images.sum()}")

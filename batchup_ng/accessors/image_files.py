@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import glob
 import os
 import stat
 import struct
@@ -175,12 +176,18 @@ class _PackedPaths:
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         if isinstance(paths, (str, bytes, os.PathLike)):
-            raise ArgumentTypeError(f"paths must be a sequence of paths, not the one path {paths!r}; pass [{paths!r}]")
+            pattern = isinstance(paths, str) and glob.has_magic(paths)
+            options = ", recursive=True" if pattern and "**" in str(paths) else ""
+            remedy = f"sorted(glob.glob({paths!r}{options}))" if pattern else f"[{paths!r}]"
+            raise ArgumentTypeError(
+                f"paths must be a sequence of paths, not the one {'pattern' if pattern else 'path'} {paths!r}; pass "
+                f"{remedy}"
+            )
         ordered = hasattr(paths, "__len__") and hasattr(paths, "__getitem__") and not isinstance(paths, Mapping)
         if not ordered or getattr(paths, "ndim", 1) != 1:
             raise ArgumentTypeError(
                 f"paths must be a sequence (a list, a 1-D array, one column of a table), not {type(paths).__name__}; "
-                f"pass list(paths), or sorted(paths) where they have no order"
+                f"pass list(paths), or sorted(paths) where they have no order, as those of glob.iglob and Path.glob"
             )
         encoded = [_encoded(position, path) for position, path in enumerate(paths)]
         if not encoded:

@@ -6,9 +6,11 @@ from .array import ArrayDataSource
 from .base import AbstractDataSource, CollateDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
 from .batch_map import batch_map_concat, batch_map_mean
 from .choice import ChoiceDataSource
-from .compose import coerce_data_source, concat, mix, repeat, split, subset, take, zip
+from .compose import coerce_data_source, concat, mix, repeat, split, subset, take
+from .compose import zip as zip  # not in __all__, so that no star import hides Python's own
 from .composite import CompositeDataSource
 from .epochs import Epochs
+from .indexed import IndexedDataSource
 from .iterator import BatchIterator
 from .random_access import RandomAccessDataSource
 from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource
@@ -27,6 +29,7 @@ __all__ = [
     "CompositeDataSource",
     "ConcatDataSource",
     "Epochs",
+    "IndexedDataSource",
     "IteratorDataSource",
     "MapDataSource",
     "PlannedDataSource",
@@ -45,5 +48,4 @@ __all__ = [
     "split",
     "subset",
     "take",
-    "zip",
 ]

@@ -12,55 +12,75 @@ from ..accessors.image_files import ImageFiles
 from ..accessors.map_style import MapStyle
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..buffers import FRESH, Buffers
+from ..display import array_words, listed
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
 from ..sampling.row_plan import read_only
-from .node import joined_names
+from .index_column import INDEX, with_rows
+from .node import SourceNode, joined_names
 from .random_access import RandomAccessDataSource
 
 
 class ArrayDataSource(RandomAccessDataSource):
     """Hands out rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
 
+    A dict of arrays gives batches that are dicts of the same names, which maps are called with by name.
+
     Args:
-        data: A list of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of row
-            numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand side
-            by side. Arrays of pandas and matrices become plain arrays.
+        data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
+            row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
+            side by side. Arrays of pandas and matrices become plain arrays.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 for ever.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
-        include_indices: Whether each batch begins with the array of its row numbers: ``(n,) int``.
+        include_indices: Whether each batch begins with the array of its row numbers, ``(n,) int``; in a dict,
+            ``"index"``.
 
     Raises:
-        ArgumentTypeError: `data` is not a list, or one of it has no length or cannot be indexed.
+        ArgumentTypeError: `data` is neither a list nor a dict with names that are strings, or one of it has no length
+            or cannot be indexed.
         ArgumentError: `data` is empty, or its arrays differ in length.
 
     >>> source = ArrayDataSource([np.arange(5), np.arange(5) * 10])
     >>> [x.tolist() for x, y in source.batch_iterator(2)]
     [[0, 1], [2, 3], [4]]
+    >>> next(ArrayDataSource({"x": np.arange(5)}).map(lambda x: {"double": 2 * x}).batch_iterator(3))
+    {'double': array([0, 2, 4])}
     """
 
     def __init__(
         self,
-        data: list[Any],
+        data: list[Any] | dict[str, Any],
         indices: Any = None,
         repeats: int = 1,
         sampler: AbstractSampler | None = None,
         include_indices: bool = False,
     ) -> None:
-        if not isinstance(data, list):
+        if not isinstance(data, (list, dict)):
             taken = "; the second argument is `indices`, the rows to hand out" if indices is not None else ""
             raise ArgumentTypeError(
-                f"data must be a list of array-like objects, not a {type(data).__name__}; pass [x, y], a list of the "
-                f"arrays whose rows belong together, or [x] for one{taken}"
+                f"data must be a list or dict of array-like objects, not a {type(data).__name__}; pass [x, y], a list "
+                f"of the arrays whose rows belong together, or [x] for one{taken}"
             )
         if not data:
-            raise ArgumentError("data must hold at least one array; the list is empty")
-        columns = [as_column(f"data[{i}]", array) for i, array in enumerate(data)]
+            raise ArgumentError("data must hold at least one array, and is empty")
+        self._names = _checked_names(data, include_indices) if isinstance(data, dict) else None
+        given = data if isinstance(data, dict) else dict(enumerate(data))
+        columns = {name: _checked_column(f"data[{name!r}]", array) for name, array in given.items()}
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
-        self.data = columns
-        self._has_samples = any(isinstance(array, MapStyle) for array in columns)
+        self.data = list(columns.values())
+        self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
+
+    @property
+    def columns(self) -> Any:
+        """The arrays in the structure of a batch: a tuple, or a dict by name."""
+        return tuple(self.data) if self._names is None else dict(zip(self._names, self.data, strict=True))
+
+    def _facts(self) -> list[str]:
+        words = map(array_words, self.data)
+        named = words if self._names is None else map("{}: {}".format, self._names, words)
+        return [*super()._facts(), listed(list(named))]
 
     def outline(self) -> list[Any]:
         return [*super().outline(), len(self.data)]
@@ -81,8 +101,10 @@ class ArrayDataSource(RandomAccessDataSource):
             samples: list[Any] = self.data[0].samples(rows)
             return samples
         columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
-        taken = [self._columns(list(parts)) for parts in zip(*columns, strict=True)]
-        return [(row, *sample) for row, sample in zip(rows, taken, strict=True)] if self.include_indices else taken
+        taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
+        if not self.include_indices:
+            return taken
+        return [with_rows(sample, row) for row, sample in zip(rows, taken, strict=True)]
 
     def sample_name(self, rows: Any) -> str | None:
         """Return what the accessors call the row; else the files that the arrays are mapped from."""
@@ -93,16 +115,18 @@ class ArrayDataSource(RandomAccessDataSource):
         own = type(self) is ArrayDataSource
         return not own or not all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
 
-    def _gather(self, rows: Any, buffers: Buffers) -> tuple[Any, ...]:
+    def _gather(self, rows: Any, buffers: Buffers) -> Any:
         rows = read_only(rows)
-        batch = self._columns([gather(array, rows, buffers) for array in self.data])
+        batch = self._batch([gather(array, rows, buffers) for array in self.data])
         if not self.include_indices:
             return batch
         # A copy, for the rows belong to the plan and the batch to the consumer.
-        return (np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows), *batch)
+        return with_rows(batch, np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows))
 
-    def _columns(self, parts: list[Any]) -> tuple[Any, ...]:
+    def _batch(self, parts: list[Any]) -> Any:
         """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
+        if self._names is not None:
+            return dict(zip(self._names, parts, strict=True))
         if not self._has_samples:
             return tuple(parts)
         columns: list[Any] = []
@@ -116,13 +140,29 @@ def _inside(array: Any) -> Any:
     return _inside(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
 
 
-def _common_length(data: list[Any]) -> int:
-    """Return the length that all of `data` have."""
-    lengths = [len(array) for array in data]
-    for i, length in enumerate(lengths):
-        if length != lengths[0]:
+def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ...]:
+    for name in data:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"the names of data must be strings, not {name!r}; maps are called with them")
+    if include_indices and INDEX in data:
+        raise ArgumentError(f"include_indices adds a column {INDEX!r}, and data has one of that name; rename it")
+    return tuple(data)
+
+
+def _checked_column(name: str, array: Any) -> Any:
+    if isinstance(array, SourceNode):
+        raise ArgumentTypeError(f"{name} is a data source, not an array; put sources side by side with zip")
+    return as_column(name, array)
+
+
+def _common_length(data: dict[Any, Any]) -> int:
+    """Return the length that all of `data`, by name or number, have."""
+    lengths = {i: len(array) for i, array in data.items()}
+    first = next(iter(lengths))
+    for i, length in lengths.items():
+        if length != lengths[first]:
             raise ArgumentError(
-                f"Arrays have inconsistent length; array 0 has length {lengths[0]}, while array {i} has length "
-                f"{length}; each row of one belongs to the row of that number of the others"
+                f"Arrays have inconsistent length; array {first!r} has length {lengths[first]}, while array {i!r} has "
+                f"length {length}; each row of one belongs to the row of that number of the others"
             )
-    return lengths[0]
+    return lengths[first]

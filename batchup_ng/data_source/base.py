@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,19 +18,36 @@ from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.row_plan import RowPlan, planned_samples
 from ..sampling.shards import START
-from .batch_map import MapsEpochs
 from .books import Books
 from .draws import Draws
 from .epochs import MakesEpochs, Seam
 from .failures import Failures
 from .iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
+from .looking import HasSamples
 from .node import SourceNode
 from .options import EpochOptions, known_count
 from .resume import open_epoch
 from .resume_stream import open_stream
 
 
-class AbstractDataSource(MapsEpochs):
+class Functions(NamedTuple):
+    """The functions behind the methods that compose sources.
+
+    They make classes that derive from the one with the methods, so they lie in modules above this one, the last of
+    which, ``compose``, hands them over.
+    """
+
+    take: Callable[..., PlannedDataSource]
+    repeat: Callable[..., AbstractDataSource]
+    subset: Callable[..., PlannedDataSource]
+    split: Callable[..., Any]
+    concat: Callable[..., PlannedDataSource]
+    zip: Callable[..., PlannedDataSource]
+    with_index: Callable[..., PlannedDataSource]
+    filter: Callable[..., PlannedDataSource]
+
+
+class AbstractDataSource(HasSamples):
     """Makes batches: the base class of every data source.
 
     A source of one's own derives from this class and defines ``num_samples`` and ``batch_iterator``, and for random
@@ -38,7 +55,7 @@ class AbstractDataSource(MapsEpochs):
     """
 
     def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> EpochSource:
-        """Return a source whose batches are ``fn(*batch)``.
+        """Return a source whose batches are ``fn(*batch)``; where they are dicts, ``fn(**batch)``.
 
         Args:
             fn: Called with the arrays of a batch; returns the batch to hand out: a tuple or list of arrays, each with
@@ -61,12 +78,12 @@ class AbstractDataSource(MapsEpochs):
         return MapDataSource(self, fn, rng=rng, resizes=resizes)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
-        """Return a source whose samples are ``fn(*sample)``, stacked to batches.
+        """Return a source whose samples are ``fn(*sample)``, stacked to batches; of dicts ``fn(**sample)``.
 
         Results of one shape become an array, others stay a list.
 
         Args:
-            fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers.
+            fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers, or a dict.
             rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
         """
         return SampleMapDataSource(self, fn, rng=rng)
@@ -81,10 +98,70 @@ class AbstractDataSource(MapsEpochs):
         Args:
             fn: Called with a list of the samples of a batch. A sample is what the data set returned: that of a
                 :class:`~batchup_ng.MapStyle`, what ``dataset[i]`` gave (a tuple, a dict, a tensor); behind
-                ``map_samples``, what its function returned; else a tuple of the rows of the arrays. What `fn` returns
-                is handed out as it is. For a map behind it a list stands for a tuple.
+                ``map_samples``, what its function returned; else a tuple of the rows of the arrays, or a dict of them
+                by name. What `fn` returns is handed out as it is. A map behind it takes a list for a tuple, a dict by
+                name.
         """
         return CollateDataSource(self, fn)
+
+    # -- composing ---------------------------------------------------------------------------------------------
+
+    _functions: ClassVar[Functions]
+
+    def take(self, n: int) -> PlannedDataSource:
+        """Return the first `n` samples of each epoch: see :func:`batchup_ng.take`."""
+        return self._functions.take(self, n)
+
+    def repeat(self, times: int = -1) -> AbstractDataSource:
+        """Return several epochs as one, -1 for ever: see :func:`batchup_ng.repeat`."""
+        return self._functions.repeat(self, times)
+
+    def subset(self, rows: Any) -> PlannedDataSource:
+        """Return the samples at the positions `rows` of the epoch in order: see :func:`batchup_ng.subset`."""
+        return self._functions.subset(self, rows)
+
+    def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
+        """Return sources that share out the samples at random: see :func:`batchup_ng.split`."""
+        parts: list[PlannedDataSource] = self._functions.split(self, fractions, seed, stratify)
+        return parts
+
+    def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
+        """Return this source and then the others: see :func:`batchup_ng.concat`."""
+        return self._functions.concat(self, *others, sampler=sampler)
+
+    def zip(self, *others: AbstractDataSource, flatten: bool = True) -> PlannedDataSource:
+        """Return this source and the others side by side, sample by sample: see :func:`batchup_ng.zip`."""
+        return self._functions.zip(self, *others, flatten=flatten)
+
+    def with_index(self) -> PlannedDataSource:
+        """Return a source whose batches begin with the array of their row numbers, as `include_indices` gives them.
+
+        They are the rows that ``batch_indices_iterator`` lists: for arrays those of the arrays, for a subset or a
+        concatenation positions in it. A composite has an array for each part; a choice the number of the source, then
+        the rows in it. In a batch by name they are the column ``"index"``.
+
+        Raises:
+            ArgumentTypeError: the source only streams.
+        """
+        return self._functions.with_index(self)
+
+    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
+        """Return a source with the samples for which ``predicate(*sample)`` is true.
+
+        All samples are read once, now, with their maps; what is kept is a list of rows, the same in each epoch. Where
+        the answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
+
+        Args:
+            predicate: Called with the parts of one sample, by name where batches are dicts; returns True or False.
+            columns: The columns that it is called with, which arrays then read alone: numbers from 0 on, or names; all
+                where it is None.
+
+        Raises:
+            ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate returns something
+                else.
+            ArgumentError: there is no such column, or the epoch never ends.
+        """
+        return self._functions.filter(self, predicate, columns)
 
 
 class EpochSource(MakesEpochs, AbstractDataSource):
@@ -94,9 +171,6 @@ class EpochSource(MakesEpochs, AbstractDataSource):
 class PlannedDataSource(EpochSource):
     """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
 
-    def __repr__(self) -> str:
-        n = self.num_samples() if self.is_random_access else None
-        return f"<{type(self).__name__}: {'a stream' if n is None else f'{n} samples'}>"
 
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
@@ -191,9 +265,11 @@ def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...
     return _without_short_last(stream, options.batch_size) if options.drop_last else stream
 
 
-def arguments_of(batch: Any) -> Any:
-    """Return what a function of a batch, or sample, is called with: its arrays; a dict is one argument."""
-    return (batch,) if isinstance(batch, dict) else batch
+def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
+    """Call a function of a batch, or sample, with its parts; those of a dict by name."""
+    if type(batch) is tuple or not isinstance(batch, Mapping):
+        return fn(*batch, **keywords)
+    return fn(**batch, **keywords)
 
 
 def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
@@ -260,11 +336,11 @@ class MapDataSource(PlannedDataSource):
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what the function returns for a batch of so many planned samples, as it is."""
         if self.rng is None:
-            result = self.fn(*arguments_of(batch))
+            result = call(self.fn, batch)
         elif self.rng == "batch":
-            result = self.fn(*arguments_of(batch), rng=key.generator())
+            result = call(self.fn, batch, rng=key.generator())
         else:
-            result = self.fn(*arguments_of(batch), rng=key.sample_rng(batches.length(batch), planned))
+            result = call(self.fn, batch, rng=key.sample_rng(batches.length(batch), planned))
         if result is None:
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -380,16 +456,15 @@ class SampleMapDataSource(MapDataSource):
         return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        stacked = batches.stack(self._samples(batch, key, planned))
-        return stacked if isinstance(stacked, tuple) else (stacked,)
+        return batches.batch_of(self._samples(batch, key, planned))
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:
-            samples = [self.fn(*arguments_of(sample)) for sample in batches.samples_of(batch)]
+            samples = [call(self.fn, sample) for sample in batches.samples_of(batch)]
         else:
             rngs = key.sample_rng(batches.length(batch), planned).generators()
             pairs = zip(batches.samples_of(batch), rngs, strict=True)
-            samples = [self.fn(*arguments_of(sample), rng=generator) for sample, generator in pairs]
+            samples = [call(self.fn, sample, rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")

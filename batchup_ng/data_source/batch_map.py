@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,7 @@ def batch_map_mean(
 
     Raises:
         TypeError: `func` returned something else.
+        ValueError: the results of two batches differ in shape, as values of single samples do without `sum_axis`.
     """
     return mean(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args), sum_axis)
 
@@ -96,6 +97,12 @@ def mean(results: Iterable[tuple[Any, Any]], sum_axis: int | None) -> tuple[Any,
         values = _as_tuple(result, (np.ndarray, np.number, float, int), "a single result as a NumPy array or number")
         if sum_axis is not None:
             values = tuple([value.sum(axis=sum_axis) for value in values])
+        elif sums is not None and list(map(np.shape, values)) != list(map(np.shape, sums)):
+            raise ArgumentError(
+                f"batch_map_mean adds up results that are sums over a batch, but they have shapes "
+                f"{list(map(np.shape, sums))}, then {list(map(np.shape, values))}; if they are one value a sample, "
+                f"pass sum_axis=0"
+            )
         sums = list(values) if sums is None else list(map(operator.add, sums, values))
     if sums is None:
         return None
@@ -121,7 +128,7 @@ def results_of(
     before = prepend_args or ()
     for done, batch in enumerate(batch_iter, start=1):
         arguments = tuple(batch) if isinstance(batch, list) else batch
-        yield arguments, func(*before, *arguments)
+        yield arguments, func(*before, **arguments) if isinstance(arguments, Mapping) else func(*before, *arguments)
         if most is not None and done >= most:
             return
 

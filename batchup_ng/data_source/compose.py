@@ -12,9 +12,12 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.base import AbstractSampler
 from ..sampling.mixing import InterleaveSampler
 from .array import ArrayDataSource
-from .base import AbstractDataSource
+from .base import AbstractDataSource, Functions
 from .composite import checked_sources
-from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource, numbered_length
+from .filtering import filter_samples
+from .indexed import IndexedDataSource
+from .looking import numbered_length
+from .rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource
 from .rounds import RoundsDataSource, TakeDataSource
 from .streams import CallableDataSource, IteratorDataSource
 
@@ -193,7 +196,7 @@ def _one_list(sources: Sequence[Any]) -> Sequence[Any]:
 def coerce_data_source(x: Any) -> AbstractDataSource:
     """Return `x` as a data source.
 
-    A source is returned as it is; a list or tuple of arrays becomes an :class:`ArrayDataSource`, an iterator an
+    A source is returned as it is; a list, tuple or dict of arrays becomes an :class:`ArrayDataSource`, an iterator an
     :class:`IteratorDataSource`, a function a :class:`CallableDataSource`.
 
     Raises:
@@ -212,6 +215,8 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
         if not x:
             raise ArgumentError("Cannot convert x to a data source; x is an empty sequence")
         return ArrayDataSource(list(x))
+    if isinstance(x, dict):
+        return ArrayDataSource(x)
     if isinstance(x, Iterator):
         return IteratorDataSource(x)
     if callable(x):
@@ -220,3 +225,9 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
         f"Cannot convert x to a data source; can only handle iterators, callables, non-empty sequences of array-like "
         f"objects; cannot handle {type(x)}"
     )
+
+
+AbstractDataSource._functions = Functions(
+    take=take, repeat=repeat, subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource,
+    filter=filter_samples,
+)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,8 @@ from .. import checks
 from ..buffers import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.row_plan import RowPlan, TogetherPlan, read_only, trim_rows
+from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
+from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows
 from .base import AbstractDataSource, PlannedDataSource
 from .node import joined_names
 from .options import EpochOptions
@@ -25,48 +27,74 @@ class CompositeDataSource(PlannedDataSource):
     An epoch ends with the shortest source; make the others longer with ``repeats``. To keep rows together that belong
     together, use :func:`~batchup_ng.zip`.
 
+    With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` is 7 unlabelled samples for
+    each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. What counts as one
+    sample, for lengths, resuming, shards and ``on_error=``, is such a group of 1 and 7, which is never torn.
+
     Args:
         datasets: The sources.
         flatten: Whether the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``.
         trim: Whether the last batches are cut to the shortest of them. Without, the arrays of one batch may differ in
             length.
+        batch_size: For each part, the samples that it gives for each one that the batch size of ``batch_iterator``
+            counts; 1 each where it is None. With ``batch_iterator(1)`` they are the sizes themselves.
 
     Raises:
-        ArgumentError: there are no sources.
-        ArgumentTypeError: one of them is no data source, or an option is not True or False.
+        ArgumentError: there are no sources, or `batch_size` has not a number of at least 1 for each.
+        ArgumentTypeError: one of them is no data source, or an option is of a wrong kind.
     """
 
-    def __init__(self, datasets: Sequence[AbstractDataSource], flatten: bool = True, trim: bool = True) -> None:
+    def __init__(
+        self,
+        datasets: Sequence[AbstractDataSource],
+        flatten: bool = True,
+        trim: bool = True,
+        *,
+        batch_size: Sequence[int] | None = None,
+    ) -> None:
         self.datasets = checked_sources("datasets", datasets)
         self.flatten = checks.true_or_false("flatten", flatten)
         self.trim = checks.true_or_false("trim", trim)
+        self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
+        self._sizes = self.batch_size or [1] * len(self.datasets)
+        if not self.trim and max(self._sizes) > 1:
+            raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
 
     @property
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
     def outline(self) -> list[Any]:
-        return [type(self).__name__, self.trim, *[source.outline() for source in self.datasets]]
+        sizes = [] if self.batch_size is None else [self.batch_size]
+        return [type(self).__name__, self.trim, *sizes, *[source.outline() for source in self.datasets]]
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
-        return None if any(n is None for n in counts) else min(counts)
+        if any(n is None for n in counts):
+            return None
+        return min(n if size == 1 else whole_groups(n, size) for n, size in zip(counts, self._sizes, strict=True))
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
             raise self._no_random_access("samples_by_indices")
         self._check_rows(indices)
-        pairs = zip(self.datasets, read_only(indices), strict=True)
+        pairs = zip(self.datasets, read_only(self._ungrouped(indices)), strict=True)
         return self._joined([source.samples_by_indices(rows) for source, rows in pairs])
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         self._check_rows(rows)
-        pairs = enumerate(zip(self.datasets, rows, strict=True))
-        return self._joined([source.read(part, key.child(i), buffers) for i, (source, part) in pairs])
+        parts = enumerate(zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True))
+        return self._joined([source.read(part, key.child(i).of_groups(n), buffers) for i, (source, part, n) in parts])
 
     def sample_name(self, rows: Any) -> str | None:
-        pairs = zip(self.datasets, rows, strict=True)
-        return joined_names(source.sample_name(part) for source, part in pairs)
+        parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
+        each = [(source, take_rows(part, np.array([i]))) for source, part, n in parts for i in range(n)]
+        return joined_names(source.sample_name(row) for source, row in each)
+
+    def _ungrouped(self, rows: Any) -> Any:
+        if self.batch_size is None:
+            return rows
+        return [part if n == 1 else ungrouped(part) for part, n in zip(rows, self._sizes, strict=True)]
 
     def _check_rows(self, rows: Any) -> None:
         if len(rows) != len(self.datasets):
@@ -77,39 +105,60 @@ class CompositeDataSource(PlannedDataSource):
 
     def _joined(self, parts: Sequence[Any]) -> Any:
         """Return one batch of the batches of all sources."""
-        return join(batches.trim_to_shortest(parts) if self.trim else parts, self.flatten)
+        return join(batches.trim_to_shortest(parts, self._sizes) if self.trim else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
         parts = [
-            source.row_plan(batch_size, None if key is None else key.child(i), drop_last)
-            for i, source in enumerate(self.datasets)
+            source.row_plan(batch_size, own, drop_last)
+            if size == 1
+            else GroupsPlan(source.row_plan(batch_size * size, own, False), size, batch_size, drop_last)
+            for source, size, own in zip(self.datasets, self._sizes, keys, strict=True)
         ]
         return TogetherPlan(tuple(parts), self.trim)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        parts = [source.drawn_rows(batch_size, rng, drop_last) for source in self.datasets]
+        if max(self._sizes) > 1:
+            self.row_plan(batch_size, OrderKey(0, 0), drop_last)  # which refuses parts that cannot be put in groups
+        parts = [
+            source.drawn_rows(batch_size, rng, drop_last)
+            if size == 1
+            else drawn_groups(source.drawn_rows(batch_size * size, rng, False), size, batch_size, drop_last)
+            for source, size in zip(self.datasets, self._sizes, strict=True)
+        ]
         for rows in zip(*parts, strict=False):
             yield trim_rows(rows) if self.trim else rows
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        counts = [source.count(batch_size, drop_last) for source in self.datasets]
-        known = [n for n in counts if n is not None]
-        return min(known) if len(known) == len(counts) else None
+        pairs = zip(self.datasets, self._sizes, strict=True)
+        return _least(
+            source.count(batch_size, drop_last) if size == 1 else _count_groups(source, size, batch_size, drop_last)
+            for source, size in pairs
+        )
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:
             return super().rows_at(positions)
-        return tuple([source.rows_at(positions) for source in self.datasets])
+        pairs = list(zip(self.datasets, self._sizes, strict=True))
+        rows = [source.rows_at(positions if n == 1 else group_positions(positions, n)) for source, n in pairs]
+        return tuple([part if n == 1 else grouped(part, n) for part, (_, n) in zip(rows, pairs, strict=True)])
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
+        pairs = enumerate(zip(self.datasets, self._sizes, strict=True))
+        parts = [source.stream(self._part_options(options, i, size), (*path, i)) for i, (source, size) in pairs]
         for batch in zip(*parts, strict=False):
-            yield self._joined(batch)
+            if all(batches.length(part) >= size for part, size in zip(batch, self._sizes, strict=True)):
+                yield self._joined(batch)
+
+    def _part_options(self, options: EpochOptions, i: int, size: int) -> EpochOptions:
+        if options.drop_last and self._sizes[0] > 1:  # what drops it looks at the first array of a batch
+            raise ArgumentError("drop_last needs a first part of batch_size 1 where a part only streams; reorder them")
+        return dataclasses.replace(options.child(i), batch_size=options.batch_size * size)
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        counts = [source.stream_count(options.child(i)) for i, source in enumerate(self.datasets)]
-        known = [n for n in counts if n is not None]
-        return min(known) if len(known) == len(counts) else None
+        if max(self._sizes) > 1:
+            return None  # the last batch of a part may have no whole group
+        return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
 
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.datasets)
@@ -124,11 +173,44 @@ class CompositeDataSource(PlannedDataSource):
         return any(source.calls_user_functions() for source in self.datasets)
 
 
-def join(parts: Sequence[Any], flatten: bool) -> tuple[Any, ...]:
-    """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`."""
+def join(parts: Sequence[Any], flatten: bool) -> Any:
+    """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`; of dicts, in one dict.
+
+    Raises:
+        ArgumentError: two of the dicts have a column of one name.
+    """
     if not flatten:
         return tuple(parts)
+    if all(isinstance(part, dict) for part in parts):
+        joined = {name: column for part in parts for name, column in part.items()}
+        if len(joined) < sum(map(len, parts)):
+            names = [name for part in parts for name in part]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ArgumentError(f"two of the sources have a column {twice!r}; map one to another name, or pass "
+                                f"flatten=False for a tuple of their dicts")  # fmt: skip
+        return joined
     return tuple([leaf for part in parts for leaf in (part if isinstance(part, (tuple, list)) else (part,))])
+
+
+def _least(counts: Iterable[float | None]) -> float | None:
+    """Return the least of the counts; None where one is not known."""
+    listed = list(counts)
+    known = [n for n in listed if n is not None]
+    return min(known) if len(known) == len(listed) else None
+
+
+def _count_groups(source: AbstractDataSource, size: int, batch_size: int, drop_last: bool) -> float | None:
+    n = source.num_samples()
+    return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
+
+
+def _checked_sizes(sizes: Any, n: int) -> list[int]:
+    if not isinstance(sizes, (list, tuple, np.ndarray)) or len(sizes) != n:
+        raise ArgumentError(
+            f"batch_size must have one number for each of the {n} sources, not be {sizes!r}; [1, 7] is 7 samples of "
+            f"the second source for each of the first"
+        )
+    return [checks.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
 
 
 def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
@@ -138,7 +220,7 @@ def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
         ArgumentError: it is empty.
         ArgumentTypeError: one of them is no data source.
     """
-    if not isinstance(sources, Iterable):
+    if isinstance(sources, AbstractDataSource) or not isinstance(sources, Iterable):
         raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
     listed: list[AbstractDataSource] = list(sources)
     if not listed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import sys
 import threading
@@ -296,6 +297,15 @@ class BatchIterator(Iterator[Any]):
             f"a {type(self).__name__} cannot be pickled or copied, for what makes its batches belongs to this process; "
             f"send the source and state_dict() instead, and go on there with source.batch_iterator(..., state=state)"
         )
+
+    def __repr__(self) -> str:
+        total, ready = "", 0
+        with contextlib.suppress(Exception):
+            ready = self._engine.ready()
+            n = math.inf if self._epoch.n_batches is None else self._epoch.n_batches()
+            total = "" if n == math.inf else f"/{n}"
+        state = "closed" if self._ended else f"{ready} buffered"
+        return f"<{type(self).__name__}: {self._books.batches}{total} batches delivered, {state}>"
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not

@@ -17,13 +17,14 @@ import numpy as np
 from .. import batch as batches
 from ..batch import as_batch
 from ..buffers import Buffers
+from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.row_plan import OfBatches, RowPlan, count_batches, read_only, rows_length
 from .options import EpochOptions, taken_by
 
 
-class SourceNode:
+class SourceNode(Shown):
     """A node of a graph of sources."""
 
     of_pool = False
@@ -70,6 +71,13 @@ class SourceNode:
         """
         return [type(self).__name__, str(self.num_samples())]
 
+    def __dir__(self) -> list[str]:
+        """Return the names that complete with Tab: the user's methods, without the hooks."""
+        return [name for name in super().__dir__() if name not in HOOKS]
+
+    def _facts(self) -> list[str]:
+        return [samples_in_words(self), *arguments(self)]
+
     # -- the hooks ---------------------------------------------------------------------------------------------
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
@@ -108,8 +116,8 @@ class SourceNode:
             ArgumentTypeError: the source has no such order.
         """
         raise ArgumentTypeError(
-            f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be part of concat, "
-            f"mix, subset, split or zip; use those on the sources that it is made of"
+            f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be indexed, nor be "
+            f"part of concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
         )
 
     def sample_name(self, rows: Any) -> str | None:
@@ -151,6 +159,19 @@ class SourceNode:
     def calls_user_functions(self) -> bool:
         """Whether options that the library does not know belong to a function of the user's below this node."""
         return False
+
+
+HOOKS = frozenset(name for name in vars(SourceNode) if not name.startswith("_")) - {
+    "batch_indices_iterator", "batch_iterator", "is_random_access", "num_samples", "samples_by_indices",
+    "samples_by_indices_nomapping",
+} | {"plan_of"}  # fmt: skip
+"""What the library calls, and users do not."""
+
+
+def samples_in_words(source: SourceNode) -> str:
+    """Return how many samples an epoch has, in words."""
+    n = source.num_samples() if source.is_random_access else None
+    return "a stream" if n is None else "endless" if n == math.inf else f"{n} samples"
 
 
 def joined_names(names: Iterable[str | None]) -> str | None:

@@ -78,6 +78,11 @@ class RandomAccessDataSource(PlannedDataSource):
     def read(self, rows: Any, key: BatchKey, buffers: Any) -> Any:
         return self.samples_by_indices_nomapping(read_only(rows))
 
+    def _facts(self) -> list[str]:
+        whole = type(self.sampler) is StandardSampler and self.sampler.repeats == 1
+        made_from = ("length=", "data=", *(["sampler="] if whole else []))
+        return [fact for fact in super()._facts() if not fact.startswith(made_from)]
+
     def _lists_rows_itself(self) -> bool:
         """Return whether a subclass has its own way to say which rows make up a batch, as one could in BatchUp."""
         return type(self).batch_indices_iterator is not PlannedDataSource.batch_indices_iterator
@@ -117,7 +122,7 @@ class RandomAccessDataSource(PlannedDataSource):
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
             raise ArgumentTypeError(
                 f"the samples of a source with a {type(self.sampler).__name__} have no numbers of their own, so it "
-                f"cannot be part of concat, mix, subset, split or zip; leave its sampler out"
+                f"cannot be indexed, nor be part of concat, filter, mix, subset, split or zip; leave its sampler out"
             )
         return self.sampler.rows_at(positions, None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..sampling.base import AbstractSampler, kept_outline
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join
+from .looking import numbered_length
 from .node import joined_names
 from .random_access import RandomAccessDataSource
 
@@ -191,20 +191,6 @@ def _form(batch: Any) -> str:
     if isinstance(batch, dict):
         return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
     return "array"
-
-
-def numbered_length(name: str, source: AbstractDataSource) -> int:
-    """Return how many samples the epoch of `source` in order has, each of which has a position.
-
-    Raises:
-        ArgumentTypeError: the samples of the source have no positions.
-        ArgumentError: the epoch never ends.
-    """
-    source.rows_at(np.arange(0))
-    n = source.num_samples()
-    if n is None or n == math.inf:
-        raise ArgumentError(f"{name} has an epoch that never ends, so its samples cannot be numbered; give it an end")
-    return int(n)
 
 
 def _in_range(rows: np.ndarray, n: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from .composite import checked_sources
 from .options import EpochOptions
 
 
-class _Wrapped(PlannedDataSource):
+class Wrapped(PlannedDataSource):
     """A source that makes its batches as another does."""
 
     def __init__(self, source: AbstractDataSource) -> None:
@@ -53,7 +53,7 @@ class _Wrapped(PlannedDataSource):
         return self.source.calls_user_functions()
 
 
-class TakeDataSource(_Wrapped):
+class TakeDataSource(Wrapped):
     """The first samples of each epoch: see :func:`~batchup_ng.take`."""
 
     def __init__(self, source: AbstractDataSource, n: int) -> None:
@@ -99,7 +99,7 @@ class TakeDataSource(_Wrapped):
                 return
 
 
-class RoundsDataSource(_Wrapped):
+class RoundsDataSource(Wrapped):
     """Several epochs of a source, one after the other: see :func:`~batchup_ng.repeat`."""
 
     def __init__(self, source: AbstractDataSource, times: int) -> None:

@@ -64,4 +64,4 @@ def listed(rows: Any) -> str:
     """Return the rows of a batch in words."""
     if isinstance(rows, tuple):
         return f"({', '.join(listed(part) for part in rows)})"
-    return np.array2string(np.asarray(rows), separator=", ", threshold=200, max_line_width=10**9)
+    return np.array2string(np.asarray(rows), separator=", ", threshold=200, max_line_width=10**9).replace("\n", "")

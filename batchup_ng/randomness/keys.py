@@ -62,6 +62,15 @@ class BatchKey(NamedTuple):
         """Return the key of those samples of the batch that stand at `offsets`: ``(n,) int64``."""
         return self._replace(offsets=offsets if self.offsets is None else self.offsets[offsets])
 
+    def of_groups(self, size: int) -> BatchKey:
+        """Return the key of a batch that has `size` samples for each of this one's, one group after the other."""
+        if size == 1:
+            return self
+        offsets = self.offsets
+        if offsets is not None:
+            offsets = (offsets[:, None] * size + np.arange(size)).reshape(-1)
+        return self._replace(start=self.start * size, offsets=offsets)
+
     def positions(self, n: int) -> np.ndarray:
         """Return the positions in the stream of the `n` samples of this batch: ``(n,) int64``."""
         if self.offsets is not None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import checks
+from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey, seed_draw
 
@@ -89,6 +90,9 @@ class AbstractSampler:
     A sampler of one's own defines the two iterators; one that can tell the row at any position derives from
     :class:`RandomAccessSampler` instead, which makes its epochs cheap to enter anywhere.
     """
+
+    def __repr__(self) -> str:
+        return call_words(self)
 
     def num_indices_generated(self) -> Any:
         """Return how many rows an epoch has: an int, ``numpy.inf``, or None where that is not known."""

@@ -51,6 +51,10 @@ class BlockShuffleSampler(RepeatedSampler):
         # The first windows, as many as `_n_longer`, have one block more than the others.
         self._blocks_each, self._n_longer = divmod(self._n_blocks, self._n_windows)
 
+    def __repr__(self) -> str:
+        inner = f"length={self.length}, block={self.block_rows}, window={self.window}, repeats={self.repeats}"
+        return f"{type(self).__name__}({inner})"
+
     def outline(self) -> list[Any]:
         return [*super().outline(), self.block_rows, self.window]
 

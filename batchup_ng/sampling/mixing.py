@@ -51,6 +51,7 @@ class InterleaveSampler(RandomAccessSampler):
     def __init__(self, lengths: Sequence[int], proportions: Any = None, length: int | None = None) -> None:
         self.lengths = [checks.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
         self._counts = _whole_counts(_shares(self.lengths, proportions))
+        self.proportions = None if proportions is None else np.asarray(proportions).tolist()
         self._sizes = np.array(self.lengths, dtype=np.int64)
         self._period = int(self._counts.sum())
         self._ends = np.cumsum(self._counts)

@@ -402,7 +402,7 @@ def put_rows(rows: Any, place: int, row: Any) -> Any:
 
 
 def one_row(rows: Any) -> Any:
-    """Return the rows of a batch of one sample as plain numbers: an int, or a nest of them.
+    """Return the rows of a batch of one sample as plain numbers: an int, a list of a group's, or a nest of them.
 
     >>> one_row((np.array([3]), ChoiceBatch(np.array([4]), 1)))
     (3, ChoiceBatch(sample_indices=4, ds_index=1))
@@ -411,7 +411,7 @@ def one_row(rows: Any) -> Any:
         return ChoiceBatch(one_row(rows.sample_indices), int(rows.ds_index))
     if isinstance(rows, tuple):
         return tuple([one_row(part) for part in rows])
-    return int(rows[0]) if len(rows) else None
+    return (rows[0].tolist() if np.ndim(rows) > 1 else int(rows[0])) if len(rows) else None
 
 
 def same_form(rows: Any, others: Any) -> bool:

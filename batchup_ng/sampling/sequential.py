@@ -58,6 +58,11 @@ class SequentialSampler(StandardSampler):
         super().__init__(len(self.rows), repeats)
         self._step = self.rows.step if len(self.rows) > 1 else 1  # beyond the only row it may be any number
 
+    def __repr__(self) -> str:
+        rows = self.rows
+        inner = f"length={self._n_rows}, start={rows.start}, stop={rows.stop}, stride={rows.step}"
+        return f"{type(self).__name__}({inner}, repeats={self.repeats})"
+
     def outline(self) -> list[Any]:
         return [*super().outline(), self._n_rows, self.rows.start, self.rows.step]
 

@@ -37,7 +37,9 @@ def assert_same_batch(got: Any, expected: Any) -> None:
         for mine, theirs in zip(got, expected, strict=True):
             assert_same_batch(mine, theirs)
     elif isinstance(expected, Mapping):
-        assert_same_batch(tuple(got.values()), tuple(expected.values()))
+        assert list(got) == list(expected)
+        for name, theirs in expected.items():
+            assert_same_batch(got[name], theirs)
     elif isinstance(expected, np.ndarray) and not expected.dtype.hasobject:
         np.testing.assert_array_equal(got, expected, strict=True)
     else:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from .. import checks
 from ..buffers import FRESH
 from ..data_source.base import AbstractDataSource
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .stream import WorkStream
@@ -175,8 +175,16 @@ class AbstractWorkerPool:
         return PrefetchDataSource(source, batch_buffer_size, self)
 
     def __repr__(self) -> str:
-        n = getattr(self, "processes", None)
-        return f"<{type(self).__name__}{'' if n is None else f': {n} workers'}>"
+        try:
+            self.check_open()
+            state = "open"
+        except PoolClosed:
+            state = "closed"
+        except Exception:
+            state = "broken"
+        n, threads = getattr(self, "processes", None), getattr(self, "threads", 1)
+        workers = "" if n is None else f"{n} workers{f' of {threads} threads' * (threads > 1)}, "
+        return f"<{type(self).__name__}: {workers}{state}>"
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError(

@@ -33,11 +33,12 @@ from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
 from ..data_source.epochs import Seam
 from ..data_source.iterator import BatchIterator, Engine, Epoch, count_of
+from ..data_source.node import samples_in_words
 from ..data_source.options import EpochOptions, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
 from ..errors import ArgumentTypeError
-from ..faults.policy import ErrorPolicy, error_policy
+from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
@@ -102,6 +103,12 @@ class _WithConsumerMaps(EpochSource):
 
     def has_random_maps(self) -> bool:
         return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
+
+    def __getitem__(self, which: Any) -> Any:
+        source = self._source
+        for node in self._maps:
+            source = type(node)(source, node.fn, rng=node.rng)
+        return source[which]
 
     def map(
         self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
@@ -194,12 +201,14 @@ class ParallelDataSource(_WithConsumerMaps):
             bound=byte_bound(size, self.buffer_bytes, at_once + 1),
         )
 
-    def __repr__(self) -> str:
-        bound = self._making.bound
-        return f"<{type(self).__name__} of {self._source!r}: at most {bound} ahead>"
-
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         return plan_for(self._source, options)
+
+    def _facts(self) -> list[str]:
+        told = {"timeout": self.timeout, "on_error": self.on_error}
+        options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
+        ahead = f"at most {self._making.bound} ahead"
+        return [samples_in_words(self._source), ahead, *options, f"by {self._making.pool!r}"]
 
     def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_epoch(self, options, state, seam)
@@ -276,14 +285,14 @@ class PrefetchDataSource(_WithConsumerMaps):
         self._source = source
         self._pool = pool
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._source!r}: at most {self._buffer_size} batches ahead>"
-
     def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_stream(self, options, state)
 
     def heeds_shuffle(self) -> bool:
         return self._source.heeds_shuffle() or self.has_random_maps()
+
+    def _facts(self) -> list[str]:
+        return [samples_in_words(self), f"at most {self._buffer_size} batches ahead", f"by {self._pool!r}"]
 
     def stream_owner(self) -> Any:
         return self._source.stateful()

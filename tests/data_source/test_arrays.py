@@ -178,9 +178,9 @@ def test_an_iterator_that_is_used_up_says_so() -> None:
 
 
 def test_sources_tell_what_they_are() -> None:
-    assert repr(bu.ArrayDataSource([A])) == "<ArrayDataSource: 10 samples>"
-    assert repr(stream_of(3)) == "<CallableDataSource: a stream>"
-    assert repr(bu.SerialPool()) == "<SerialPool>"
+    assert repr(bu.ArrayDataSource([A])) == "<ArrayDataSource: 10 samples, int64 (10,)>"
+    assert repr(stream_of(3)).startswith("<CallableDataSource: a stream, batch_iterator_fn=")
+    assert repr(bu.SerialPool()) == "<SerialPool: open>"
 
 
 def test_sources_may_be_given_in_one_list() -> None:

@@ -68,9 +68,9 @@ def test_what_it_returns_is_handed_out_as_it_is() -> None:
     source = base().collate(named)
     for batch in source.batch_iterator(10):
         assert sorted(batch) == ["number", "row"]
-    mapped = source.map(lambda batch: (batch["number"], batch["row"] + 1))
+    mapped = source.map(lambda number, row: (number, row + 1))
     assert_same_batches(list(mapped.batch_iterator(10)), [(i, x + 1) for i, x in base().batch_iterator(10)])
-    again = source.map_samples(lambda sample: (sample["number"],)).map(lambda i, rng: (i,), rng="sample")
+    again = source.map_samples(lambda number, row: (number,)).map(lambda i, rng: (i,), rng="sample")
     assert_same_batches(list(again.batch_iterator(10)), [(i,) for i, _ in base().batch_iterator(10)])
     twice = source.collate(lambda samples: (np.array([sample["number"] for sample in samples]),))
     assert_same_batches(list(twice.batch_iterator(10)), [(i,) for i, _ in base().batch_iterator(10)])

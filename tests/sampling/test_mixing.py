@@ -249,5 +249,5 @@ def test_every_option_is_told_apart_by_the_outline() -> None:
 
 def test_a_weighted_source_is_refused_by_a_message_that_names_mix() -> None:
     weighted = bu.ArrayDataSource([np.arange(5)], sampler=bu.WeightedSampler([1, 2, 3, 4, 5], num_samples=5))
-    with pytest.raises(ArgumentTypeError, match=r"WeightedSampler .* cannot be part of concat, mix, subset, split or"):
+    with pytest.raises(ArgumentTypeError, match=r"WeightedSampler .* nor be part of concat, filter, mix, subset"):
         bu.mix(bu.ArrayDataSource([np.arange(5)]), weighted)

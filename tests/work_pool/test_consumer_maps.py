@@ -69,7 +69,7 @@ def test_chains_are_called_with_what_the_one_before_returned(every: list[Abstrac
     for pool in every:
         plain = pool.parallel_data_source(numbers())
         source = plain.map(lambda x, y: [x, y]).map(lambda x, y: {"x": x, "y": y})
-        source = source.map(lambda batch: batch["y"]).map(lambda y: y + 1)
+        source = source.map(lambda x, y: y).map(lambda y: y + 1)
         assert next(source.batch_iterator(SIZE)).tolist() == [1, 11, 21, 31]
         assert next(plain.batch_iterator(SIZE))[1].tolist() == [0, 10, 20, 30], "the source itself is as it was"
 

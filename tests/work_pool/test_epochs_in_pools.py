@@ -200,6 +200,6 @@ def test_sources_of_prefetch_have_epochs(pools: list[AbstractWorkerPool]) -> Non
 def test_the_bound_is_told() -> None:
     with bu.SerialPool() as pool:
         source = pool.parallel_data_source(numbers(), 7, buffer_bytes=1000)
-        assert repr(source).endswith("40 samples>: at most 7 batches or 1000 bytes ahead>")
-        assert " MB ahead>" in repr(pool.parallel_data_source(numbers()))
-        assert repr(pool.prefetch(numbers(), 3)).endswith("40 samples>: at most 3 batches ahead>")
+        assert "at most 7 batches or 1000 bytes ahead" in repr(source)
+        assert " MB ahead, " in repr(pool.parallel_data_source(numbers()))
+        assert repr(pool.prefetch(numbers(), 3)).startswith("<PrefetchDataSource: 40 samples, at most 3 batches ahead, ")

@@ -125,6 +125,17 @@ def test_what_lies_elsewhere_is_copied_to_a_slot(lender: Lender) -> None:
     assert lender.places[0].size == 720_000
 
 
+def test_arrays_by_name_go_the_same_way(lender: Lender) -> None:
+    memory = lender.memory(MB)
+    large = memory.empty((1000, 50), np.dtype("f4"))
+    large[...] = 3
+    arrived = lender.crossed({"large": large, "small": np.arange(5)}, memory)
+    large[0, 0] = 8
+    assert list(arrived) == ["large", "small"]
+    assert arrived["large"][0, 0] == 8
+    assert [place.size for place in lender.places] == [200_000]
+
+
 def test_more_room_is_asked_for_by_the_number_of_the_task(lender: Lender) -> None:
     lender.asked.clear()
     memory = lender.memory(100_000)
@@ -145,9 +156,9 @@ def test_without_room_another_road_is_taken(lender: Lender) -> None:
 
 
 @pytest.mark.parametrize("result", [
-    None, np.arange(3), [np.arange(3)], {"x": np.arange(3)}, ((np.arange(3),),), (np.arange(3), 1), (np.array([{}]),),
-    (np.zeros((0, 3)),), (np.asfortranarray(np.zeros((5, 7))),), (np.arange(9)[::2],), (np.ma.zeros(3),),
-    (np.zeros(3, [("a", "i4")]),), (np.zeros(3, np.dtype("i4", metadata={"unit": "m"})),),
+    None, np.arange(3), [np.arange(3)], {1: np.arange(3)}, {"x": 3}, ((np.arange(3),),), (np.arange(3), 1),
+    (np.array([{}]),), (np.zeros((0, 3)),), (np.asfortranarray(np.zeros((5, 7))),), (np.arange(9)[::2],),
+    (np.ma.zeros(3),), (np.zeros(3, [("a", "i4")]),), (np.zeros(3, np.dtype("i4", metadata={"unit": "m"})),),
 ])  # fmt: skip
 def test_what_is_anything_else_takes_another_road(lender: Lender, result: Any) -> None:
     assert packed(result, lender.memory(MB)) is None

@@ -1,4 +1,4 @@
-"""Tuples of arrays as they come back from a worker, said in few words: nearly all batches are such.
+"""Tuples and dicts of arrays as they come back from a worker, said in few words: nearly all batches are such.
 
 Who owns what: the bytes of large arrays lie in slots that the task was lent, those of small ones in the message. What
 crosses the boundary is an ARRAYS frame: its buffers are the parts of slots that were written; its pickle names, for
@@ -27,6 +27,9 @@ def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None
 
     Large arrays that lie elsewhere are copied to a slot.
     """
+    names = None
+    if type(result) is dict and all(type(name) is str for name in result):
+        names, result = tuple(result), tuple(result.values())
     if type(result) is not tuple or len(set(map(id, result))) < len(result):
         return None
     for part in result:
@@ -45,15 +48,17 @@ def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None
         if slot not in slots:
             slots.append(slot)
         said.append((slots.index(slot), at, part.dtype.str, part.shape))
-    return pickle.dumps(said, 5), [memory.written(slot) for slot in slots]
+    return pickle.dumps((names, said), 5), [memory.written(slot) for slot in slots]
 
 
-def unpacked(pickled: bytes, buffers: Sequence[Any]) -> tuple[np.ndarray, ...]:
+def unpacked(pickled: bytes, buffers: Sequence[Any]) -> tuple[np.ndarray, ...] | dict[str, np.ndarray]:
     """Return the arrays that a frame tells of: writable, large ones in the memory of `buffers`."""
-    said: list[Said] = pickle.loads(pickled)
-    return tuple(
+    said: list[Said]
+    names, said = pickle.loads(pickled)
+    arrays = tuple(
         [
             np.ndarray(shape, kind, bytearray(at)) if type(at) is bytes else np.ndarray(shape, kind, buffers[i], at)
             for i, at, kind, shape in said
         ]
     )
+    return arrays if names is None else dict(zip(names, arrays, strict=True))

@@ -1,0 +1,40 @@
+"""Row numbers as a column of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..sampling.row_plan import ChoiceBatch, rows_length
+
+INDEX = "index"
+"""The name of the column of row numbers in a batch that is a dict."""
+
+
+def row_arrays(rows: Any) -> list[np.ndarray]:
+    """Return the row numbers of a batch as arrays of their own.
+
+    A composite has one for each part; a choice the number of the source, then the rows in it.
+    """
+    if isinstance(rows, ChoiceBatch):
+        return [np.full(rows_length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
+    if isinstance(rows, tuple):
+        return [array for part in rows for array in row_arrays(part)]
+    return [np.array(rows)]
+
+
+def with_rows(batch: Any, *rows: np.ndarray) -> Any:
+    """Return a batch with row numbers before it, in a dict as ``"index"``.
+
+    Raises:
+        ArgumentError: the dict has such a column, or there are several arrays of row numbers for it.
+    """
+    if not isinstance(batch, dict):
+        return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
+    if len(rows) != 1 or INDEX in batch:
+        why = f"they have a column {INDEX!r}" if INDEX in batch else "they come from several sources"
+        raise ArgumentError(f"batches by name cannot get their row numbers as {INDEX!r}, for {why}; rename it, or use "
+                            f"with_index on the sources that they are made of")  # fmt: skip
+    return {INDEX: rows[0], **batch}

@@ -1,0 +1,91 @@
+"""The samples of a source one by one, for looking: ``len(source)``, ``source[i]``, ``source[i:j]``."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import batch as batches
+from ..accessors.base import chosen_rows
+from ..buffers import FRESH
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import BatchKey, globals_seeded
+from .batch_map import MapsEpochs
+from .iterator import read_batch
+from .node import SourceNode
+
+
+class HasSamples(MapsEpochs):
+    """A source as a sequence of the samples of its epoch in order."""
+
+    def __len__(self) -> int:
+        """Return the samples of an epoch.
+
+        Raises:
+            TypeError: the epoch never ends, or the number is not known.
+        """
+        n = self.num_samples()
+        if n is None or n == math.inf:
+            why = "is not known" if n is None else "has no end; bound it with take(n)"
+            raise ArgumentTypeError(f"the number of samples of this {type(self).__name__} {why}, so it has no len()")
+        return int(n)
+
+    def __bool__(self) -> bool:
+        return True  # or Python would ask for the length, which some have not
+
+    def __getitem__(self, which: Any) -> Any:
+        """Return samples of the epoch in order, with all maps, as epoch 0 without ``shuffle=`` would.
+
+        This is for looking at them; training reads whole batches with ``batch_iterator``.
+
+        Args:
+            which: A whole number gives one sample, nested like the batch, without the batch's axis. A slice, an array
+                or list of whole numbers, or a boolean mask gives a batch.
+
+        Raises:
+            IndexError: there is no such sample.
+            ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
+            ArgumentError: the epoch never ends.
+        """
+        chosen = chosen_rows(which, numbered_length("source", self))
+        if not isinstance(chosen, int):
+            return read_in_order(self, chosen)
+        batch = read_in_order(self, np.array([chosen]))
+        samples = list(batches.samples_of(dict(batch) if isinstance(batch, Mapping) else batch))
+        if len(samples) != 1:
+            raise ArgumentError(
+                f"sample {chosen} comes out of the maps as {len(samples)}; look at a batch: source[i : i + 1]"
+            )
+        return samples[0]
+
+    def __iter__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"a {type(self).__name__} is not iterated over itself; iterate over source.batch_iterator(batch_size), or "
+            f"look at single samples with source[i]"
+        )
+
+
+def read_in_order(source: SourceNode, positions: np.ndarray) -> Any:
+    """Return the batch of the samples at `positions`, ``(n,) int``, of the epoch in order, epoch 0 of seed 0."""
+    start = int(positions[0]) if len(positions) else 0
+    key = BatchKey(start=start, offsets=positions - start)
+    with globals_seeded(key) if source.draws_globally() else contextlib.nullcontext():
+        return read_batch(source, source.rows_at(positions), key, FRESH)
+
+
+def numbered_length(name: str, source: SourceNode) -> int:
+    """Return how many samples the epoch of `source` in order has, each of which has a position.
+
+    Raises:
+        ArgumentTypeError: the samples of the source have no positions.
+        ArgumentError: the epoch never ends.
+    """
+    source.rows_at(np.arange(0))
+    n = source.num_samples()
+    if n is None or n == math.inf:
+        raise ArgumentError(f"{name} has an epoch that never ends, so its samples cannot be numbered; give it an end")
+    return int(n)

@@ -1,0 +1,143 @@
+"""What sources, samplers and pools look like at a prompt, in an error, in a notebook.
+
+Nothing here reads data or raises: what cannot be told is left out. A graph may hold one source in many places, so that
+no more than :data:`MOST_NODES` of its nodes are shown.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .blame import function_name
+
+MOST_NODES = 40
+"""Nodes of a graph that are shown."""
+
+MOST_ITEMS = 8
+"""Parts of a node, columns of a source, or numbers of a list that are shown."""
+
+LONGEST = 60
+"""Characters of a name or value that are shown."""
+
+BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
+FACTS = "opacity:0.75;font-size:90%"
+
+
+class Shown:
+    """A node of a graph that tells what it is: ``repr``, and nested boxes in a notebook."""
+
+    def _facts(self) -> list[str]:
+        """Return what there is to tell of this node alone, in words."""
+        return arguments(self)
+
+    def __repr__(self) -> str:
+        return _text(self, itertools.count())
+
+    def _repr_html_(self) -> str:
+        return _boxes(self, itertools.count())
+
+
+def call_words(thing: Any) -> str:
+    """Return what `thing` was made with: ``StandardSampler(length=5)``."""
+    return f"{type(thing).__name__}({', '.join(_safely(arguments, thing))})"
+
+
+def arguments(thing: Any) -> list[str]:
+    """Return the arguments that `thing` was made with, as far as its attributes of the same names tell.
+
+    Those that have their default, and sources, which are shown as parts, are left out. A required argument that was
+    not kept is ``name=...``.
+    """
+    words = []
+    for parameter in inspect.signature(type(thing)).parameters.values():
+        value = getattr(thing, parameter.name, ...)
+        optional = parameter.default is not parameter.empty
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or _is_parts(value):
+            continue
+        if not optional or (value is not ... and value is not parameter.default and not _equal(value, parameter)):
+            words.append(f"{parameter.name}={value_words(value)}")
+    return words
+
+
+def value_words(value: Any) -> str:
+    """Return a value in few characters, of which none are data."""
+    if value is ...:
+        return "..."
+    if isinstance(value, (bool, int, float, str, range, type(None))):
+        return _short(repr(value))
+    if hasattr(value, "dtype"):
+        return array_words(value)
+    if isinstance(value, (list, tuple)):
+        plain = len(value) <= MOST_ITEMS and all(isinstance(item, (bool, int, float)) for item in value)
+        return repr(value) if plain else f"{type(value).__name__} of {len(value)}"
+    if type(value).__module__.startswith("batchup_ng.") and not callable(value):
+        return repr(value)
+    return _short(function_name(value)) if callable(value) else type(value).__name__
+
+
+def array_words(array: Any) -> str:
+    """Return dtype and shape of an array, ``uint8 (100, 28, 28)``; of one that has none, its class."""
+    try:
+        return f"{array.dtype} {tuple(array.shape)}"
+    except Exception:
+        return type(array).__name__
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return `words`, or the first of many."""
+    more = len(words) - MOST_ITEMS
+    return ", ".join([*words[:MOST_ITEMS], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _parts(node: Any) -> list[Shown]:
+    """Return the nodes that `node` is made of."""
+    found: list[Shown] = []
+    for value in list(vars(node).values()):
+        if _is_parts(value):
+            found.extend(part for part in ([value] if isinstance(value, Shown) else value) if isinstance(part, Shown))
+    return found
+
+
+def _is_parts(value: Any) -> bool:
+    return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, Shown)
+
+
+def _text(node: Any, count: Iterator[int]) -> str:
+    parts, left_out = _some(node, count)
+    texts = [_text(part, count) for part in parts] + [f"{left_out} more"] * (left_out > 0)
+    words = [*_safely(node._facts), *([f"of {', '.join(texts)}"] if texts else [])]
+    return f"<{type(node).__name__}{': ' * bool(words)}{', '.join(words)}>"
+
+
+def _boxes(node: Any, count: Iterator[int]) -> str:
+    parts, left_out = _some(node, count)
+    inner = "".join([_boxes(part, count) for part in parts]) + f" and {left_out} more" * (left_out > 0)
+    name, facts = html.escape(type(node).__name__), html.escape(", ".join(_safely(node._facts)))
+    return f'<div style="{BOX}"><b>{name}</b> <span style="{FACTS}">{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
+
+
+def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
+    """Return the parts of a node for which there is room, with the number of the others."""
+    parts = _safely(_parts, node)
+    shown = [part for part in parts[:MOST_ITEMS] if next(count) < MOST_NODES]
+    return shown, len(parts) - len(shown)
+
+
+def _safely(make: Callable[..., list[Any]], *args: Any) -> list[Any]:
+    try:
+        return make(*args)
+    except Exception:
+        return []
+
+
+def _equal(value: Any, parameter: inspect.Parameter) -> bool:
+    return type(value) is type(parameter.default) and not hasattr(value, "dtype") and bool(value == parameter.default)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
