@@ -22,7 +22,7 @@ class Left:
     """What exists at one moment that a test could leave behind."""
 
     def __init__(self) -> None:
-        self.processes = {process.pid for process in psutil.Process().children(recursive=True)}
+        self.processes = _processes()
         self.threads = {thread.ident for thread in threading.enumerate()}
         self.descriptors = dict(_descriptors())
         self.files = {*_entries(Path("/dev/shm")), *_entries(Path(tempfile.gettempdir()))}
@@ -66,6 +66,15 @@ def used_by_others(files: set[str], ours: set[int]) -> set[str]:
                 maps = Path("/proc", name, "maps").read_text()
                 used |= {file for file in files if file in maps}
     return used
+
+
+def _processes() -> set[int]:
+    """Return the children of this process, and theirs."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()  # found without a look at every process of the machine
+    return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
 def _entries(folder: Path) -> set[str]:

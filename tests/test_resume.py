@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -23,7 +23,6 @@ from batchup_ng.work_pool import AbstractWorkerPool
 from tests.graphs import graphs, shuffle_of, shuffles
 
 MOST = 12
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def noisy(x: np.ndarray, rng: Any) -> Any:
@@ -45,7 +44,6 @@ def joined(iterator: Any) -> list[np.ndarray]:
     return [np.concatenate(column) for column in zip(*found, strict=True)]
 
 
-@settings(unhurried, max_examples=500)
 @given(
     graphs(), st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans(), st.integers(0, MOST), st.integers(0, 2)
 )  # fmt: skip
@@ -82,7 +80,6 @@ def test_any_graph_goes_on_where_it_was_left(
     assert [state[name] for name in same] == [unbroken.state_dict()[name] for name in same]
 
 
-@settings(unhurried, max_examples=300)
 @given(
     graphs(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9),
     st.integers(0, 5),
@@ -411,7 +408,6 @@ def refuse_some(*batch: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
-@settings(unhurried, max_examples=120)
 @given(
     graphs(), st.integers(1, 8), shuffles(), st.integers(0, MOST), st.integers(0, 2),
     st.sampled_from(["skip", "replace"]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -39,7 +39,6 @@ def order(sampler: RandomAccessSampler, key: OrderKey = OrderKey(1, 0)) -> np.nd
     return sampler.rows_at(np.arange(sampler.num_indices_generated()), key)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     n=st.integers(0, 200), block=st.integers(1, 40), window=st.integers(1, 12), repeats=st.integers(1, 3),
     seed=st.integers(0, 2**64), epoch=st.integers(0, 9),
@@ -107,7 +106,6 @@ def test_no_length_is_too_long_for_any_block_and_window(length: int, block: int,
     assert 0 < sampler.mixing(256) <= 1
 
 
-@settings(max_examples=300, deadline=None)
 @given(n=st.integers(1, 300), window=st.integers(1, 400))
 def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
     sampler = BlockShuffleSampler(n, 1, window)
@@ -118,7 +116,6 @@ def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
     assert sampler._start(np.arange(len(sizes) + 1), n).tolist() == [0, *np.cumsum(sizes).tolist()]
 
 
-@settings(deadline=None)
 @given(n=st.integers(2, 60), seed=st.integers(0, 2**64))
 def test_the_short_block_the_blocks_and_the_windows_are_drawn_by_words_of_their_own(n: int, seed: int) -> None:
     drawn: list[tuple[Any, ...]] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -62,7 +62,6 @@ def strays_too_far(y: np.ndarray, length: int) -> list[int]:
     return np.flatnonzero(strayed > 1 + share * (len(share) - 2) + 1e-9).tolist()
 
 
-@settings(deadline=None)
 @given(y=classes, repeats=st.integers(1, 3), seed=st.integers(0, 2**64), epoch=st.integers(0, 9))
 def test_stratified_hands_out_each_row_once_a_repeat(y: np.ndarray, repeats: int, seed: int, epoch: int) -> None:
     rows = StratifiedSampler(y, repeats=repeats).rows_at(np.arange(len(y) * repeats), OrderKey(seed, epoch))
@@ -70,7 +69,6 @@ def test_stratified_hands_out_each_row_once_a_repeat(y: np.ndarray, repeats: int
         assert sorted(repeat) == list(range(len(y)))
 
 
-@settings(max_examples=300, deadline=None)
 @given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 120))
 def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, length: int) -> None:
     length = min(length, len(y))
@@ -78,7 +76,6 @@ def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, len
     assert strays_too_far(handed_out, length) == []
 
 
-@settings(max_examples=300, deadline=None)
 @given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 300), repeats=st.integers(2, 4))
 def test_so_has_every_stretch_that_reaches_over_repeats(y: np.ndarray, seed: int, length: int, repeats: int) -> None:
     n = len(y) * repeats
@@ -113,7 +110,6 @@ def test_classes_of_one_size_are_shuffled_each_for_itself() -> None:
         assert np.roll(one, -one.argmin()).tolist() != np.roll(other, -other.argmin()).tolist()
 
 
-@settings(max_examples=20, deadline=None)
 @given(word=st.integers(0, 2**64 - 1))
 def test_what_is_drawn_of_a_spread_is_drawn_by_words_of_their_own(word: int) -> None:
     asked: list[Any] = []
@@ -163,7 +159,6 @@ def test_any_row_may_stand_anywhere() -> None:
     assert inside.min() > 0.5 * inside.mean() > 5
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8), word=st.integers(0, 2**64 - 1))
 def test_an_order_of_many_slices_is_one_order(sizes: list[int], word: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -201,7 +196,6 @@ def test_more_classes_than_sixteen_bits_hold_are_sorted_too() -> None:
     assert (np.diff(y[rows]) > 0).all()
 
 
-@settings(deadline=None)
 @given(y=classes, per_class=st.integers(1, 5), seed=st.integers(0, 2**64))
 def test_balanced_batches_have_as_many_of_each_class(y: np.ndarray, per_class: int, seed: int) -> None:
     sampler = BalancedBatchSampler(y, per_class)
@@ -229,7 +223,6 @@ def test_a_class_is_shuffled_anew_when_it_begins_with_a_batch() -> None:
     assert len(orders) > 6
 
 
-@settings(deadline=None)
 @given(
     n_classes=st.integers(1, 20), per_class=st.integers(1, 4), share=st.floats(0, 1), seed=st.integers(0, 2**64)
 )  # fmt: skip

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.randomness import words_at
@@ -37,13 +37,11 @@ def test_each_is_a_bijection(n: int) -> None:
         assert sorted(whole(n, key)) == list(range(n))
 
 
-@settings(deadline=None)
 @given(n=st.integers(1, 20_000), key=st.integers(0, 2**64 - 1))
 def test_so_is_any(n: int, key: int) -> None:
     assert (np.bincount(whole(n, key), minlength=n) == 1).all()
 
 
-@settings(deadline=None)
 @given(n=st.integers(1, LARGEST), key=st.integers(0, 2**64 - 1), seed=st.integers(0, 2**32 - 1))
 def test_of_any_size_values_are_in_range_and_differ(n: int, key: int, seed: int) -> None:
     places = np.unique(np.random.default_rng(seed).integers(0, n, 100))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -45,7 +45,6 @@ def owners(lengths: list[int], rows: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.cumsum(lengths), rows, side="right")
 
 
-@settings(deadline=None)
 @given(parts=parts, seed=st.integers(0, 2**64), epoch=st.integers(0, 9))
 def test_each_period_has_its_proportions_and_each_part_goes_round(
     parts: list[tuple[int, int]], seed: int, epoch: int
@@ -64,7 +63,6 @@ def test_each_period_has_its_proportions_and_each_part_goes_round(
                 assert own.max() - own.min() <= 1  # each once before any comes again
 
 
-@settings(deadline=None)
 @given(parts=parts, seed=st.integers(0, 2**64))
 def test_an_epoch_hands_out_every_row(parts: list[tuple[int, int]], seed: int) -> None:
     used = [(n, share) for n, share in parts if share]
@@ -84,7 +82,6 @@ def test_equal_parts_of_equal_length_hand_out_each_row_once() -> None:
     assert sorted(rows) == list(range(150))
 
 
-@settings(deadline=None)
 @given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_in_order_the_parts_are_spread_evenly(counts: list[int]) -> None:
     sampler = InterleaveSampler([1000] * len(counts), counts, length=-1)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -64,7 +64,6 @@ def test_a_right_source_passes_on_every_road(shuffle: int | None) -> None:
     assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.integers(1, 7), st.sampled_from([None, 0, 9]))
 def test_any_graph_of_ours_passes(source: Any, size: int, shuffle: int | None) -> None:
     try:
