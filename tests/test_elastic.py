@@ -127,10 +127,10 @@ def test_a_batch_draws_by_its_number_and_its_place() -> None:
 
 @pytest.mark.parametrize("kind", ["serial", "threads"])
 def test_a_state_that_another_thread_takes_is_whole(kind: str) -> None:
-    source = bu.ArrayDataSource([np.arange(20_000)]).map(noisy, rng="sample")
+    source = bu.ArrayDataSource([np.arange(4_000)]).map(noisy, rng="sample")
     whole = list(source.batch_iterator(10, 5))
     states: list[Any] = []
-    done = threading.Event()
+    done, taken = threading.Event(), threading.Semaphore(0)
     with bu.WorkerThreadPool(2) as pool:
         made = source if kind == "serial" else pool.parallel_data_source(source)
         with made.batch_iterator(10, 5) as iterator:
@@ -138,16 +138,17 @@ def test_a_state_that_another_thread_takes_is_whole(kind: str) -> None:
             def watch() -> None:
                 while not done.is_set():
                     states.append(iterator.state_dict())
+                    taken.release()
 
             watcher = threading.Thread(target=watch)
             watcher.start()
             try:
-                for _ in iterator:
-                    pass
+                for number, _ in enumerate(iterator):
+                    # The other thread has its turn, however busy the machine is.
+                    assert number % 20 or taken.acquire(timeout=60)
             finally:
                 done.set()
                 watcher.join(60)
-        assert len(states) > 10
         for state in states[:: max(1, len(states) // 20)]:
             assert state["counts"][0] == state["samples"] == 10 * state["batches"]
             with made.batch_iterator(10, 5, state=state) as rest:
