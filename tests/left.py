@@ -25,7 +25,7 @@ class Left:
         self.processes = _processes()
         self.threads = {thread.ident for thread in threading.enumerate()}
         self.descriptors = dict(_descriptors())
-        self.files = {*_entries(Path("/dev/shm")), *_entries(Path(tempfile.gettempdir()))}
+        self.files = {*_entries("/dev/shm"), *_entries(tempfile.gettempdir())}
 
     def beyond(self, before: Left) -> dict[str, list[str]]:
         """Return what is there now that was not there before, by kind."""
@@ -77,9 +77,9 @@ def _processes() -> set[int]:
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
-def _entries(folder: Path) -> set[str]:
+def _entries(folder: str) -> set[str]:
     # The folder in which pytest keeps each test's tmp_path is pytest's own.
-    return {str(path) for path in folder.glob("*") if not path.name.startswith("pytest-of-")}
+    return {f"{folder}/{name}" for name in os.listdir(folder) if not name.startswith("pytest-of-")}
 
 
 def _descriptors() -> Iterator[tuple[str, str]]:

@@ -83,30 +83,24 @@ def test_a_peer_that_drops_samples_has_failed_in_every_trial(workload: Workload,
     assert "samples of an epoch must be 10; the peer delivered 6" in outcome.detail
 
 
-def test_a_peer_whose_library_is_missing_is_absent(workload: Workload) -> None:
-    outcomes = run(workload, "absent", "good")
+def test_peers_that_fail_or_are_absent_are_reported_while_the_others_go_on(workload: Workload) -> None:
+    details = {
+        "no-import": "ImportError: libnothing.so is missing",
+        "raises": "ValueError: bad luck",
+        "dies": "about to die",
+        "drops": "samples of an epoch must be 10; the peer delivered 6",
+        "repeats": "sum of y of an epoch must be 55",
+    }
+    outcomes = run(workload, *details, "absent", "good")
+    for name, detail in details.items():
+        assert outcomes[name].status == "failed"
+        assert detail in outcomes[name].detail
     assert outcomes["absent"].status == "absent"
     assert "no_such_module_anywhere" in outcomes["absent"].detail
-    assert outcomes["good"].status == "measured"
-
-
-@pytest.mark.parametrize(
-    ("name", "detail"),
-    [
-        ("no-import", "ImportError: libnothing.so is missing"),
-        ("raises", "ValueError: bad luck"),
-        ("dies", "about to die"),
-        ("drops", "samples of an epoch must be 10; the peer delivered 6"),
-        ("repeats", "sum of y of an epoch must be 55"),
-    ],
-)
-def test_a_peer_that_fails_is_reported_while_the_others_go_on(workload: Workload, name: str, detail: str) -> None:
-    outcomes = run(workload, name, "good")
-    assert outcomes[name].status == "failed"
-    assert detail in outcomes[name].detail
     assert len(outcomes["good"].rounds) == 2
 
 
+@pytest.mark.thorough
 def test_a_peer_that_hangs_fails_at_the_timeout(workload: Workload) -> None:
     outcomes = run(workload, "hangs", timeout=4)
     assert outcomes["hangs"].detail == "no answer within 4 s"
@@ -131,9 +125,10 @@ def test_close_ends_the_whole_group(workload: Workload) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 def test_a_failure_ends_the_whole_group(workload: Workload) -> None:
-    process = PeerProcess(peer("hangs"), case(workload), workers=2, timeout=4)
+    process = PeerProcess(peer("hangs"), case(workload), workers=2, timeout=60)
     process.open()
-    with pytest.raises(PeerFailed, match="no answer within 4 s"):
+    process._timeout = 1  # it is open, however busy the machine is
+    with pytest.raises(PeerFailed, match="no answer within 1 s"):
         process.turn(0)
     assert members(process.group) == []
     process.close()

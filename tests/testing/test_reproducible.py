@@ -21,6 +21,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, CannotTravel, InOrderNotSupported, NotReproducible
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
+from tests.extent import thorough
 from tests.graphs import graphs
 
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
@@ -57,11 +58,13 @@ def caught(source: Any, culprit: str, **options: Any) -> NotReproducible:
 # -- what is right -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shuffle", [None, 3])
-def test_a_right_source_passes_on_every_road(shuffle: int | None) -> None:
+@pytest.mark.parametrize("shuffle", [thorough(None), 3])
+def test_a_right_source_passes_on_every_road(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
+    source = source if in_full else source.map(each_batch, rng="batch")
     assert_reproducible(source, shuffle=shuffle)
-    assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
+    if in_full:
+        assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
 
 
 @given(graphs(), st.integers(1, 7), st.sampled_from([None, 0, 9]))
