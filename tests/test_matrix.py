@@ -172,7 +172,7 @@ def test_a_killed_worker_changes_nothing(
         assert_same_batches(given, expected[True])
 
 
-@pytest.mark.parametrize("case", [thorough("threads"), "skip", "kill"])
+@pytest.mark.parametrize("case", [thorough("threads"), thorough("skip"), "kill"])
 def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_full: bool) -> None:
     bad, old = case == "skip", case != "threads"
     told: dict[str, Any] = {"old": old, "bad": bad, "on_error": "skip" if bad else "raise"}

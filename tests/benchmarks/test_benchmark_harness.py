@@ -15,6 +15,7 @@ from benchmarks.outcome import Outcome
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from benchmarks.peers.base import Variant, find
 from benchmarks.workloads import Workload
+from tests.extent import thorough
 
 HERE = Path(__file__).resolve().parent
 
@@ -52,6 +53,7 @@ def test_a_good_peer_has_a_first_epoch_and_its_rounds(workload: Workload) -> Non
     assert all(0 < epoch.first_batch_seconds <= epoch.seconds for epoch in outcome.rounds)
 
 
+@pytest.mark.thorough
 def test_a_fresh_round_is_a_process_in_which_the_epoch_is_the_first(workload: Workload) -> None:
     outcome = measured(case(workload, "counts", fresh=True), rounds=3)["counts"]
     assert outcome.status == "measured"
@@ -70,13 +72,13 @@ def test_a_peer_that_fails_in_a_fresh_round_is_reported_while_the_others_go_on(w
     assert len(outcomes["good"].rounds) == 2
 
 
-@pytest.mark.parametrize("trial", ["startup", "ready"])
+@pytest.mark.parametrize("trial", ["startup", thorough("ready")])
 def test_a_peer_whose_start_cannot_be_watched_has_failed(workload: Workload, trial: str) -> None:
     outcome = measured(case(workload, "good", trial=trial, fresh=True))["good"]
     assert outcome.detail == "Unstartable: a Good does not tell of its workers"
 
 
-@pytest.mark.parametrize("trial", ["cpu", "footprint", "slow-consumer", "busy-consumer"])
+@pytest.mark.parametrize("trial", ["cpu", *map(thorough, ("footprint", "slow-consumer", "busy-consumer"))])
 def test_a_peer_that_drops_samples_has_failed_in_every_trial(workload: Workload, trial: str) -> None:
     settings = {"epochs": 1, "loops": 5}
     outcome = measured(replace(case(workload, "drops", trial=trial), settings=settings))["drops"]
@@ -170,6 +172,7 @@ def test_options_are_checked_when_made(wrong: dict[str, int]) -> None:
         Options(**wrong)
 
 
+@pytest.mark.thorough
 def test_peers_run_in_a_group_of_their_own(workload: Workload) -> None:
     process = PeerProcess(peer("good"), case(workload), workers=2, timeout=30)
     try:

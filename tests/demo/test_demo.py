@@ -43,8 +43,8 @@ MOSTLY = [thorough("serial"), thorough("thread"), "process"]
 
 
 @pytest.mark.parametrize("pool", MOSTLY)
-def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "demo", "--pool", pool, "--workers", "2")
+def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool) -> None:
+    done = run(tmp_path, "demo", "--pool", pool, "--workers", "2", *([] if in_full else ["--epochs", "8"]))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert float(re.fullmatch(r"test accuracy (\S+) \(0\.95 reached\)", lines[-1])[1]) >= 0.95

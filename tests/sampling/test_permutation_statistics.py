@@ -130,7 +130,7 @@ def test_every_order_of_a_few_positions_occurs_equally_often() -> None:
     assert abs(chi_squared - 119) < LIMIT * sqrt(238)
 
 
-@pytest.mark.parametrize("n", [SMALL, 6000, 2**13])
+@pytest.mark.parametrize("n", [SMALL, thorough(6000), thorough(2**13)])
 def test_even_and_odd_permutations_are_equally_frequent(n: int) -> None:
     odd = sum(is_odd(KeyedPermutation(n, key)(np.arange(n))) for key in range(200))
     assert abs(odd - 100) < LIMIT * sqrt(50)

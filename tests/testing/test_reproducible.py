@@ -83,8 +83,7 @@ def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
     def both(x: np.ndarray, rng: Any) -> Any:
         return (old(x)[0] + rng.normal(),)
 
-    assert_reproducible(ROWS.map(old), pools=("serial", "processes"))
-    assert_reproducible(ROWS.map(both, rng="sample"), pools=("serial", "processes"))
+    assert_reproducible(ROWS.map(old).map(both, rng="sample"), pools=("serial", "processes"))
     error = caught(ROWS.map(old), "old")
     assert error.setting == "is made by a pool of 1 thread"
     assert "draws from the global generator of numpy.random, which all threads share" in str(error)
