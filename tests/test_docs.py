@@ -17,7 +17,7 @@ import pytest
 import batchup_ng
 from batchup_ng import testing
 
-from .extent import thorough
+from .extent import quick
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
@@ -44,7 +44,7 @@ def blocks_of(page: str) -> list[tuple[str, str | None]]:
     return blocks
 
 
-@pytest.mark.parametrize("page", [page if page in QUICK else thorough(page) for page in RUN_PAGES])
+@pytest.mark.parametrize("page", quick(QUICK, RUN_PAGES))
 def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_path: Path) -> None:
     blocks = blocks_of(page)
     assert blocks, f"docs/{page}.md has no Python block"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .extent import thorough
+from .extent import quick
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
@@ -68,7 +68,7 @@ def run_example(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [(thorough if path.stem in LONG else pytest.param)(path, id=path.stem) for path in EXAMPLES]
+    "path", quick([path for path in EXAMPLES if path.stem not in LONG], EXAMPLES), ids=lambda path: path.stem
 )
 def test_an_example_prints_its_result(path: Path, tmp_path: Path) -> None:
     absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]

@@ -46,7 +46,7 @@ from tests.matrix import (
     opened,
 )
 
-from .extent import thorough
+from .extent import quick
 
 POOLS = [("serial", 1), *itertools.product(KINDS[1:], WORKERS)]
 SETTINGS = list(itertools.product(POOLS, BUFFERS))
@@ -86,10 +86,8 @@ def close(ranks: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("pool", "buffer", "world"),
-    [
-        (pytest.param if setting in QUICK else thorough)(*setting, id="-".join(map(str, np.hstack(setting))))
-        for setting in itertools.product(POOLS, BUFFERS, WORLDS)
-    ],
+    quick(QUICK, list(itertools.product(POOLS, BUFFERS, WORLDS))),
+    ids=lambda part: "-".join(map(str, np.ravel(part))),
 )
 def test_every_setting_hands_out_the_one_stream_and_any_other_goes_on_with_it(
     pool: tuple[str, int],
@@ -147,10 +145,7 @@ def check_end(given: list[Any], left: list[Any], world: int) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "buffer", "world"),
-    [
-        (pytest.param if setting in [(1, 7, 3), (2, 1, 1), (4, 7, 2)] else thorough)(*setting)
-        for setting in itertools.product(WORKERS, BUFFERS, WORLDS)
-    ],
+    quick([(1, 7, 3), (2, 1, 1), (4, 7, 2)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
 )
 def test_a_killed_worker_changes_nothing(
     workers: int, buffer: int, world: int, expected: dict[bool, list[Any]]
@@ -172,7 +167,7 @@ def test_a_killed_worker_changes_nothing(
         assert_same_batches(given, expected[True])
 
 
-@pytest.mark.parametrize("case", [thorough("threads"), thorough("skip"), "kill"])
+@pytest.mark.parametrize("case", quick(["kill"], ["threads", "skip"]))
 def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_full: bool) -> None:
     bad, old = case == "skip", case != "threads"
     told: dict[str, Any] = {"old": old, "bad": bad, "on_error": "skip" if bad else "raise"}

@@ -7,6 +7,7 @@ been taken for others with a probability of 0.0014, once and for all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from math import gcd, sqrt
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling.permutation import SMALL, KeyedPermutation
-from tests.extent import thorough
+from tests.extent import quick, thorough
 from tests.sampling.order_statistics import STATISTICS, WHOLE, Family, Order, longest_run, look, many_keys
 
 LIMIT = 5.0
@@ -60,13 +61,9 @@ FAMILIES = {"keyed": keyed(), "numpy": by_numpy}
 QUICK = (64, SMALL + 1, 10**12)
 
 
-def some(*lengths: int, quick: tuple[int, ...] = QUICK) -> list[Any]:
+def some(*lengths: int) -> list[Any]:
     """The parameters of a test of both families: few lengths of ours, all with ``--thorough``."""
-    return [
-        (pytest.param if n in quick and family == "keyed" else thorough)(n, family, id=f"{n}-{family}")
-        for n in lengths
-        for family in FAMILIES
-    ]
+    return quick([(n, "keyed") for n in QUICK if n in lengths], list(itertools.product(lengths, FAMILIES)))
 
 
 def epochs(first: int, count: int) -> list[int]:
