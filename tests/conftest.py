@@ -15,8 +15,8 @@ from batchup_ng.work_pool import AbstractWorkerPool
 
 from .left import Left, left_since
 
-PATIENCE = 3.0
-"""Seconds in which what a test used must be gone."""
+PATIENCE = 20.0
+"""Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 
 from ..left import Left, left_since
 
-PATIENCE = 1.0
-"""Seconds within which what a scene used must be gone."""
+PATIENCE = 20.0
+"""Seconds within which what a scene used must be gone; it is gone at once, unless the machine is busy."""
 
 
 def main(name: str, arguments: str, *may_leave: str) -> int:

@@ -23,10 +23,19 @@ comes from one seed, which a failure prints; ``--faults-seed`` replays it. ``--s
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from .settings import SEED, Extent
+from .stage import hosted
+
+
+@pytest.fixture(scope="session", autouse=True)
+def host() -> Iterator[None]:
+    """The process that forks all scenes; it starts before the first test, and so is not left by one."""
+    with hosted():
+        yield
 
 
 @pytest.fixture(scope="session")

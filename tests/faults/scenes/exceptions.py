@@ -71,9 +71,9 @@ def skipped(kind: str, workers: int, size: str) -> dict[str, Any]:
     with make_pool(kind, workers) as pool:
         faulty = source(SIZES[size], fault=fails_at_the_bad_row)
         with pool.parallel_data_source(faulty, 8, on_error="skip").batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            figures = balance(iterator, width=SIZES[size], bad=[bad_row()])
+            batches = balance(iterator, width=SIZES[size], bad=[bad_row()])
             (error,) = iterator.errors
-            return figures | {"message": str(error.error)}
+            return {"batches": batches, "message": str(error.error)}
 
 
 def a_damaged_file(kind: str, folder: str, on_error: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def a_damaged_file(kind: str, folder: str, on_error: str) -> dict[str, Any]:
 
 def _usable(pool: Any) -> bool:
     with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        return balance(iterator)["batches"] == BATCHES
+        return balance(iterator) == BATCHES
 
 
 # -- F8: odd exceptions ------------------------------------------------------------------------------------------

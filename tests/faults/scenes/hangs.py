@@ -128,7 +128,7 @@ def server_killed(kind: str) -> dict[str, Any]:
 
         try:
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                how = f"completed {balance(iterator, at=act)['batches']}"
+                how = f"completed {balance(iterator, at=act)}"
         except bu.WorkerLost as error:
             how = f"WorkerLost: {error}"
     return {"how": how, "seconds": time.perf_counter() - began}

@@ -131,7 +131,7 @@ def no_descriptor_for_a_new_worker(kind: str, killed: int, lifted_after: float |
 
         try:
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                said = {"completed": balance(iterator, width=9000, at=strike)["batches"] == BATCHES}
+                said = {"completed": balance(iterator, width=9000, at=strike) == BATCHES}
         except Exception as error:
             said = told(error)
         few.lift()

@@ -48,7 +48,7 @@ def timed_out(kind: str, workers: int, act: str, timeout: float) -> dict[str, An
 def usable(pool: Any) -> bool:
     """Take an epoch of a pool and assert that it is the serial iterator's."""
     with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        return balance(iterator)["batches"] == BATCHES
+        return balance(iterator) == BATCHES
 
 
 def skipped(kind: str, workers: int, act: str, timeout: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def two_epochs(kind: str, workers: int, size: str) -> list[int]:
     with make_pool(kind, workers) as pool:
         parallel = pool.parallel_data_source(source(SIZES[size]), 8)
         epochs = (parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(2))
-        return [balance(epoch, width=SIZES[size], epoch=number)["batches"] for number, epoch in enumerate(epochs)]
+        return [balance(epoch, width=SIZES[size], epoch=number) for number, epoch in enumerate(epochs)]
 
 
 def three_at_once(kind: str, workers: int, size: str) -> list[int]:
