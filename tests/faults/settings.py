@@ -35,21 +35,20 @@ class Extent:
         return whole if self.thorough else part
 
 
-def thorough(*values: Any, id: str | None = None) -> Any:
+def thorough(*values: Any) -> Any:
     """Return the parameters of a test that runs with ``--thorough`` alone."""
-    return pytest.param(*values, marks=pytest.mark.thorough, id=id)
+    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
-def first_of(values: Sequence[Any], first: Any = None) -> list[Any]:
-    """Return values of a parameter of which one runs always, by default the first, the others with ``--thorough``."""
-    chosen = values[0] if first is None else first
-    assert chosen in values, chosen
-    return [chosen, *[thorough(value) for value in values if value != chosen]]
+def quick(chosen: Sequence[Any], everything: Sequence[Any]) -> list[Any]:
+    """Return the values of a parameter, or of several as tuples: `chosen` run always, the rest with ``--thorough``."""
+    rest = [value for value in everything if value not in chosen]
+    return [*chosen, *[thorough(*value) if isinstance(value, tuple) else thorough(value) for value in rest]]
 
 
 def kinds(first: str = "forkserver", pools: Sequence[str] = PROCESSES) -> list[Any]:
     """Return the pools or start methods of which `first` runs always, the others with ``--thorough``."""
-    return first_of(pools, first)
+    return quick([first], pools)
 
 
 PARALLEL = POOLS[1:]
@@ -65,7 +64,4 @@ def cover(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
         for k, size in enumerate(SIZES)
         if (i + j + k) % 3 == 0
     ]
-    return [
-        (pytest.param if setting in chosen else thorough)(*setting, id="-".join(map(str, setting)))
-        for setting in dict.fromkeys([*chosen, *pairwise])
-    ]
+    return quick(chosen, pairwise)

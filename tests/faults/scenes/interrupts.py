@@ -65,7 +65,7 @@ def whole(pool: Any, size: str, epoch: int) -> None:
         balance(iterator, width=SIZES[size], epoch=epoch, n=ROWS)
 
 
-def in_mid_epoch(kind: str, size: str, times: int, seed: int) -> int:
+def in_mid_epoch(kind: str, workers: int, size: str, times: int, seed: int) -> int:
     """F13: epochs are interrupted at random moments; after each the same pool gives a whole one.
 
     Returns:
@@ -74,7 +74,7 @@ def in_mid_epoch(kind: str, size: str, times: int, seed: int) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = random.Random(seed)
     caught = 0
-    with make_pool(kind) as pool:
+    with make_pool(kind, workers) as pool:
         whole(pool, size, 0)
         began = time.perf_counter()
         whole(pool, size, 0)
