@@ -46,10 +46,16 @@ class Left:
         return {kind: items for kind, items in found.items() if items}
 
 
-def left_since(before: Left, patience: float) -> dict[str, list[str]]:
-    """Return what is there that was not there before, once `patience` seconds have passed; empty as soon as it is."""
+def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]:
+    """Return what is there that was not there before, once `patience` seconds have passed; empty as soon as it is.
+
+    Args:
+        before: What was there before.
+        patience: Seconds.
+        but: Kinds of things that may be left.
+    """
     deadline = time.monotonic() + patience
-    while left := Left().beyond(before):
+    while left := {kind: items for kind, items in Left().beyond(before).items() if kind not in but}:
         if time.monotonic() > deadline:
             break
         gc.collect()

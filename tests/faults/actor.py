@@ -37,7 +37,7 @@ def main(name: str, arguments: str, *may_leave: str) -> int:
     before = Left()
     try:
         value = scene(**json.loads(arguments))
-        left = {kind: items for kind, items in left_since(before, PATIENCE).items() if kind not in may_leave}
+        left = left_since(before, PATIENCE, *may_leave)
         outcome: dict[str, Any] = {"failed": f"it left behind: {left}"} if left else {"value": value}
     except BaseException:
         outcome = {"failed": traceback.format_exc()[-20_000:]}

@@ -67,6 +67,22 @@ class AtRows:
         return (rows,)
 
 
+class Several:
+    """Several faults in one map.
+
+    Args:
+        faults: Each is given the rows.
+    """
+
+    def __init__(self, *faults: Callable[[np.ndarray], Any]) -> None:
+        self.faults = faults
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        for fault in self.faults:
+            fault(rows)
+        return (rows,)
+
+
 def acts(log: str) -> int:
     """Return how often an :class:`AtRows` with that log did its act, in whichever process."""
     return Path(log).stat().st_size

@@ -171,28 +171,25 @@ def fails_at_20(rows: np.ndarray) -> Any:
     return (rows,)
 
 
-def fairness(kind: str) -> dict[str, float]:
-    """F22: three streams share two workers; none waits longer than four times its share.
-
-    Each batch takes 5 ms on one of two workers, so that with three streams one has its turn each 7.5 ms on average.
-    """
-    waits: dict[int, list[float]] = {}
+def fairness(kind: str) -> list[int]:
+    """F22: three streams share two workers; return how far each is when the first of them has a hundred batches."""
+    counts = [0, 0, 0]
+    first: list[list[int]] = []
     with make_pool(kind, 2) as pool:
-        parallel = pool.parallel_data_source(source(pause=0.005), 20)
+        parallel = pool.parallel_data_source(source(pause=0.002), 20)
         start = threading.Barrier(3)
 
         def consume(epoch: int) -> None:
             iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch)
-            start.wait(10)
-            times = [time.perf_counter()]
+            next(iterator)
+            start.wait(40)
             for _ in iterator:
-                times.append(time.perf_counter())
-            waits[epoch] = times
+                counts[epoch] += 1
+                if counts[epoch] == 100:
+                    first.append(list(counts))
 
         in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
-    # While all three ran: how long did each take for a hundred batches?
-    taken = [times[101] - times[1] for times in waits.values()]
-    return {"slowest": max(taken), "fastest": min(taken)}
+    return first[0]
 
 
 # -- F28 ---------------------------------------------------------------------------------------------------------
@@ -222,7 +219,7 @@ def fork_with_pool_open(kind: str) -> dict[str, Any]:
 
 
 def in_a_fork(use: Callable[[], Any]) -> str:
-    """Return what `use` raises in a fork of this process, or ``nothing``; ``hangs`` if it takes above 5 s."""
+    """Return what `use` raises in a fork of this process, or ``nothing``; ``hangs`` if it takes above 20 s."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -234,7 +231,7 @@ def in_a_fork(use: Callable[[], Any]) -> str:
         finally:
             os._exit(0)
     os.close(write)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
@@ -260,7 +257,7 @@ def fork_child_exits(kind: str) -> bool:
                 atexit._run_exitfuncs()
             finally:
                 os._exit(0)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while (done := os.waitpid(pid, os.WNOHANG)) == (0, 0):
             assert time.monotonic() < deadline or os.kill(pid, signal.SIGKILL), "the fork hangs at its end"
             time.sleep(0.005)
