@@ -21,9 +21,7 @@ PATIENCE = 20.0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
-    group = parser.getgroup("faults", "faults that the library survives (tests/faults)")
-    group.addoption("--faults-seed", type=int, default=None, help="replay the random choices of an earlier run")
-    group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool")
+    parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 

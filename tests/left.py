@@ -1,7 +1,7 @@
 """What a test could leave behind: processes, threads, descriptors, files.
 
-All of it is found by way of the test's own processes and of the folder for temporary files that they alone use. A folder
-of the whole machine, such as ``/dev/shm``, is never listed: what is new there may be another program's.
+All of it is found by way of the test's own processes and of the folder for temporary files that they alone use. A
+folder of the whole machine, such as ``/dev/shm``, is never listed: what is new there may be another program's.
 
 Shared by the check after every test (``conftest.py``) and by the programs of ``faults/``, each of which is checked in
 its own process. Imports no pytest, so that those programs start fast.
@@ -64,7 +64,7 @@ def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]
 
 
 def named_shared_memory(pids: Iterable[int]) -> set[str]:
-    """Return the files in ``/dev/shm`` that one of the processes has open or mapped and that still have a name there."""
+    """Return the files in ``/dev/shm`` that one of the processes has open or mapped and that have a name there."""
     used: set[str] = set()
     for pid in pids:
         with contextlib.suppress(OSError):  # it has ended since

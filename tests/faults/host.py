@@ -17,8 +17,21 @@ from typing import Any
 
 from . import actor
 from .scenes import (  # noqa: F401
-    breaks, crashes, exceptions, hangs, interrupts, leases, limits, machines, memory, shared_memory, stalls, streams,
-    threads, travel, writes,
+    breaks,
+    crashes,
+    exceptions,
+    hangs,
+    interrupts,
+    leases,
+    limits,
+    machines,
+    memory,
+    shared_memory,
+    stalls,
+    streams,
+    threads,
+    travel,
+    writes,
 )  # fmt: skip
 
 

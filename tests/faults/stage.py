@@ -3,9 +3,9 @@
 A scene is played by a fork of a process that has imported everything (``host.py``), or, where that would change what is
 measured, by an interpreter of its own; other programs always are. Each is the leader of a new session and carries a
 mark in its environment, both of which all that it starts inherits: by these whatever is left of it is found in /proc,
-also what has lost its parent. It has its own folder for temporary files. Python's fault handler is on in all of its interpreters, so that SIGABRT makes each of them write the
-stacks of all its threads: a program that is not done within its limit fails the test with these stacks, then
-everything of it is killed. Nothing here waits without a deadline.
+also what has lost its parent. It has its own folder for temporary files. Python's fault handler is on in all of its
+interpreters, so that SIGABRT makes each of them write the stacks of all its threads: a program that is not done within
+its limit fails the test with these stacks, then everything of it is killed. Nothing here waits without a deadline.
 """
 
 from __future__ import annotations
@@ -258,7 +258,9 @@ def _found(mark: str, leader: int) -> Iterator[tuple[int, str]]:
         if name.isdigit():
             with contextlib.suppress(OSError):
                 command = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
-                if command and (needle in Path("/proc", name, "environ").read_bytes() or os.getsid(int(name)) == leader):
+                if command and (
+                    needle in Path("/proc", name, "environ").read_bytes() or os.getsid(int(name)) == leader
+                ):
                     yield int(name), command
 
 

@@ -119,7 +119,9 @@ MOST_DEATHS = schedule.MOST_DEATHS + schedule.MOST_DEATHS_ALONE * 3
 @pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "0 B")))
 def test_f5_a_row_that_kills_each_worker_is_named(kind: str, workers: int, size: str) -> None:
     setting = {"kind": kind, "workers": workers, "size": size}
-    for act, found in zip(HOW, play(crashes.a_row_that_kills, **setting, ways=list(HOW), on_error="raise"), strict=True):
+    for act, found in zip(
+        HOW, play(crashes.a_row_that_kills, **setting, ways=list(HOW), on_error="raise"), strict=True
+    ):
         assert found["named"] == found["row"]
         assert found["is_batch_error"]
         assert str(found["row"]) in found["message"]

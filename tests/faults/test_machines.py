@@ -60,9 +60,7 @@ def test_m5_memory_that_is_free_is_nobodys(kind: str, extent: Extent) -> None:
 @pytest.mark.parametrize(
     ("kind", "how"), quick([("threads", "torch")], [(kind, how) for kind in PARALLEL for how in leases.VIEWS])
 )
-def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(
-    kind: str, how: str, extent: Extent
-) -> None:
+def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(kind: str, how: str, extent: Extent) -> None:
     library = how.partition(".")[0]
     pytest.importorskip(library, reason=f"{library} is not installed")
     batches = extent.times(100, 300)

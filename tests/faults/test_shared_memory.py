@@ -19,6 +19,7 @@ from .scenes.shared_memory import BIG, FILLED_AT, SAYS
 from .settings import Extent, quick
 from .stage import play
 
+
 @pytest.fixture
 def batches(extent: Extent) -> int:
     """How many batches an epoch has: more than may be kept and ahead, so that slots must be had again."""
@@ -85,9 +86,7 @@ def test_f16_a_small_file_system_costs_speed_and_no_batch(
         assert filled != "filled" or figures["roads"]["slots"] > FILLED_AT
 
 
-@pytest.mark.parametrize(
-    ("first", "code", "old"), quick([("fork", "ENOSPC", True)], [("forkserver", "ENOMEM", False)])
-)
+@pytest.mark.parametrize(("first", "code", "old"), quick([("fork", "ENOSPC", True)], [("forkserver", "ENOMEM", False)]))
 def test_f16_pages_that_are_refused_from_some_time_on_cost_no_batch(
     first: str, code: str, old: bool, batches: int, seed: int, extent: Extent
 ) -> None:

@@ -47,8 +47,8 @@ def leaves(kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "acts"),
     quick(
-        [("forkserver", STUCK[:2]), ("threads", ["sleep"])],
-        [("spawn", STUCK[1:4]), ("fork", STUCK[3:]), ("threads", ["busy"])],
+        [("forkserver", ["C call"]), ("threads", ["sleep"])],
+        [("forkserver", STUCK[:3]), ("spawn", STUCK[1:4]), ("fork", STUCK[3:]), ("threads", ["busy"])],
     ),
 )
 def test_f19_samples_that_never_end_can_be_skipped(kind: str, acts: list[str]) -> None:
@@ -76,7 +76,12 @@ def test_f19_a_slow_batch_of_quick_samples_is_delivered(kind: str) -> None:
     ("kind", "act", "close"),
     quick(
         [("threads", "sleep", False)],
-        [("threads", "busy", True), ("threads", "busy", False), ("threads", "sleep", True), ("forkserver", "C call", True)],
+        [
+            ("threads", "busy", True),
+            ("threads", "busy", False),
+            ("threads", "sleep", True),
+            ("forkserver", "C call", True),
+        ],
     ),
 )
 def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close: bool) -> None:

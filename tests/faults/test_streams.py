@@ -90,8 +90,13 @@ def test_f28_a_fork_of_the_users_that_ends_harms_nobody(kind: str) -> None:
     ("outer", "inner"),
     quick(
         [("fork", "fork")],
-        [("forkserver", "threads"), ("forkserver", "forkserver"), ("spawn", "fork"), ("fork", "spawn"),
-         ("threads", "spawn")],
+        [
+            ("forkserver", "threads"),
+            ("forkserver", "forkserver"),
+            ("spawn", "fork"),
+            ("fork", "spawn"),
+            ("threads", "spawn"),
+        ],
     ),
 )
 def test_f28_a_pool_inside_a_worker_works_or_says_why_not(outer: str, inner: str) -> None:

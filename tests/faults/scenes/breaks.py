@@ -162,4 +162,3 @@ def pools_forgotten(kind: str, times: int) -> dict[str, int]:
         first = first or settled()
         wait_for(lambda: held_no_more_than(first), f"pool {i} to leave no more than {first}")  # noqa: B023
     return first
-
