@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
+from ..extent import quick, thorough
 from .books import POOLS, PROCESSES, SIZES
 
 SEED = "batchup_ng faults 1"
 WORKERS = (1, 2, 4)
+
+__all__ = ["PARALLEL", "Extent", "cover", "kinds", "quick", "thorough"]
 
 Setting = tuple[str, int, str]
 """A pool or start method, how many workers, the size of a result."""
@@ -33,17 +34,6 @@ class Extent:
     def times(self, part: int, whole: int) -> int:
         """Return how often to repeat: `whole` is the figure of FAULTS.md, `part` what fits in a short run."""
         return whole if self.thorough else part
-
-
-def thorough(*values: Any) -> Any:
-    """Return the parameters of a test that runs with ``--thorough`` alone."""
-    return pytest.param(*values, marks=pytest.mark.thorough)
-
-
-def quick(chosen: Sequence[Any], everything: Sequence[Any]) -> list[Any]:
-    """Return the values of a parameter, or of several as tuples: `chosen` run always, the rest with ``--thorough``."""
-    rest = [value for value in everything if value not in chosen]
-    return [*chosen, *[thorough(*value) if isinstance(value, tuple) else thorough(value) for value in rest]]
 
 
 def kinds(first: str = "forkserver", pools: Sequence[str] = PROCESSES) -> list[Any]:

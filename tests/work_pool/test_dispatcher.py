@@ -129,8 +129,8 @@ def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
         iterator = pool.parallel_data_source(bu.ArrayDataSource([np.arange(100)])).batch_iterator(1)
         assert [int(x[0]) for (x,) in iterator] == list(range(100))
         began = time.monotonic()
-    # The worker ends at once, the server is killed after a second; the rest is for a loaded machine.
-    assert time.monotonic() - began < 10
+    # The worker ends at once, the server is killed after a second; it could have been waited for during a minute.
+    assert time.monotonic() - began < 40
     assert ended(second)
 
 

@@ -16,6 +16,8 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import NoWorkers
 
+from ..extent import quick
+
 pytestmark = pytest.mark.filterwarnings("ignore:this pool goes on with:batchup_ng.WorkerWarning")
 """Which comes first, that there are fewer workers or that there is none, is for the system to say."""
 
@@ -97,7 +99,7 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("closes", quick([False], [True]))
 def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None:
     """Threads submit tasks all the time, while no worker lives and while they do: each gets its answer."""
     pool = bu.WorkerProcessPool(1)

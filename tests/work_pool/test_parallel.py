@@ -22,9 +22,13 @@ def add_draws(*batch: Any, rng: Any) -> Any:
     return (*batch, rng.uniform())
 
 
-@pytest.fixture(params=[bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)])
+MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     with request.param() as pool:
+        pool.shared_constant("the first use starts the workers, which stay for all tests")
         yield pool
 
 
@@ -64,7 +68,9 @@ def test_a_generator_is_drawn_from_in_this_process(pool: Any, how: str) -> None:
         assert_same_batches(got, list(source().batch_iterator(4, shuffle=theirs)))
 
 
-def test_closing_a_pool_ends_what_it_prefetched(pool: Any) -> None:
+@pytest.mark.parametrize("make", MAKERS[1:])
+def test_closing_a_pool_ends_what_it_prefetched(make: Any) -> None:
+    pool = make()
     endless = bu.ArrayDataSource([np.arange(10)], repeats=-1)
     iterator = pool.prefetch(endless, 3).batch_iterator(4)
     next(iterator)
