@@ -59,24 +59,22 @@ def holding_a_lock() -> Exception:
     return error
 
 
-@pytest.mark.parametrize("make", [lambda: Unloadable(1, 2), lambda: Liar("x"), holding_a_lock])
-def test_an_exception_that_cannot_travel_is_told_of(make: Any) -> None:
-    def fail() -> None:
+def test_an_exception_that_cannot_travel_is_told_of(pool: Any) -> None:
+    def fail(make: Any) -> None:
         raise make()
 
-    with bu.WorkerProcessPool(1) as pool:
+    for make in (lambda: Unloadable(1, 2), lambda: Liar("x"), holding_a_lock):
         with pytest.raises(CannotTravel, match="an exception of type"):
-            one(pool, fail)
+            one(pool, fail, make)
         assert one(pool, len, "abc") == 3
 
 
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit])
-def test_exceptions_that_end_programs_arrive_as_they_are(kind: type) -> None:
-    def fail() -> None:
+def test_exceptions_that_end_programs_arrive_as_they_are(pool: Any) -> None:
+    def fail(kind: type[BaseException]) -> None:
         raise kind("on purpose")
 
-    with bu.WorkerProcessPool(1) as pool:
-        stream = pool.work_stream(iter([(fail,)]))
+    for kind in (SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit):
+        stream = pool.work_stream(iter([(fail, (kind,))]))
         with pytest.raises((kind, RuntimeError)):
             stream.retrieve_iter().__next__()
 
@@ -176,7 +174,7 @@ def test_constants_are_forgotten_with_their_last_reference() -> None:
 
         return len(WORKER_CONSTANTS._values)
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         constant = pool.shared_constant(np.arange(10))
         assert pool.shared_constant(constant) is constant
         assert one(pool, np.sum, constant) == 45
@@ -193,7 +191,7 @@ def test_a_constant_is_sent_to_each_worker_once() -> None:
         def __reduce__(self) -> Any:
             return counted, ()
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         constant = pool.shared_constant(Counted())
         results = [one(pool, lambda c: c, constant) for _ in range(5)]
     assert results == [1] * 5
@@ -228,7 +226,7 @@ def meet(n: int) -> bool:
 
 
 def test_a_fork_of_the_users_does_not_harm_the_pool() -> None:
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         assert one(pool, len, "abc") == 3
         pid = os.fork()
         if pid == 0:
@@ -238,7 +236,7 @@ def test_a_fork_of_the_users_does_not_harm_the_pool() -> None:
         assert one(pool, len, "abcd") == 4
 
 
-@pytest.mark.parametrize("make", [lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1)])
+@pytest.mark.parametrize("make", [lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1, start_method="fork")])
 def test_a_pool_is_refused_in_a_fork(make: Any) -> None:
     with make() as pool:
         stream = pool.work_stream((len, ("abc",)) for _ in range(9))
@@ -272,7 +270,7 @@ def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
         r"map fn 'Log.note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
         r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
     }
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         for message, source in sources.items():
             with pytest.raises(CannotTravel, match=message):
                 pool.parallel_data_source(source)
@@ -313,7 +311,7 @@ def fork_and_die(path: Path) -> None:
 
 
 def test_a_pool_closes_at_once_though_a_fork_of_the_users_lives() -> None:
-    with bu.WorkerProcessPool(2) as pool:
+    with bu.WorkerProcessPool(2, start_method="fork") as pool:
         assert one(pool, len, "abc") == 3
         child = os.fork()
         if child == 0:
@@ -336,7 +334,7 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs() 
         cycle: list[Any] = [pool, pool.work_stream((len, ("abc",)) for _ in range(30))]
         cycle.append(cycle)
         del pool, cycle
-        with bu.WorkerProcessPool(1) as other:
+        with bu.WorkerProcessPool(1, start_method="fork") as other:
             assert one(other, abs, Collects()) == 0
 
 
@@ -361,7 +359,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
     def fail() -> None:
         raise Unprintable
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         pid = one(pool, os.getpid)
         with pytest.raises(CannotTravel, match="an exception of type Unprintable"):
             one(pool, fail)
@@ -373,7 +371,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
 
 
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
-    bu.WorkerProcessPool(2)
+    bu.WorkerProcessPool(2, start_method="fork")
     gc.collect()
     assert not [fd for fd in os.listdir("/proc/self/fd") if "memfd:batchup_ng" in _target(fd)]
 
