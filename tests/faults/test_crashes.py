@@ -87,15 +87,6 @@ def test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else(kind: str) -> No
     assert play(writes.stopped_in_write, kind=kind) == BATCHES
 
 
-@pytest.mark.parametrize(
-    ("kind", "workers", "road"),
-    [thorough("forkserver", 2, "pipe"), thorough("spawn", 1, "slots"), thorough("fork", 4, "slots")],
-)
-def test_f2_half_a_message_is_no_message(kind: str, workers: int, road: str) -> None:
-    figures = play(writes.half_a_message, kind=kind, workers=workers, road=road)
-    assert figures["struck"] == figures["by themselves"] == len(writes.HALF[road])
-
-
 @pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "64 kB")))
 def test_f4_all_workers_killed_at_once_cost_nothing(kind: str, workers: int, size: str) -> None:
     assert play(crashes.all_at_once, kind=kind, workers=workers, size=size) == BATCHES

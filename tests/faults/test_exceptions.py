@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,24 +44,6 @@ def test_f7_the_rest_of_the_epoch_can_be_had(kind: str, workers: int, size: str)
     figures = play(exceptions.skipped, kind=kind, workers=workers, size=size)
     assert figures["batches"] == BATCHES
     assert "the row is bad" in figures["message"]
-
-
-@pytest.mark.parametrize("kind", kinds("forkserver", pools=POOLS))
-def test_f7_a_damaged_file_is_named_by_its_path(kind: str, tmp_path: Path) -> None:
-    found = play(exceptions.a_damaged_file, kind=kind, folder=str(tmp_path), on_error="raise")
-    assert found["is_batch_error"]
-    assert {"SampleReadError", "OSError"} <= set(found["types"])
-    assert (found["row"], found["batch"], found["source"]) == (41, 41 // BATCH, found["path"])
-    assert "41" in found["message"].replace(found["path"], "")
-    assert found["path"] in found["message"]
-    assert found["usable"]
-
-
-@pytest.mark.parametrize("kind", kinds("threads", pools=POOLS))
-def test_f7_a_damaged_file_can_be_skipped(kind: str, tmp_path: Path) -> None:
-    found = play(exceptions.a_damaged_file, kind=kind, folder=str(tmp_path), on_error="skip")
-    assert found["rows"] == [row for row in range(60) if row != 41]
-    assert found["reported"] == [[41, found["path"]]]
 
 
 @pytest.mark.parametrize("kind", kinds(pools=PARALLEL))

@@ -8,7 +8,7 @@ import pytest
 
 from .books import BATCHES, POOLS, N
 from .scenes import streams
-from .settings import PARALLEL, cover, kinds, quick
+from .settings import PARALLEL, cover, kinds
 from .stage import play
 
 SETTING = ("kind", "workers", "size")
@@ -49,18 +49,6 @@ def test_f22_an_abandoned_iterator_harms_no_other(kind: str, workers: int, size:
     assert play(streams.abandoned, kind=kind, workers=workers, size=size)
 
 
-def test_f22_next_inside_next_is_refused() -> None:
-    # In a pool with workers the map runs on another thread or in another process, which cannot have the iterator
-    # (processes), or may wait for its turn (threads): only the serial pool can go round in a circle.
-    found = play(streams.reentrant, kind="serial")
-    assert "this iterator was asked for" in found["message"]
-
-
-@pytest.mark.parametrize("kind", kinds("threads", pools=POOLS))
-def test_f22_a_generator_of_tasks_may_not_ask_its_own_stream(kind: str) -> None:
-    assert play(streams.reentrant_generator, kind=kind)["message"]
-
-
 @pytest.mark.parametrize("kind", kinds("fork", pools=POOLS))
 def test_f22_after_the_end_there_is_nothing_more(kind: str) -> None:
     assert play(streams.after_the_end, kind=kind)
@@ -84,28 +72,3 @@ def test_f28_a_fork_of_the_users_is_told_what_is_wrong(kind: str) -> None:
 @pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
 def test_f28_a_fork_of_the_users_that_ends_harms_nobody(kind: str) -> None:
     assert play(streams.fork_child_exits, kind=kind)
-
-
-@pytest.mark.parametrize(
-    ("outer", "inner"),
-    quick(
-        [("fork", "fork")],
-        [
-            ("forkserver", "threads"),
-            ("forkserver", "forkserver"),
-            ("spawn", "fork"),
-            ("fork", "spawn"),
-            ("threads", "spawn"),
-        ],
-    ),
-)
-def test_f28_a_pool_inside_a_worker_works_or_says_why_not(outer: str, inner: str) -> None:
-    said = play(streams.pool_in_a_worker, outer=outer, inner=inner)
-    assert said == f"worked {sum(range(70))}" or "inside a worker" in said
-
-
-@pytest.mark.parametrize("kind", kinds("fork", pools=POOLS))
-def test_f28_a_pool_cannot_be_pickled_and_says_so(kind: str) -> None:
-    for said in play(streams.pool_pickled, kind=kind).values():
-        assert said.startswith("ArgumentTypeError: "), said
-        assert "pool" in said, said

@@ -225,37 +225,6 @@ def meet(n: int) -> bool:
     return True
 
 
-def test_a_fork_of_the_users_does_not_harm_the_pool() -> None:
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
-        assert one(pool, len, "abc") == 3
-        pid = os.fork()
-        if pid == 0:
-            pool.close()
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        assert one(pool, len, "abcd") == 4
-
-
-@pytest.mark.parametrize("make", [lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1, start_method="fork")])
-def test_a_pool_is_refused_in_a_fork(make: Any) -> None:
-    with make() as pool:
-        stream = pool.work_stream((len, ("abc",)) for _ in range(9))
-        assert stream.retrieve() == 3
-        pid = os.fork()
-        if pid == 0:
-            refused = 0
-            for use in (stream.retrieve, lambda: one(pool, len, "abc")):
-                try:
-                    use()
-                except PoolClosed as error:
-                    refused += "of which this is a fork" in str(error)
-                except BaseException:
-                    os._exit(99)  # or this child would go on with the other tests
-            os._exit(refused)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
-        assert list(stream.retrieve_iter()) == [3] * 8
-
-
 def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
     class Log:
         def __init__(self) -> None:

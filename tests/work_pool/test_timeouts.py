@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,39 +125,6 @@ def test_close_fails_what_a_stuck_thread_was_to_give(gate: Gate, monkeypatch: py
     pool.close()
     with pytest.raises(PoolClosed, match="while this task was under way"):
         future.result()
-
-
-def test_a_program_ends_though_a_thread_is_stuck() -> None:
-    program = """
-import threading, numpy as np, batchup_ng as bu
-never = threading.Event()
-pool = bu.WorkerThreadPool(2)
-source = bu.ArrayDataSource([np.arange(9)]).map(lambda x: never.wait() if 7 in x else (x,))
-try:
-    list(pool.parallel_data_source(source, timeout=0.2).batch_iterator(3))
-except bu.SampleTimeout as error:
-    print(error.row)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(bu.__file__).parents[1], capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr, done.returncode) == ("7\n", "", 0)
-
-
-@pytest.mark.thorough  # with a clock that is a number: test_repair.py
-def test_a_slow_batch_of_quick_samples_is_delivered(threads: bu.WorkerThreadPool) -> None:
-    reads: list[int] = []
-
-    def slow(x: np.ndarray) -> Any:
-        reads.append(len(x))
-        time.sleep(0.2 * len(x))
-        return (x,)
-
-    source = threads.parallel_data_source(numbers(24).map(slow), 2, timeout=1.0)
-    assert [x.tolist() for (x,) in source.batch_iterator(8)] == [list(range(k, k + 8)) for k in (0, 8, 16)]
-    # Once it is known that batches take long they are given the time: only the first two, which began before, twice.
-    assert reads.count(8) <= 3 + 2 * 2
 
 
 def test_a_limit_is_measured_from_when_a_task_begins(threads: bu.WorkerThreadPool) -> None:

@@ -7,11 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 import batchup_ng as bu
 
@@ -71,22 +69,6 @@ def skipped(kind: str, workers: int, size: str) -> dict[str, Any]:
             batches = balance(iterator, width=SIZES[size], bad=[bad_row()])
             (error,) = iterator.errors
             return {"batches": batches, "message": str(error.error)}
-
-
-def a_damaged_file(kind: str, folder: str, on_error: str) -> dict[str, Any]:
-    """F7: one of sixty picture files ends early; it is named by its path."""
-    paths = [Path(folder, f"picture {i}.png") for i in range(60)]
-    for i, path in enumerate(paths):
-        Image.fromarray(np.full((16, 16, 3), i, np.uint8)).save(path)
-    paths[41].write_bytes(paths[41].read_bytes()[:60])
-    with make_pool(kind) as pool:
-        pictures = bu.ArrayDataSource([bu.ImageFiles(paths, size=16), np.arange(60)])
-        iterator = pool.parallel_data_source(pictures, 4, on_error=on_error).batch_iterator(BATCH)
-        if on_error == "raise":
-            return told(iterator) | {"path": str(paths[41]), "usable": _usable(pool)}
-        rows = np.concatenate([rows for _, rows in iterator]).tolist()
-        reported = [(int(e.row), str(e.source)) for e in iterator.errors]
-        return {"rows": rows, "reported": reported, "path": str(paths[41])}
 
 
 def _usable(pool: Any) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import copy
 import gc
 import os
-import pickle
 import signal
 import threading
 import time
@@ -86,55 +84,6 @@ def abandoned(kind: str, workers: int, size: str) -> bool:
             assert not (wrong := differences(first, next(expected))), f"abandoned iterator {epoch}: {wrong}"
             assert not (wrong := differences(next(iterator), next(expected))), f"abandoned iterator {epoch}: {wrong}"
     return True
-
-
-class Reenters:
-    """A map that asks the iterator which it works for, for a batch."""
-
-    def __init__(self) -> None:
-        self.iterator: Any = None
-
-    def __call__(self, rows: np.ndarray) -> Any:
-        if self.iterator is not None and 500 in rows:
-            next(self.iterator)
-        return (rows,)
-
-
-def reentrant(kind: str) -> dict[str, Any]:
-    """F22: ``next()`` of an iterator from inside its own ``next()`` is an error with a clear text, never a deadlock."""
-    with make_pool(kind) as pool:
-        fault = Reenters()
-        with pool.parallel_data_source(source(fault=fault), 1).batch_iterator(BATCH) as iterator:
-            fault.iterator = iterator
-            try:
-                for _ in iterator:
-                    pass
-            except Exception as error:
-                return {"message": str(error)}
-            finally:
-                fault.iterator = None
-    raise AssertionError("the epoch ended without an error")
-
-
-def reentrant_generator(kind: str) -> dict[str, Any]:
-    """F22: as above, where the generator of tasks asks the stream that it feeds."""
-    streams: list[Any] = []
-
-    def tasks() -> Any:
-        for i in range(20):
-            if i == 10:
-                streams[0].retrieve()
-            yield abs, (-i,)
-
-    with make_pool(kind) as pool:
-        streams.append(pool.work_stream(tasks(), 3))
-        try:
-            list(streams[0].retrieve_iter())
-        except Exception as error:
-            return {"message": str(error)}
-        finally:
-            streams.clear()
-    raise AssertionError("the stream ended without an error")
 
 
 def after_the_end(kind: str) -> bool:
@@ -264,38 +213,3 @@ def fork_child_exits(kind: str) -> bool:
         assert os.waitstatus_to_exitcode(done[1]) == 0
         assert sum(1 for _ in iterator) == BATCHES - 1
     return True
-
-
-def pool_in_a_worker(outer: str, inner: str) -> str:
-    """F28: a task makes a pool of its own inside a worker and uses it."""
-    with make_pool(outer) as pool:
-        stream = pool.work_stream(iter([(use_inner_pool, (inner,))]))
-        try:
-            return f"worked {stream.retrieve()}"
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-
-
-def use_inner_pool(kind: str) -> int:
-    with make_pool(kind) as pool:
-        rows = bu.ArrayDataSource([np.arange(70)])
-        return sum(int(x.sum()) for (x,) in pool.parallel_data_source(rows, 4).batch_iterator(BATCH))
-
-
-def pool_pickled(kind: str) -> dict[str, str]:
-    """F28: a pool is pickled, copied, or stands in a map that travels."""
-    said = {}
-    with make_pool(kind) as pool:
-        uses: dict[str, Callable[[], Any]] = {
-            "pickle": lambda: pickle.dumps(pool),
-            "deepcopy": lambda: copy.deepcopy(pool),
-        }
-        for name, use in uses.items():
-            try:
-                use()
-                said[name] = "nothing"
-            except Exception as error:
-                said[name] = f"{type(error).__name__}: {error}"
-        with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            balance(iterator)
-    return said

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..books import BATCH, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
 from ..hunting import is_alive, is_stopped, send, wait_for
 from ..mischief import who_was_there
 from ..writing import InItsWrite, Mark, noted
@@ -129,25 +129,6 @@ def assert_road(iterator: Any, road: str, batches: int) -> None:
     """Assert that the results came by that road, or what was struck was another."""
     slots = iterator.stats()["roads"]["slots"]
     assert slots == (batches if road == "slots" else 0), f"{slots} of {batches} batches came in slots"
-
-
-HALF = {"pipe": ("message", "message"), "slots": ("message", "slot", "message")}
-"""What is written half."""
-
-
-def half_a_message(kind: str, workers: int, road: str) -> dict[str, int]:
-    """F2: workers write exactly half of their message, or of their slot, and are gone."""
-    objects = road == "pipe"
-    with tempfile.TemporaryDirectory() as folder:
-        with make_pool(kind, workers) as pool:
-            rows = planned_rows()[[70, 400, 777]].tolist()
-            marks = [Mark(row, way) for row, way in zip(rows, HALF[road], strict=False)]
-            fault = InItsWrite(marks, folder, signal.SIGKILL, os.getpid())
-            parallel = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=objects), 4)
-            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                assert balance(iterator, width=SIZES["2 MB"], as_objects=objects) == BATCHES
-                assert_road(iterator, road, BATCHES)
-        return struck(folder, [])
 
 
 def stopped_in_write(kind: str) -> int:
