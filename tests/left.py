@@ -75,7 +75,7 @@ def named_shared_memory(pids: Iterable[int]) -> set[str]:
 
 def _entries(folder: Path) -> set[str]:
     # The folder in which pytest keeps each test's tmp_path is pytest's own.
-    return {str(path) for path in folder.glob("*") if not path.name.startswith("pytest-of-")}
+    return {f"{folder}/{name}" for name in os.listdir(folder) if not name.startswith("pytest-of-")}
 
 
 def _descriptors(pid: int) -> Iterator[tuple[str, str]]:

@@ -185,7 +185,7 @@ def test_where_there_are_no_locks_files_are_written_all_the_same(
 
 
 SAVES = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys
 import numpy as np
 import batchup_ng as bu
 from batchup_ng.data_source.state import from_state
@@ -197,13 +197,17 @@ rng = random.Random(kills)
 source.batch_iterator(10, np.random.RandomState(3)).save_state(path)
 reached = []
 for _ in range(kills):
+    before = open(path, "rb").read()
     child = os.fork()
     if not child:
         iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
         while True:
             next(iterator)
             iterator.save_state(path)
-    time.sleep(rng.uniform(0.005, 0.03))
+    while open(path, "rb").read() == before:
+        pass
+    for _ in range(rng.randrange(20_000)):
+        pass  # the kill comes anywhere in what follows
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     saved = from_state(read_state(path))
