@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -81,7 +81,6 @@ KEYS = st.one_of(
 
 
 def test_a_served_array_is_indexed_as_the_array_is(task: Task) -> None:
-    @settings(max_examples=100, deadline=None)
     @given(st.sampled_from(range(len(ARRAYS))), KEYS)
     def check(i: int, key: Any) -> None:
         offer = Offer(ARRAYS[i])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -44,7 +44,6 @@ def _fixed(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(range(len(DTYPES))), st.sampled_from(sorted(VIEWS)), st.integers(5, 40), st.booleans(),
     st.integers(0, 9),
