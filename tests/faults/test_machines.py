@@ -12,8 +12,9 @@ from .stage import play
 
 
 def test_m2_whatever_is_done_to_a_pool_its_epochs_are_right(seed: int, extent: Extent) -> None:
+    examples, steps = extent.times(2, 40), extent.times(8, 15)
     for part in range(extent.times(1, 20)):
-        play(machines.pool_machine, limit=300, examples=extent.times(2, 40), steps=extent.times(8, 15), seed=seed + part)
+        play(machines.pool_machine, limit=300, examples=examples, steps=steps, seed=seed + part)
 
 
 def test_m4_results_go_through_threads_without_loss(seed: int, extent: Extent) -> None:
