@@ -48,7 +48,7 @@ PARALLEL = POOLS[1:]
 def cover(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
     """Return (pool, workers, size of a result): `chosen` always, with ``--thorough`` a pairwise cover of `pools`."""
     pairwise = [
-        (kind, workers if kind != "serial" else 1, size)
+        (kind, workers, size)
         for i, kind in enumerate(pools)
         for j, workers in enumerate(WORKERS if kind != "serial" else WORKERS[:1])
         for k, size in enumerate(SIZES)

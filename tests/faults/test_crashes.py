@@ -68,7 +68,7 @@ def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, road: str, 
     kill_writers(extent, kind, seed, road=road)
 
 
-@pytest.mark.parametrize(("kind", "consumers"), [("forkserver", 2), thorough("spawn", 1), thorough("fork", 2)])
+@pytest.mark.parametrize(("kind", "consumers"), [("fork", 2), thorough("spawn", 1), thorough("forkserver", 2)])
 def test_f3_as_f2_with_consumers_on_other_threads(kind: str, consumers: int, seed: int, extent: Extent) -> None:
     kill_writers(extent, kind, seed, consumers=consumers, main=False)
 

@@ -48,7 +48,7 @@ def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str, 
 
 @pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f12_pools_forgotten_in_mid_epoch_leave_nothing(kind: str, extent: Extent) -> None:
-    play(breaks.pools_forgotten, kind=kind, times=extent.times(3, 6))
+    play(breaks.pools_forgotten, kind=kind, times=extent.times(2, 6))
 
 
 @pytest.mark.parametrize("kind", kinds("threads", pools=PARALLEL))

@@ -12,8 +12,9 @@ from .stage import play
 
 
 def test_m2_whatever_is_done_to_a_pool_its_epochs_are_right(seed: int, extent: Extent) -> None:
+    examples, steps = extent.times(2, 40), extent.times(8, 15)
     for part in range(extent.times(1, 20)):
-        play(machines.pool_machine, limit=300, examples=extent.times(2, 40), steps=15, seed=seed + part)
+        play(machines.pool_machine, limit=300, examples=examples, steps=steps, seed=seed + part)
 
 
 def test_m4_results_go_through_threads_without_loss(seed: int, extent: Extent) -> None:
@@ -47,7 +48,7 @@ def assert_kept_up(found: dict[str, Any], steps: int) -> None:
 
 @pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
 def test_m5_what_is_held_is_never_overwritten(kind: str, seed: int, extent: Extent) -> None:
-    play(leases.lease_machine, limit=300, kind=kind, examples=extent.times(5, 200), steps=25, seed=seed)
+    play(leases.lease_machine, limit=300, kind=kind, examples=extent.times(3, 200), steps=25, seed=seed)
 
 
 @pytest.mark.parametrize("kind", quick(["threads", "forkserver"], PARALLEL))
@@ -58,12 +59,11 @@ def test_m5_memory_that_is_free_is_nobodys(kind: str, extent: Extent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"), quick([("threads", "torch")], [(kind, how) for kind in PARALLEL for how in leases.VIEWS])
+    ("kind", "how"), quick([], [(kind, how) for kind in PARALLEL for how in leases.VIEWS])
 )
-def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(kind: str, how: str, extent: Extent) -> None:
+def test_m5_what_a_tensor_shows_is_never_overwritten_and_is_free_after_it(kind: str, how: str) -> None:
     library = how.partition(".")[0]
     pytest.importorskip(library, reason=f"{library} is not installed")
-    batches = extent.times(100, 300)
-    found = play(leases.held_by, kind=kind, how=how, batches=batches)
+    found = play(leases.held_by, kind=kind, how=how, batches=300)
     assert found["freed"] == found["lent"], found
-    assert found["lent"] == (0 if how == "jax.numpy" else batches - leases.HELD), found  # that one makes a copy
+    assert found["lent"] == (0 if how == "jax.numpy" else 300 - leases.HELD), found  # that one makes a copy

@@ -47,7 +47,7 @@ def leaves(kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "acts"),
     quick(
-        [("forkserver", ["C call"]), ("threads", ["sleep"])],
+        [("threads", ["sleep"])],
         [("forkserver", STUCK[:3]), ("spawn", STUCK[1:4]), ("fork", STUCK[3:]), ("threads", ["busy"])],
     ),
 )

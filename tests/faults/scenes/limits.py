@@ -147,8 +147,8 @@ def no_descriptor_for_a_new_worker(kind: str, killed: int, lifted_after: float |
 
 # -- processes ---------------------------------------------------------------------------------------------------
 
-STRANGER = 54_321
-"""Number of a user of whom the machine has no process."""
+STRANGER = 20_000 + os.getpid() % 40_000
+"""Number of a user of whom the machine has no process, not even of another run of these tests."""
 
 
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 21, 24
