@@ -25,15 +25,14 @@ EXTRAS = {
     ],
     "benchmarks": [PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "matplotlib>=3.7"],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
-    "test": [
-        "pytest>=8.2", "hypothesis>=6.100", "pytest-cov>=7.0", "pytest-timeout>=2.3", "pytest-xdist>=3.6",
-        "psutil>=5.9", "threadpoolctl>=3.2", "jax>=0.4.30", "ipython>=8.12",
-    ],
+    "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "psutil>=5.9"],
     "lint": ["ruff>=0.15"],
     "types": ["mypy>=1.15", "types-psutil>=5.9"],
     "release": ["build>=1.0", "setuptools>=70", "tox>=4.20", "wheel>=0.43"],
 }
-EXTRAS["dev"] = sorted({requirement for requirements in EXTRAS.values() for requirement in requirements})
+# With all libraries and tools that a test, an example or .ci/run uses, and with one torch, the pinned one.
+TESTED = ["pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "transformers>=4.40"]
+EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - set(EXTRAS["torch"]))
 
 
 def read_version() -> str:

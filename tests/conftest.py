@@ -9,21 +9,23 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
 
 from .left import Left, left_since
 
-PATIENCE = 3.0
-"""Seconds in which what a test used must be gone."""
+PATIENCE = 20.0
+"""Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
+
+EXAMPLES = {"quick": 12, "thorough": 1000}
+"""How many examples each property is tried with."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
-    group = parser.getgroup("faults", "faults that the library survives (tests/faults)")
-    group.addoption("--faults-seed", type=int, default=None, help="replay the random choices of an earlier run")
-    group.addoption("--soak-seconds", type=float, default=None, help="length of the soak of a pool")
+    parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
@@ -37,6 +39,19 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="batchup_ng-tests-", dir=beside)
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    _set_examples("thorough" if config.getoption("--thorough") else "quick")
+
+
+def _set_examples(profile: str) -> None:
+    """Set how properties are tried: the same few examples in each quick run, others in each thorough one."""
+    settings.register_profile(
+        profile,
+        max_examples=EXAMPLES[profile],
+        derandomize=profile == "quick",
+        deadline=None,  # a busy machine is no failure
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    settings.load_profile(profile)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -59,6 +74,12 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     request.node.funcargs.clear()  # pytest would hold what other fixtures made for the test until after this check
     if left := left_since(before, PATIENCE):
         pytest.fail(f"{request.node.nodeid} left behind: {left}")
+
+
+@pytest.fixture(scope="session")
+def in_full(request: pytest.FixtureRequest) -> bool:
+    """Whether the tests run at full length."""
+    return bool(request.config.getoption("--thorough"))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,8 @@
 """What a test could leave behind: processes, threads, descriptors, files.
 
+All of it is found by way of the test's own processes and of the folder for temporary files that they alone use. A
+folder of the whole machine, such as ``/dev/shm``, is never listed: what is new there may be another program's.
+
 Shared by the check after every test (``conftest.py``) and by the programs of ``faults/``, each of which is checked in
 its own process. Imports no pytest, so that those programs start fast.
 """
@@ -9,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -22,10 +26,11 @@ class Left:
     """What exists at one moment that a test could leave behind."""
 
     def __init__(self) -> None:
-        self.processes = {process.pid for process in psutil.Process().children(recursive=True)}
+        self.processes = _processes()
         self.threads = {thread.ident for thread in threading.enumerate()}
-        self.descriptors = dict(_descriptors())
-        self.files = {*_entries(Path("/dev/shm")), *_entries(Path(tempfile.gettempdir()))}
+        self.descriptors = dict(_descriptors(os.getpid()))
+        named = named_shared_memory([os.getpid(), *self.processes])
+        self.files = {*named, *_entries(Path(tempfile.gettempdir()))}
 
     def beyond(self, before: Left) -> dict[str, list[str]]:
         """Return what is there now that was not there before, by kind."""
@@ -36,15 +41,21 @@ class Left:
             "descriptors": [
                 f"{fd} -> {target}" for fd, target in self.descriptors.items() if before.descriptors.get(fd) != target
             ],
-            "files": sorted(self.files - before.files - used_by_others(self.files - before.files, self.processes)),
+            "files": sorted(self.files - before.files),
         }
         return {kind: items for kind, items in found.items() if items}
 
 
-def left_since(before: Left, patience: float) -> dict[str, list[str]]:
-    """Return what is there that was not there before, once `patience` seconds have passed; empty as soon as it is."""
+def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]:
+    """Return what is there that was not there before, once `patience` seconds have passed; empty as soon as it is.
+
+    Args:
+        before: What was there before.
+        patience: Seconds.
+        but: Kinds of things that may be left.
+    """
     deadline = time.monotonic() + patience
-    while left := Left().beyond(before):
+    while left := {kind: items for kind, items in Left().beyond(before).items() if kind not in but}:
         if time.monotonic() > deadline:
             break
         gc.collect()
@@ -52,33 +63,34 @@ def left_since(before: Left, patience: float) -> dict[str, list[str]]:
     return left
 
 
-def used_by_others(files: set[str], ours: set[int]) -> set[str]:
-    """Return those of `files` that a process has mapped that is neither this one nor one of `ours`.
-
-    /dev/shm is for all of the machine: what another program put there meanwhile is not left by us.
-    """
+def named_shared_memory(pids: Iterable[int]) -> set[str]:
+    """Return the files in ``/dev/shm`` that one of the processes has open or mapped and that have a name there."""
     used: set[str] = set()
-    if not any(file.startswith("/dev/shm/") for file in files):
-        return used
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) not in ours and int(name) != os.getpid():
-            with contextlib.suppress(OSError):
-                maps = Path("/proc", name, "maps").read_text()
-                used |= {file for file in files if file in maps}
-    return used
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended since
+            used.update(re.findall(r"/dev/shm/.*", Path(f"/proc/{pid}/maps").read_text()))
+            used.update(target for _, target in _descriptors(pid) if target.startswith("/dev/shm/"))
+    return {path for path in used if not path.endswith(" (deleted)")}
 
 
 def _entries(folder: Path) -> set[str]:
     # The folder in which pytest keeps each test's tmp_path is pytest's own.
-    return {str(path) for path in folder.glob("*") if not path.name.startswith("pytest-of-")}
+    return {f"{folder}/{name}" for name in os.listdir(folder) if not name.startswith("pytest-of-")}
 
 
-def _descriptors() -> Iterator[tuple[str, str]]:
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            yield name, os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue  # the one that listed the folder
+def _descriptors(pid: int) -> Iterator[tuple[str, str]]:
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):  # the one that listed the folder
+            yield name, os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def _processes() -> set[int]:
+    """Return the children of this process, and theirs."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()  # without a look at every process of the machine
+    return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
 def _describe(pid: int) -> str:

@@ -17,11 +17,14 @@ import pytest
 import batchup_ng
 from batchup_ng import testing
 
+from .extent import quick
+
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
     "moving_from_batchup",
 )  # fmt: skip
+QUICK = ("quickstart", "samplers")
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -42,8 +45,7 @@ def blocks_of(page: str) -> list[tuple[str, str | None]]:
     return blocks
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.parametrize("page", RUN_PAGES)
+@pytest.mark.parametrize("page", quick(QUICK, RUN_PAGES))
 def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_path: Path) -> None:
     blocks = blocks_of(page)
     assert blocks, f"docs/{page}.md has no Python block"
@@ -58,7 +60,7 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -139,7 +141,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Any:
     html = tmp_path_factory.mktemp("docs")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(html / "trees")]
     done = subprocess.run(
-        [*command, str(DOCS), str(html / "html")], capture_output=True, text=True, timeout=240, check=False
+        [*command, str(DOCS), str(html / "html")], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return _read_inventory(html / "html" / "objects.inv")
@@ -157,7 +159,7 @@ def documented(inventory: Any) -> set[str]:
     return {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "module",
     [batchup_ng, batchup_ng.data_source, batchup_ng.sampling, batchup_ng.work_pool, batchup_ng.errors, testing],

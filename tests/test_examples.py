@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from .extent import quick
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 # What each example imports beyond the core, and the last line that it must print.
@@ -44,6 +46,12 @@ LAST_LINE = {
     "train_and_validate": r"stopped after \d+ epochs; threads left: 0",
 }
 
+# Those that take longest run with --thorough, of which .ci/run makes a step.
+LONG = {
+    "digits", "distributed", "jax_checkpoint", "keras_digits", "lightning_checkpoint", "predict", "resume",
+    "torch_checkpoint", "torch_digits", "train_and_validate",
+}  # fmt: skip
+
 # Folders of settings or compiled code that Keras and torch make, of which we know nothing.
 OTHERS_LEAVE = ("keras", "torch")
 
@@ -55,12 +63,13 @@ def run_example(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parents[1]), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, str(path)]
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False
     )
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", quick([path for path in EXAMPLES if path.stem not in LONG], EXAMPLES), ids=lambda path: path.stem
+)
 def test_an_example_prints_its_result(path: Path, tmp_path: Path) -> None:
     absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]
     if absent:

@@ -2,7 +2,8 @@
 
 The settings are ``KINDS`` × ``WORKERS`` × ``BUFFERS`` × ``WORLDS`` of ``matrix.py``. In each the whole stream is
 compared with a plain loop, byte for byte, and after each batch a state is taken, with which another setting goes on,
-one setting after the other. Of what it hands out the first batches are compared; with ``--thorough`` all.
+one setting after the other. That is so with ``--thorough``. Otherwise each pool and each pair of buffer and world comes
+once, a state is taken after some batches, and of what it hands out the first batches are compared.
 """
 
 from __future__ import annotations
@@ -45,8 +46,13 @@ from tests.matrix import (
     opened,
 )
 
+from .extent import quick
+
 POOLS = [("serial", 1), *itertools.product(KINDS[1:], WORKERS)]
 SETTINGS = list(itertools.product(POOLS, BUFFERS))
+QUICK = [(pool, BUFFERS[i % len(BUFFERS)], WORLDS[i % len(WORLDS)]) for i, pool in enumerate(POOLS)]
+STEP = 12
+"""Every so many batches a state is taken; after each if thorough."""
 
 
 @pytest.fixture(scope="module")
@@ -78,33 +84,37 @@ def close(ranks: list[Any]) -> None:
         rank.close()
 
 
-@pytest.mark.parametrize(("pool", "buffer"), SETTINGS, ids=lambda part: "-".join(map(str, np.ravel(part))))
+@pytest.mark.parametrize(
+    ("pool", "buffer", "world"),
+    quick(QUICK, list(itertools.product(POOLS, BUFFERS, WORLDS))),
+    ids=lambda part: "-".join(map(str, np.ravel(part))),
+)
 def test_every_setting_hands_out_the_one_stream_and_any_other_goes_on_with_it(
     pool: tuple[str, int],
     buffer: int,
+    world: int,
     pools: dict[tuple[str, int], Any],
     expected: dict[bool, list[Any]],
-    request: pytest.FixtureRequest,
+    in_full: bool,
 ) -> None:
-    thorough = request.config.getoption("--thorough")
     old = pool[0] != "threads"
     made = {setting: pools[setting[0]].parallel_data_source(augmented(old), setting[1]) for setting in SETTINGS}
     others = itertools.cycle(itertools.product(SETTINGS, WORLDS))
     for _ in range(7 * SETTINGS.index((pool, buffer))):
         next(others)
-    for world in WORLDS:
-        ranks, given = iterators(made[pool, buffer], world, epoch=EPOCH), []
-        for round_ in range(BATCHES // world):
-            states = [rank.state_dict() for rank in ranks]
-            assert len({(state["samples"], state["batches"]) for state in states}) == 1
-            check_tail(next(others), made, states[0], expected[old], round_ * world, old, thorough)
-            given += mixed(ranks, 1)
-        assert_same_batches(given, expected[old])
-        assert mixed(ranks) == []
+    ranks, given = iterators(made[pool, buffer], world, epoch=EPOCH), []
+    for round_ in range(BATCHES // world):
+        states = [rank.state_dict() for rank in ranks]
+        assert len({(state["samples"], state["batches"]) for state in states}) == 1
+        if in_full or round_ % STEP == 0:
+            check_tail(next(others), made, states[0], expected[old], round_ * world, old, in_full)
+        given += mixed(ranks, 1)
+    assert_same_batches(given, expected[old])
+    assert mixed(ranks) == []
 
 
 def check_tail(
-    setting: Any, made: Any, state: Any, expected: list[Any], reached: int, old: bool, thorough: bool
+    setting: Any, made: Any, state: Any, expected: list[Any], reached: int, old: bool, in_full: bool
 ) -> None:
     """Go on from a state in another setting."""
     (pool, buffer), world = setting
@@ -114,7 +124,7 @@ def check_tail(
     ranks = iterators(made[pool, buffer], world, state=state)
     left = expected[reached:]
     whole = len(left) // world
-    rounds = whole if thorough else min(whole, math.ceil(LOOKED_AT / world))
+    rounds = whole if in_full else min(whole, math.ceil(LOOKED_AT / world))
     assert_same_batches(mixed(ranks, rounds), left[: rounds * world])
     if rounds == whole:
         check_end(mixed(ranks), left[whole * world :], world)
@@ -133,28 +143,32 @@ def check_end(given: list[Any], left: list[Any], world: int) -> None:
         np.testing.assert_array_equal(got[:n], np.concatenate([batch[column] for batch in left]), strict=True)
 
 
-@pytest.mark.parametrize(("workers", "buffer"), list(itertools.product(WORKERS, BUFFERS)))
-def test_a_killed_worker_changes_nothing(workers: int, buffer: int, expected: dict[bool, list[Any]]) -> None:
+@pytest.mark.parametrize(
+    ("workers", "buffer", "world"),
+    quick([(1, 7, 3), (2, 1, 1), (4, 7, 2)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
+)
+def test_a_killed_worker_changes_nothing(
+    workers: int, buffer: int, world: int, expected: dict[bool, list[Any]]
+) -> None:
     with open_pool("processes", workers) as pool:
         source = pool.parallel_data_source(augmented(old=True), buffer)
-        for world in WORLDS:
-            ranks, given = iterators(source, world, epoch=EPOCH), []
-            kills = {5 * workers + world, 25, 49}
-            for round_ in range(BATCHES // world):
-                if round_ in kills:
-                    running = pool._dispatcher.pids()  # fewer, as long as one that was killed is not replaced
-                    with contextlib.suppress(ProcessLookupError):  # it has just ended, and nobody has noticed yet
-                        os.kill(running[round_ % len(running)], signal.SIGKILL)
-                    state = json.loads(json.dumps(ranks[0].state_dict()))
-                    resumed = augmented(old=True).batch_iterator(SIZE, SEED, state=state)
-                    left = expected[True][round_ * world :]
-                    assert_same_batches(list(islice(resumed, LOOKED_AT)), left[:LOOKED_AT])
-                given += mixed(ranks, 1)
-            assert_same_batches(given, expected[True])
+        ranks, given = iterators(source, world, epoch=EPOCH), []
+        kills = {5 * workers + world, 25, 49}
+        for round_ in range(BATCHES // world):
+            if round_ in kills:
+                running = pool._dispatcher.pids()  # fewer, as long as one that was killed is not replaced
+                with contextlib.suppress(ProcessLookupError):  # it has just ended, and nobody has noticed yet
+                    os.kill(running[round_ % len(running)], signal.SIGKILL)
+                state = json.loads(json.dumps(ranks[0].state_dict()))
+                resumed = augmented(old=True).batch_iterator(SIZE, SEED, state=state)
+                left = expected[True][round_ * world :]
+                assert_same_batches(list(islice(resumed, LOOKED_AT)), left[:LOOKED_AT])
+            given += mixed(ranks, 1)
+        assert_same_batches(given, expected[True])
 
 
-@pytest.mark.parametrize("case", ["threads", "skip", "kill"])
-def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", quick(["kill"], ["threads", "skip"]))
+def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_full: bool) -> None:
     bad, old = case == "skip", case != "threads"
     told: dict[str, Any] = {"old": old, "bad": bad, "on_error": "skip" if bad else "raise"}
     told["settings"] = [("serial", 1), ("processes", 2 if old else 3), *([] if old else [("threads", 3)])]
@@ -174,10 +188,11 @@ def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path) -> No
     assert len(digests) == BATCHES
     assert all(len(json.dumps(state).encode()) <= 4096 for state in states)
     assert (states[-1]["counts"][2] > 10) is bad
-    (tmp_path / "in.json").write_text(json.dumps({**told, "states": states}))
+    looked_at = range(0, BATCHES + 1, 1 if in_full else 2 * STEP + 1)  # the very end among them
+    (tmp_path / "in.json").write_text(json.dumps({**told, "states": [states[at] for at in looked_at]}))
     tails = gone_on(tmp_path)
-    assert len(tails) == BATCHES + 1
-    for reached, tail in enumerate(tails):
+    assert len(tails) == len(looked_at)
+    for reached, tail in zip(looked_at, tails, strict=True):
         assert tail == digests[reached:], f"after {reached} batches"
 
 
@@ -201,7 +216,9 @@ def gone_on(folder: Path) -> list[list[int]]:
     return tails
 
 
-def test_no_draw_comes_twice() -> None:
+def test_no_draw_comes_twice(in_full: bool) -> None:
+    n = 12_500 if in_full else 2_000
+
     def draws(x: np.ndarray, rng: bu.SampleRng) -> Any:
         return (rng.uniform(), rng.uniform())
 
@@ -211,25 +228,25 @@ def test_no_draw_comes_twice() -> None:
     def more(*columns: np.ndarray, rng: np.random.Generator) -> Any:
         return (*columns, rng.random(len(columns[0])))
 
-    source = bu.ArrayDataSource([np.arange(12_500)]).map(draws, rng="sample").map(old_draws).map(more, rng="batch")
+    source = bu.ArrayDataSource([np.arange(n)]).map(draws, rng="sample").map(old_draws).map(more, rng="batch")
     found = []
-    with bu.WorkerProcessPool(4) as pool:
+    with bu.WorkerProcessPool(4 if in_full else 2) as pool:
         parallel = pool.parallel_data_source(source)
         for epoch in range(2):
             for batch in parallel.batch_iterator(8, SEED, epoch=epoch):
                 found += [column.copy() for column in batches.leaves(batch)]
     together = np.concatenate(found)
-    assert len(together) == 10**5
-    assert len(np.unique(together)) == 10**5
+    assert len(together) == len(np.unique(together)) == 8 * n
 
 
-def test_no_two_batches_seed_the_global_generators_alike() -> None:
+def test_no_two_batches_seed_the_global_generators_alike(in_full: bool) -> None:
+    n = 100_000 if in_full else 5_000
     with randomness.globals_seeded(BatchKey()):
         first = set()
-        for batch in range(100_000):
+        for batch in range(n):
             randomness.seed_globals(BatchKey(batch=batch))
             first.add(np.random.random_sample())
-    assert len(first) == 100_000
+    assert len(first) == n
 
 
 def test_nothing_is_read_on_resume_but_what_is_handed_out(pools: dict[tuple[str, int], Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -20,10 +20,10 @@ from batchup_ng.randomness import state_of
 from batchup_ng.sampling.plan import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.extent import thorough
 from tests.graphs import graphs, shuffle_of, shuffles
 
 MOST = 12
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def noisy(x: np.ndarray, rng: Any) -> Any:
@@ -45,7 +45,6 @@ def joined(iterator: Any) -> list[np.ndarray]:
     return [np.concatenate(column) for column in zip(*found, strict=True)]
 
 
-@settings(unhurried, max_examples=500)
 @given(
     graphs(), st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans(), st.integers(0, MOST), st.integers(0, 2)
 )  # fmt: skip
@@ -82,7 +81,6 @@ def test_any_graph_goes_on_where_it_was_left(
     assert [state[name] for name in same] == [unbroken.state_dict()[name] for name in same]
 
 
-@settings(unhurried, max_examples=300)
 @given(
     graphs(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9),
     st.integers(0, 5),
@@ -136,7 +134,7 @@ def test_another_batch_size_gives_the_same_samples_in_the_same_order(size: int, 
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 63, 64, 65, 250, 256, 257])
+@pytest.mark.parametrize("n", [0, 1, 3, 64, thorough(2), thorough(63), 65, thorough(250), thorough(256), 257])
 def test_padding_gives_each_rank_as_much_and_marks_it(n: int, world: int) -> None:
     source = rows_and_noise(n)
     whole = joined(source.batch_iterator(16, shuffle=5)) if n else []
@@ -285,10 +283,10 @@ def test_the_policy_goes_on_counting() -> None:
             next(resumed)
 
 
-def test_a_running_iterator_goes_back_and_forth(tmp_path: Path) -> None:
+def test_a_running_iterator_goes_back_and_forth(pools: list[AbstractWorkerPool], tmp_path: Path) -> None:
     source = rows_and_noise()
     whole = list(source.batch_iterator(64, shuffle=7))
-    with bu.WorkerProcessPool(2) as pool, pool.parallel_data_source(source).batch_iterator(64, shuffle=7) as iterator:
+    with pools[1].parallel_data_source(source).batch_iterator(64, shuffle=7) as iterator:
         for _ in range(3):
             next(iterator)
         iterator.save_state(tmp_path / "state.json")
@@ -345,50 +343,6 @@ def test_where_batches_are_in_order_an_epoch_goes_on_with_its_own_last_batches_o
         assert len(done + rest) >= 4
 
 
-class Countdown:
-    """An iterator of the user's that can be saved."""
-
-    def __init__(self, n: int) -> None:
-        self.left = n
-
-    def __iter__(self) -> Countdown:
-        return self
-
-    def __next__(self) -> Any:
-        if not self.left:
-            raise StopIteration
-        self.left -= 1
-        return (np.full(4, self.left),)
-
-    def state_dict(self) -> dict[str, int]:
-        return {"left": self.left}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.left = state["left"]
-
-
-@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
-def test_a_stream_goes_on_by_the_users_own_state(kind: str) -> None:
-    def stream() -> Any:
-        return bu.IteratorDataSource(Countdown(20)).map(noisy, rng="sample")
-
-    pools = {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}
-    whole = list(stream().batch_iterator(4))
-    if kind == "serial":
-        iterator = stream().batch_iterator(4)
-        done = [next(iterator) for _ in range(7)]
-        state = json.loads(json.dumps(iterator.state_dict()))
-        rest = list(stream().batch_iterator(4, state=state))
-    else:
-        with pools[kind](1) as pool:
-            iterator = pool.prefetch(stream(), 5).batch_iterator(4)
-            done = [next(iterator) for _ in range(7)]
-            state = json.loads(json.dumps(iterator.state_dict()))
-            iterator.close()
-            rest = list(pool.prefetch(stream(), 5).batch_iterator(4, state=state))
-    assert_same_batches(done + rest, whole)
-
-
 def test_other_streams_say_that_they_cannot() -> None:
     plain = bu.IteratorDataSource(iter([(np.arange(3),)]))
     function = bu.CallableDataSource(lambda batch_size: iter([(np.arange(3),)]))
@@ -411,7 +365,6 @@ def refuse_some(*batch: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
-@settings(unhurried, max_examples=120)
 @given(
     graphs(), st.integers(1, 8), shuffles(), st.integers(0, MOST), st.integers(0, 2),
     st.sampled_from(["skip", "replace"]),

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -22,7 +22,6 @@ from tests.graphs import graphs, shuffle_of, shuffles
 MOST = 15
 """How many batches of an epoch are looked at."""
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def epoch(source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool) -> list[Any]:
@@ -44,7 +43,6 @@ def reference(source: Any, *options: Any) -> list[Any]:
 options = (st.integers(1, 11), shuffles(), st.integers(0, 3), st.booleans())
 
 
-@settings(unhurried, max_examples=150)
 @given(graphs(), *options, st.integers(1, 7))
 def test_every_pool_gives_the_batches_of_the_serial_run(
     pools: list[AbstractWorkerPool],
@@ -61,7 +59,6 @@ def test_every_pool_gives_the_batches_of_the_serial_run(
         assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
 
 
-@unhurried
 @given(graphs(), *options)
 def test_the_plan_gives_each_batch_on_its_own(
     source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool
@@ -77,7 +74,6 @@ def test_the_plan_gives_each_batch_on_its_own(
         assert_same_batches([read_batch(source, planned.rows, planned.key, FRESH)], [expected[k]])
 
 
-@unhurried
 @given(graphs(), *options)
 def test_batches_have_the_size_that_was_asked_for(
     source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool
@@ -90,7 +86,6 @@ def test_batches_have_the_size_that_was_asked_for(
             assert set(lengths) == {size}
 
 
-@unhurried
 @given(graphs(endless=False), st.integers(1, 11), shuffles())
 def test_each_position_is_handed_out_once(source: Any, size: int, kind: tuple[str, int]) -> None:
     # A shuffled epoch of such a source has the rows of the epoch in order; others are made of these.
@@ -109,7 +104,6 @@ def rows_of(source: Any, size: int, shuffle: Any) -> np.ndarray:
     return np.concatenate([planned.rows for planned in source.plan(size, shuffle)])
 
 
-@unhurried
 @given(st.lists(graphs(endless=False), min_size=1, max_size=3), st.integers(1, 11), shuffles())
 def test_a_stratified_choice_hands_out_every_batch_of_each_part(
     parts: list[Any], size: int, kind: tuple[str, int]
@@ -122,7 +116,6 @@ def test_a_stratified_choice_hands_out_every_batch_of_each_part(
     assert counts == known
 
 
-@unhurried
 @given(graphs(), st.integers(1, 11), st.integers(0, 2**32 - 1), st.integers(0, 3))
 def test_an_epoch_of_a_seed_does_not_depend_on_those_before(source: Any, size: int, seed: int, number: int) -> None:
     kind = ("seed", seed)

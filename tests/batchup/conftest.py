@@ -51,11 +51,12 @@ def library(request: pytest.FixtureRequest) -> Library:
     return OURS if request.param == "batchup_ng" else import_old()
 
 
-@pytest.fixture(params=["threads", "processes"])
+@pytest.fixture(scope="module", params=["threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[work_pool.AbstractWorkerPool]:
-    """A pool of two workers of each kind in turn."""
+    """A pool of two workers of each kind in turn, for all tests of a module."""
     make = work_pool.WorkerThreadPool if request.param == "threads" else work_pool.WorkerProcessPool
     with make(processes=2) as opened:
+        opened.shared_constant("the first use starts the workers")
         yield opened
 
 

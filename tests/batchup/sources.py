@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from .comparing import Library
 
 Batch: TypeAlias = Any
 
-unhurried = settings(deadline=None)
-"""For tests that may run beside many others: a slow machine is no failure."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from .sources import (
     maps_of,
     shortening_trees,
     trimmed_trees,
-    unhurried,
 )
 
 FIRST = 15
@@ -62,25 +61,21 @@ def check_shuffled(ours: Library, old: Library, spec: Any, batch_size: int, seed
             assert_same_state(ours_rng, old_rng)
 
 
-@unhurried
 @given(spec=arrays(), batch_size=batch_sizes)
 def test_array_sources_in_order(ours: Library, old: Library, spec: Any, batch_size: int) -> None:
     check_in_order(ours, old, spec, batch_size)
 
 
-@unhurried
 @given(spec=arrays(), batch_size=batch_sizes, seed=seeds)
 def test_array_sources_shuffled(ours: Library, old: Library, spec: Any, batch_size: int, seed: int) -> None:
     check_shuffled(ours, old, spec, batch_size, seed)
 
 
-@unhurried
 @given(spec=like_trees, batch_size=batch_sizes)
 def test_nested_maps_and_composites_in_order(ours: Library, old: Library, spec: Any, batch_size: int) -> None:
     check_in_order(ours, old, spec, batch_size)
 
 
-@unhurried
 @given(spec=like_trees, batch_size=batch_sizes, seed=seeds)
 def test_nested_maps_and_composites_shuffled(
     ours: Library, old: Library, spec: Any, batch_size: int, seed: int
@@ -88,19 +83,16 @@ def test_nested_maps_and_composites_shuffled(
     check_shuffled(ours, old, spec, batch_size, seed)
 
 
-@unhurried
 @given(spec=choice_trees, batch_size=batch_sizes)
 def test_choices_in_order(ours: Library, old: Library, spec: Any, batch_size: int) -> None:
     check_in_order(ours, old, spec, batch_size)
 
 
-@unhurried
 @given(spec=choice_trees, batch_size=batch_sizes, seed=seeds)
 def test_choices_shuffled(ours: Library, old: Library, spec: Any, batch_size: int, seed: int) -> None:
     check_shuffled(ours, old, spec, batch_size, seed)
 
 
-@unhurried
 @given(
     spec=composites_of(parts_with_choices, st.booleans()),
     batch_size=batch_sizes,
@@ -110,7 +102,6 @@ def test_choices_inside_composites(ours: Library, old: Library, spec: Any, batch
     check_shuffled(ours, old, spec, batch_size, seed)
 
 
-@unhurried
 @given(spec=st.one_of(trimmed_trees, choice_trees), batch_size=batch_sizes, seed=seeds)
 def test_shuffle_true_is_the_global_state(ours: Library, old: Library, spec: Any, batch_size: int, seed: int) -> None:
     before = np.random.get_state()
@@ -127,7 +118,6 @@ def test_shuffle_true_is_the_global_state(ours: Library, old: Library, spec: Any
         assert_same(states[0], states[1])
 
 
-@unhurried
 @given(spec=st.one_of(trimmed_trees, choice_trees), batch_size=batch_sizes, seed=seeds)
 def test_index_batches(ours: Library, old: Library, spec: Any, batch_size: int, seed: int) -> None:
     ours_ds, old_ds = spec.build(ours), spec.build(old)
@@ -141,7 +131,6 @@ def test_index_batches(ours: Library, old: Library, spec: Any, batch_size: int, 
         assert_same(ours_ds.samples_by_indices_nomapping(ours_batch), old_ds.samples_by_indices_nomapping(old_batch))
 
 
-@unhurried
 @given(spec=shortening_trees, batch_size=batch_sizes, seed=seeds)
 def test_maps_that_shorten_inside_a_composite(
     ours: Library, old: Library, spec: Any, batch_size: int, seed: int
@@ -154,7 +143,6 @@ def test_maps_that_shorten_inside_a_composite(
     assert_same_stream(take(batches, limit_of(spec)), [old_ds.samples_by_indices_nomapping(row) for row in rows])
 
 
-@unhurried
 @given(spec=arrays(kinds=("standard", "subset")), batch_size=batch_sizes)
 def test_index_batches_in_order(ours: Library, old: Library, spec: Any, batch_size: int) -> None:
     assert_same_stream(
@@ -163,7 +151,6 @@ def test_index_batches_in_order(ours: Library, old: Library, spec: Any, batch_si
     )
 
 
-@unhurried
 @given(spec=st.one_of(trimmed_trees, choice_trees), batch_size=batch_sizes, seed=seeds)
 def test_the_batches_of_a_thread_pool_are_those_of_serial_batchup(
     ours: Library, old: Library, spec: Any, batch_size: int, seed: int

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from batchup_ng import data_source, sampling, work_pool
 
 from .comparing import Library, assert_same_stream, leaf_lengths, take, warnings_are_errors
-from .sources import mixed_trees, unhurried
+from .sources import mixed_trees
 
 
-@unhurried
 @given(spec=mixed_trees, batch_size=st.integers(1, 30), seed=st.integers(0, 2**32 - 1))
 def test_untrimmed_composites_give_the_same_by_a_pool(ours: Library, spec: Any, batch_size: int, seed: int) -> None:
     # BatchUp trims index batches whatever `trim` says, so that its pools end with shorter batches than plain iteration.
@@ -51,7 +50,6 @@ def stratified(lengths: list[int]) -> data_source.ChoiceDataSource:
     return data_source.ChoiceDataSource(parts, stratified=True)
 
 
-@unhurried
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=4),
     batch_size=st.integers(1, 12),
@@ -73,7 +71,6 @@ def test_a_plain_choice_gathers_all_the_batches_it_gives() -> None:
     np.testing.assert_array_equal(seen, [0, 1, 3, 4, 2, 5])
 
 
-@unhurried
 @given(spec=mixed_trees, batch_size=st.integers(1, 30))
 def test_the_length_of_an_iterator_is_known_or_refused(ours: Library, spec: Any, batch_size: int) -> None:
     # BatchUp's iterators are generators, which tell nothing of their length.

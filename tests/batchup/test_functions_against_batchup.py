@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from .comparing import Library, assert_same, assert_same_stream, take
-from .sources import arrays, composites_of, maps_of, unhurried
+from .sources import arrays, composites_of, maps_of
 
 FIRST = 6
 batch_sizes = st.integers(1, 30)
@@ -81,7 +81,6 @@ def gather(library: Library, spec: Any, method: str, function: Function, seed: i
     return result, progress.calls[0]["total"], progress.calls[0]["leave"], progress.seen
 
 
-@unhurried
 @given(
     spec=plain_sources,
     batch_size=batch_sizes,
@@ -99,7 +98,6 @@ def test_batch_map_concat(
     assert_same(*results)
 
 
-@unhurried
 @given(
     spec=plain_sources,
     batch_size=batch_sizes,
@@ -115,7 +113,6 @@ def test_batch_map_mean(ours: Library, old: Library, spec: Any, seed: int, funct
     assert_same(*results)
 
 
-@unhurried
 @given(spec=plain_sources, batch_size=batch_sizes, seed=seeds, function=st.sampled_from([as_single, as_tuple]))
 def test_batch_map_mean_over_an_axis(
     ours: Library, old: Library, spec: Any, seed: int, function: Function, **options: Any
@@ -162,7 +159,6 @@ def test_an_empty_iterator_gives_what_it_gave(ours: Library, old: Library) -> No
         assert_same(*results)
 
 
-@unhurried
 @given(spec=arrays(), data=st.data())
 def test_samples_by_indices(ours: Library, old: Library, spec: Any, data: st.DataObject) -> None:
     last = (len(spec.sampler.indices) or spec.sampler.length) - 1
@@ -216,7 +212,6 @@ def count_samples(shuffle: Any = None, total: int = 23) -> int:
     return total
 
 
-@unhurried
 @given(batch_size=batch_sizes, seed=seeds, total=st.integers(1, 40))
 def test_callable_sources(ours: Library, old: Library, batch_size: int, seed: int, total: int) -> None:
     def run(library: Library) -> list[Any]:
@@ -241,7 +236,6 @@ def test_callable_sources(ours: Library, old: Library, batch_size: int, seed: in
     assert_same_stream(run(ours), run(old))
 
 
-@unhurried
 @given(batch_size=batch_sizes, seed=seeds, lengths=st.lists(st.integers(1, 30), min_size=1, max_size=3))
 def test_callables_beside_arrays(ours: Library, old: Library, batch_size: int, seed: int, lengths: list[int]) -> None:
     def run(library: Library) -> list[Any]:
@@ -280,7 +274,6 @@ def test_coerced_things_become_the_same_kind_of_source(ours: Library, old: Libra
     assert kinds[0] == kinds[1]
 
 
-@unhurried
 @given(
     bounds=st.tuples(st.floats(-10, 10), st.floats(-10, 10)),
     index=st.one_of(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.extent import quick
+
 DEADLINE_S = 120
 IS_EXITING = 0x4
 """The kernel's PF_EXITING: such a process has closed its files, yet is not gone for another moment."""
@@ -92,8 +94,14 @@ def run_script(path: Path, kind: str) -> tuple[int, str, str, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="left processes are looked for in /proc")
-@pytest.mark.parametrize("kind", ["WorkerThreadPool", "WorkerProcessPool"])
-@pytest.mark.parametrize("ending", [WHOLE_EPOCHS, BROKEN_OFF], ids=["whole epochs", "broken off"])
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    quick(
+        [("WorkerThreadPool", BROKEN_OFF), ("WorkerProcessPool", WHOLE_EPOCHS)],
+        [("WorkerThreadPool", WHOLE_EPOCHS), ("WorkerProcessPool", BROKEN_OFF)],
+    ),
+    ids=["threads, broken off", "processes, whole epochs", "threads, whole epochs", "processes, broken off"],
+)
 def test_a_script_without_guard_and_close_ends_cleanly(tmp_path: Path, kind: str, ending: str) -> None:
     script = tmp_path / "program.py"
     script.write_text(SCRIPT + ending)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from .comparing import Library, assert_same, assert_same_state, assert_same_stream, take, warnings_are_errors
-from .sources import SamplerSpec, samplers, unhurried
+from .sources import SamplerSpec, samplers
 
 FIRST = 15
 batch_sizes = st.integers(1, 60)
@@ -17,7 +17,6 @@ seeds = st.integers(0, 2**32 - 1)
 classes = st.lists(st.integers(0, 6), min_size=1, max_size=40)
 
 
-@unhurried
 @given(spec=samplers(), batch_size=batch_sizes)
 def test_in_order(ours: Library, old: Library, spec: SamplerSpec, batch_size: int) -> None:
     assume(not spec.only_shuffled)
@@ -28,7 +27,6 @@ def test_in_order(ours: Library, old: Library, spec: SamplerSpec, batch_size: in
     )
 
 
-@unhurried
 @given(spec=samplers(), batch_size=batch_sizes, seed=seeds)
 def test_shuffled_for_two_epochs(ours: Library, old: Library, spec: SamplerSpec, batch_size: int, seed: int) -> None:
     limit = FIRST if spec.endless else None
@@ -42,13 +40,11 @@ def test_shuffled_for_two_epochs(ours: Library, old: Library, spec: SamplerSpec,
             assert_same_state(ours_rng, old_rng)
 
 
-@unhurried
 @given(spec=samplers())
 def test_the_number_of_indices(ours: Library, old: Library, spec: SamplerSpec) -> None:
     assert spec.build(ours).num_indices_generated() == spec.build(old).num_indices_generated()
 
 
-@unhurried
 @given(spec=samplers(), data=st.data())
 def test_the_mapping_of_indices(ours: Library, old: Library, spec: SamplerSpec, data: st.DataObject) -> None:
     last = (len(spec.indices) or spec.length) - 1
@@ -58,13 +54,11 @@ def test_the_mapping_of_indices(ours: Library, old: Library, spec: SamplerSpec, 
     assert_same(spec.build(ours).map_indices(part), spec.build(old).map_indices(part))
 
 
-@unhurried
 @given(n=st.integers(0, 1000), batch_size=batch_sizes)
 def test_the_number_of_batches(ours: Library, old: Library, n: int, batch_size: int) -> None:
     assert ours.sampling.num_batches(n, batch_size) == old.sampling.num_batches(n, batch_size)
 
 
-@unhurried
 @given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=20).filter(any), seed=seeds)
 def test_whole_numbers_are_weights(ours: Library, old: Library, weights: list[int], seed: int) -> None:
     indices = np.arange(len(weights))[::-1] * 3
@@ -79,7 +73,6 @@ def test_whole_numbers_are_weights(ours: Library, old: Library, weights: list[in
         assert_same_stream(*streams)
 
 
-@unhurried
 @given(y=classes)
 def test_class_balancing_weights(ours: Library, old: Library, y: list[int]) -> None:
     with warnings_are_errors():
@@ -89,7 +82,6 @@ def test_class_balancing_weights(ours: Library, old: Library, y: list[int]) -> N
     assert_same(weights, expected)
 
 
-@unhurried
 @given(y=classes, seed=seeds, data=st.data())
 def test_class_balancing_samplers(ours: Library, old: Library, y: list[int], seed: int, data: st.DataObject) -> None:
     indices = np.array(data.draw(st.lists(st.integers(0, len(y) - 1), min_size=1)))
@@ -106,7 +98,6 @@ def test_class_balancing_samplers(ours: Library, old: Library, y: list[int], see
         assert_same_stream(list(draw(ours)), list(draw(old)))
 
 
-@unhurried
 @given(seed=seeds, n=st.integers(1, 30), batch_size=batch_sizes)
 def test_the_global_state_is_a_generator(ours: Library, old: Library, seed: int, n: int, batch_size: int) -> None:
     before = np.random.get_state()

@@ -44,6 +44,7 @@ def run(scratch: Path, output: Path, *arguments: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["arrays", "images", "python"])
 def test_a_quick_run_measures_everything_and_leaves_nothing(kind: str, scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is one of the peers of this run")
@@ -69,6 +70,7 @@ def check_output(
     return {case["name"]: {v["name"]: v["status"] for v in case["variants"]} for case in fields["cases"]}
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="draws the plot")
     cases = check_output("sizes", run(scratch, tmp_path, "sizes", "--peers", "plain,ours-threads"), scratch, tmp_path)
@@ -77,12 +79,14 @@ def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
     assert "ours-threads" in (tmp_path / "sizes.svg").read_text()
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_startup_watches_new_pools(scratch: Path, tmp_path: Path) -> None:
     done = run(scratch, tmp_path, "startup", "--peers", "ours-default,ours-fork")
     both = {"ours-default": "measured", "ours-fork": "measured"}
     assert check_output("startup", done, scratch, tmp_path) == {"ready": both, "memory": both, "mapped": both}
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_startup_watches_torch_too(scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is the peer of this run")
     done = run(scratch, tmp_path, "startup", "--peers", "torch-fork,torch-forkserver-tensors")
@@ -93,6 +97,7 @@ def test_a_quick_run_of_startup_watches_torch_too(scratch: Path, tmp_path: Path)
     }
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_overhead_counts_cpu_time(scratch: Path, tmp_path: Path) -> None:
     done = run(scratch, tmp_path, "overhead", "--peers", "plain,ours-processes")
     copying = dict.fromkeys(["plain", "plain-threads", "ours-processes"], "measured")
@@ -102,6 +107,7 @@ def test_a_quick_run_of_overhead_counts_cpu_time(scratch: Path, tmp_path: Path) 
     }
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_consumer_has_both_consumers(scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     done = run(scratch, tmp_path, "consumer", "--peers", "ours-threads,ours-one-process")
@@ -120,6 +126,7 @@ def test_a_quick_run_of_memory_looks_after_each_epoch(scratch: Path, tmp_path: P
     assert all(0 < epoch["figures"]["uss"] <= epoch["figures"]["pss"] <= epoch["figures"]["rss"] for epoch in epochs)
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_order_shuffles_resumes_and_draws(scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="draws the plot")
     done = run(scratch, tmp_path, "order", "--peers", "plain,ours")
@@ -132,6 +139,7 @@ def test_a_quick_run_of_order_shuffles_resumes_and_draws(scratch: Path, tmp_path
     assert "ours-batches, 10¹² rows" in (tmp_path / "order.svg").read_text()
 
 
+@pytest.mark.thorough
 def test_a_quick_run_of_order_has_torch_too(scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is the peer of this run")
     cases = check_output("order", run(scratch, tmp_path, "order", "--peers", "torch"), scratch, tmp_path)

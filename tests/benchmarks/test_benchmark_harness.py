@@ -15,6 +15,7 @@ from benchmarks.outcome import Outcome
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from benchmarks.peers.base import Variant, find
 from benchmarks.workloads import Workload
+from tests.extent import thorough
 
 HERE = Path(__file__).resolve().parent
 
@@ -52,6 +53,7 @@ def test_a_good_peer_has_a_first_epoch_and_its_rounds(workload: Workload) -> Non
     assert all(0 < epoch.first_batch_seconds <= epoch.seconds for epoch in outcome.rounds)
 
 
+@pytest.mark.thorough
 def test_a_fresh_round_is_a_process_in_which_the_epoch_is_the_first(workload: Workload) -> None:
     outcome = measured(case(workload, "counts", fresh=True), rounds=3)["counts"]
     assert outcome.status == "measured"
@@ -70,43 +72,37 @@ def test_a_peer_that_fails_in_a_fresh_round_is_reported_while_the_others_go_on(w
     assert len(outcomes["good"].rounds) == 2
 
 
-@pytest.mark.parametrize("trial", ["startup", "ready"])
+@pytest.mark.parametrize("trial", ["startup", thorough("ready")])
 def test_a_peer_whose_start_cannot_be_watched_has_failed(workload: Workload, trial: str) -> None:
     outcome = measured(case(workload, "good", trial=trial, fresh=True))["good"]
     assert outcome.detail == "Unstartable: a Good does not tell of its workers"
 
 
-@pytest.mark.parametrize("trial", ["cpu", "footprint", "slow-consumer", "busy-consumer"])
+@pytest.mark.parametrize("trial", ["cpu", *map(thorough, ("footprint", "slow-consumer", "busy-consumer"))])
 def test_a_peer_that_drops_samples_has_failed_in_every_trial(workload: Workload, trial: str) -> None:
     settings = {"epochs": 1, "loops": 5}
     outcome = measured(replace(case(workload, "drops", trial=trial), settings=settings))["drops"]
     assert "samples of an epoch must be 10; the peer delivered 6" in outcome.detail
 
 
-def test_a_peer_whose_library_is_missing_is_absent(workload: Workload) -> None:
-    outcomes = run(workload, "absent", "good")
+def test_peers_that_fail_or_are_absent_are_reported_while_the_others_go_on(workload: Workload) -> None:
+    details = {
+        "no-import": "ImportError: libnothing.so is missing",
+        "raises": "ValueError: bad luck",
+        "dies": "about to die",
+        "drops": "samples of an epoch must be 10; the peer delivered 6",
+        "repeats": "sum of y of an epoch must be 55",
+    }
+    outcomes = run(workload, *details, "absent", "good")
+    for name, detail in details.items():
+        assert outcomes[name].status == "failed"
+        assert detail in outcomes[name].detail
     assert outcomes["absent"].status == "absent"
     assert "no_such_module_anywhere" in outcomes["absent"].detail
-    assert outcomes["good"].status == "measured"
-
-
-@pytest.mark.parametrize(
-    ("name", "detail"),
-    [
-        ("no-import", "ImportError: libnothing.so is missing"),
-        ("raises", "ValueError: bad luck"),
-        ("dies", "about to die"),
-        ("drops", "samples of an epoch must be 10; the peer delivered 6"),
-        ("repeats", "sum of y of an epoch must be 55"),
-    ],
-)
-def test_a_peer_that_fails_is_reported_while_the_others_go_on(workload: Workload, name: str, detail: str) -> None:
-    outcomes = run(workload, name, "good")
-    assert outcomes[name].status == "failed"
-    assert detail in outcomes[name].detail
     assert len(outcomes["good"].rounds) == 2
 
 
+@pytest.mark.thorough
 def test_a_peer_that_hangs_fails_at_the_timeout(workload: Workload) -> None:
     outcomes = run(workload, "hangs", timeout=4)
     assert outcomes["hangs"].detail == "no answer within 4 s"
@@ -131,9 +127,10 @@ def test_close_ends_the_whole_group(workload: Workload) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 def test_a_failure_ends_the_whole_group(workload: Workload) -> None:
-    process = PeerProcess(peer("hangs"), case(workload), workers=2, timeout=4)
+    process = PeerProcess(peer("hangs"), case(workload), workers=2, timeout=60)
     process.open()
-    with pytest.raises(PeerFailed, match="no answer within 4 s"):
+    process._timeout = 1  # it is open, however busy the machine is
+    with pytest.raises(PeerFailed, match="no answer within 1 s"):
         process.turn(0)
     assert members(process.group) == []
     process.close()
@@ -175,6 +172,7 @@ def test_options_are_checked_when_made(wrong: dict[str, int]) -> None:
         Options(**wrong)
 
 
+@pytest.mark.thorough
 def test_peers_run_in_a_group_of_their_own(workload: Workload) -> None:
     process = PeerProcess(peer("good"), case(workload), workers=2, timeout=30)
     try:

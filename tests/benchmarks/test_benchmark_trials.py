@@ -156,7 +156,7 @@ def test_a_slow_consumer_takes_the_time_of_two_batches() -> None:
 def test_a_busy_consumer_is_compared_with_itself_alone() -> None:
     figures = BusyConsumer(variant(Feed()), WORKLOAD, 2, {"loops": 1000}).turn(0).figures
     assert figures["loops_per_second"] > 0
-    assert 0 < figures["alone"] < 10
+    assert figures["alone"] > 0
 
 
 @LINUX

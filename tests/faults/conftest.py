@@ -2,12 +2,13 @@
 
 How it is organised:
 
-* ``test_<group>.py`` holds the matrix, a test a line or more, named by its id: ``test_f2_...``. A test only chooses the
-  setting (pool, start method, workers, size of a result, seed) and states the figures.
+* ``test_<group>.py`` holds the tests, one a line or more, named by its id: ``test_f2_...``. A test only chooses the
+  setting (pool, start method, workers, size of a result, seed) and states what must be seen. Each line is played once,
+  in the setting that tells most; the other settings and the repetitions that FAULTS.md names run with ``--thorough``.
 * ``scenes/<group>.py`` holds what happens: functions that use the library as a user would, and assert. Each scene
-  is played by ``stage.play`` in an interpreter of its own (``actor.py``), the leader of a new session, with a limit of
-  30 s. A hang is a failure, with the stacks of all processes of the scene; then all of it is killed. After each scene
-  no process, thread, descriptor, named shared memory or temporary file may be left, within a second.
+  is played by ``stage.play`` in a process of its own, which is forked by ``host.py`` where all is imported already, the
+  leader of a new session, with a limit. A hang is a failure, with the stacks of all processes of the scene; then all of
+  it is killed. After each scene no process, thread, descriptor, named shared memory or temporary file may be left.
 * ``books.py`` is the epoch that the faults strike, with the check that its books balance; ``mischief.py`` the maps
   that go wrong; ``hunting.py`` finds workers by asking the system and kills or stops them.
 * ``programs/`` holds whole programs for faults that strike the main process (signals).
@@ -15,18 +16,30 @@ How it is organised:
   soak, a script as well as a test (``test_soak.py``). ``test_planted_bugs.py`` plants known bugs in a copy of the
   package, one at a time, and asserts that a named test of this suite fails.
 
-Options (declared in ``tests/conftest.py``, which pytest reads first): ``--thorough`` runs each setting and each
-repetition that FAULTS.md names; without it a covering part runs, for which see ``settings.py``. Every random choice
-comes from one seed, which a failure prints; ``--faults-seed`` replays it. ``--soak-seconds`` bounds the soak.
+No test asserts how many seconds something takes: on a machine that is busy all of it takes several times as long.
+Events are counted instead (processes started, workers that died, batches made), or a limit tells what hangs from what
+ends.
+The few figures that are about time run with ``--thorough``, with ten times the seconds that FAULTS.md allows.
+
+Every random choice comes from one seed, which a failure prints; ``--faults-seed`` replays it.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from .settings import SEED, Extent
+from .stage import hosted
+
+
+@pytest.fixture(scope="session", autouse=True)
+def host() -> Iterator[None]:
+    """The process that forks all scenes; it starts before the first test, and so is not left by one."""
+    with hosted():
+        yield
 
 
 @pytest.fixture(scope="session")

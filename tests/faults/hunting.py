@@ -46,7 +46,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 10.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> Any:
     """Return what `condition` returns once it is true; an AssertionError naming `what` if it is not in time."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -55,9 +55,9 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 10.0) -> 
     return value
 
 
-def all_workers(kind: str, n: int, seconds: float = 10.0) -> list[int]:
+def all_workers(kind: str, n: int) -> list[int]:
     """Return the pids of the workers once there are `n`."""
-    return wait_for(lambda: len(pids := worker_pids(kind)) == n and pids, f"{n} workers", seconds)
+    return wait_for(lambda: len(pids := worker_pids(kind)) == n and pids, f"{n} workers")
 
 
 def send(pid: int, number: int = signal.SIGKILL) -> bool:
@@ -81,7 +81,7 @@ def stop(pid: int) -> bool:
     """Stop a process and wait until it stands; return whether it does."""
     if not send(pid, signal.SIGSTOP):
         return False
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if is_stopped(pid):
             return True

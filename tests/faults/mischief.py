@@ -46,18 +46,46 @@ class AtRows:
         rows: The rows.
         act: What to do, by its name among the functions below.
         folder: Where the first time is told from the second; without it, the act is done each time.
+        log: A file that counts how often it is done, for :func:`acts`.
     """
 
-    def __init__(self, rows: Collection[int], act: str, folder: str | None = None) -> None:
+    def __init__(
+        self, rows: Collection[int], act: str, folder: str | None = None, log: str | None = None
+    ) -> None:  # fmt: skip
         self.rows = sorted(rows)
         self.act = act
         self.folder = folder
+        self.log = log
 
     def __call__(self, rows: np.ndarray) -> Any:
         for row in self.rows:
             if row in rows and (self.folder is None or first_time(self.folder, row)):
+                if self.log is not None:
+                    with open(self.log, "ab") as file:
+                        file.write(b"x")
                 ACTS[self.act](row)
         return (rows,)
+
+
+class Several:
+    """Several faults in one map.
+
+    Args:
+        faults: Each is given the rows.
+    """
+
+    def __init__(self, *faults: Callable[[np.ndarray], Any]) -> None:
+        self.faults = faults
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        for fault in self.faults:
+            fault(rows)
+        return (rows,)
+
+
+def acts(log: str) -> int:
+    """Return how often an :class:`AtRows` with that log did its act, in whichever process."""
+    return Path(log).stat().st_size
 
 
 class InRows:

@@ -18,11 +18,10 @@ from pathlib import Path
 from .stage import ROOT
 
 REPORT = "report.xml"
-LIMIT = 6.0
-"""Seconds after which a program of a planted bug counts as hanging."""
+LIMIT = 15.0
+"""Seconds after which a program of a planted bug counts as hanging, and what is left of it as left."""
 
-
-HANGS = r"hangs: it should have ended within 6\.0 s(?s:.*)"
+HANGS = rf"hangs: it should have ended within {LIMIT} s(?s:.*)"
 """What is said of a program that does; its stacks follow, and tell where the dispatcher stands and who waits for it."""
 
 
@@ -71,15 +70,15 @@ BUGS = [
         "fcntl.F_SETSIG, signal.SIGURG",
         "faults/test_endings.py::test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed"
         "[forkserver-lock---pause=0.01]",
-        r"ended with -9 and left \{'processes': .*server\.main.* for more than 1\.0 s",
+        r"ended with -9 and left \{'processes': .*server\.main.* for more than",
     ),
     Bug(
         "forked workers keep each other alive", "work_pool/processes/lifeline.py",
         "    for lifeline in list(_open):\n        lifeline.let_go()\n",
         "    pass\n",
         "faults/test_endings.py::test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed"
-        "[fork-lock---pause=0.01]",
-        r"ended with -9 and left \{'processes': .*--pool fork.* for more than 1\.0 s",
+        "[fork-stopped---thread]",
+        r"ended with -9 and left \{'processes': .*--pool fork.* for more than",
     ),
     Bug(
         "workers do not ignore Ctrl-C", "work_pool/processes/worker.py",
@@ -95,14 +94,14 @@ BUGS = [
         "            if not self._stage:\n                return None\n"
         "            self._left = READ_AT_MOST\n"
         "            self._sock.setblocking(True)\n",
-        "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
+        "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[fork]",
         HANGS + r'channel\.py", line \d+ in _receive(?s:.*)in stopped_in_write',
     ),
     Bug(
         "a result is loaded by the thread that reads", "work_pool/processes/dispatcher.py",
         "        worker.resolve(frame)\n        job.future.set_result(frame)\n",
         "        worker.resolve(frame)\n        frame.load()\n        job.future.set_result(frame)\n",
-        "faults/test_exceptions.py::test_f9_a_result_that_only_the_consumer_cannot_load_costs_one_error[forkserver]",
+        "faults/test_exceptions.py::test_f9_a_result_that_kills_or_cannot_be_loaded_costs_one_error[fork]",
         r"in _hand_over(?s:.*)in refuse_here",
     ),
     Bug(
@@ -110,7 +109,7 @@ BUGS = [
         "            self._do(self._schedule.died(worker, time.monotonic()))\n",
         "            worker.jobs = worker.jobs if code else []\n"
         "            self._do(self._schedule.died(worker, time.monotonic()))\n",
-        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2-0 B]",
+        "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[fork-2-64 kB]",
         HANGS + r'poll\.py", line \d+ in wait(?s:.*)in exit_zero',
     ),
     Bug(
@@ -145,8 +144,8 @@ BUGS = [
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
         "            answer = encode_error(number, error)\n",
         "            answer = [] if isinstance(error, CannotTravel) else encode_error(number, error)\n",
-        "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
-        r"^Failed: Timeout \(>12\.0s\) from pytest-timeout",
+        "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[fork]",
+        r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",
     ),
     Bug(
         "a task that raises StopIteration ends the stream", "work_pool/processes/jobs.py",
@@ -159,7 +158,7 @@ BUGS = [
         "a broken loop leaves its tasks queued", "work_pool/window.py",
         "                self._entries.pop().future.cancel()\n",
         "                self._entries.pop()\n",
-        "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[forkserver]",
+        "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[fork]",
         r"^AssertionError: assert \d+ <= 6\n.*made_after_a_break",
     ),
 ]  # fmt: skip
@@ -173,20 +172,19 @@ def copy_of_the_package(folder: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def plant(bug: Bug, folder: Path) -> None:
-    """Put a bug into a copy of the package.
+def with_bug(bug: Bug) -> str:
+    """Return the text of the module with a bug in it.
 
     Raises:
         LookupError: the text that it changes does not stand there once.
     """
-    module = folder / "batchup_ng" / bug.file
-    text = module.read_text()
+    text = (ROOT / "batchup_ng" / bug.file).read_text()
     if (found := text.count(bug.right)) != 1:
         raise LookupError(
             f"the bug {bug.name!r} cannot be planted: the text that it changes stands {found} times in {bug.file}; "
             f"write the bug anew, in tests/faults/planting.py:\n{bug.right}"
         )
-    module.write_text(text.replace(bug.right, bug.wrong))
+    return text.replace(bug.right, bug.wrong)
 
 
 def run_tests(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:

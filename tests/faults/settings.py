@@ -1,8 +1,7 @@
-"""Which settings of the matrix run: all of them by option, a part of them otherwise.
+"""Which settings of a test run: the most telling one always, a pairwise cover of all with ``--thorough``.
 
-The matrix is that of pool, start method, workers and size of a result. The part is either a covering one, a Latin
-square: with three start methods, three numbers of workers and three sizes, nine settings hold each pair of values once,
-where all would be twenty-seven. Or it is what a test chooses, few settings that differ in all three.
+The settings are pool or start method, workers, size of a result. The cover is a Latin square: with three start methods,
+three numbers of workers and three sizes, nine settings hold each pair of values once, where all would be twenty-seven.
 """
 
 from __future__ import annotations
@@ -10,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
-from .books import PROCESSES, SIZES
+from ..extent import quick, thorough
+from .books import POOLS, PROCESSES, SIZES
 
 SEED = "batchup_ng faults 1"
 WORKERS = (1, 2, 4)
 
+__all__ = ["PARALLEL", "Extent", "cover", "kinds", "quick", "thorough"]
+
+Setting = tuple[str, int, str]
+"""A pool or start method, how many workers, the size of a result."""
+
 
 class Extent:
-    """How much of each line of the matrix is run.
+    """How often a test repeats what it does.
 
     Args:
-        thorough: Whether all of it is.
+        thorough: Whether as often as FAULTS.md says.
     """
 
     def __init__(self, thorough: bool) -> None:
@@ -33,44 +36,22 @@ class Extent:
         return whole if self.thorough else part
 
 
-def thorough(*values: Any, id: str | None = None) -> Any:
-    """Return the parameters of a test that runs with ``--thorough`` alone."""
-    return pytest.param(*values, marks=pytest.mark.thorough, id=id)
+def kinds(first: str = "forkserver", pools: Sequence[str] = PROCESSES) -> list[Any]:
+    """Return the pools or start methods of which `first` runs always, the others with ``--thorough``."""
+    return quick([first], pools)
 
 
-MOSTLY = ("forkserver", "spawn", thorough("fork"))
-"""The start methods, for tests of some seconds each that have to do with the start of workers: the whole suite is to
-take no more than ten minutes, and ``fork`` differs from ``spawn`` in other things."""
+PARALLEL = POOLS[1:]
+"""All pools with workers."""
 
 
-Setting = tuple[str, int, str]
-"""A pool or start method, how many workers, the size of a result."""
-
-
-def covering() -> list[Setting]:
-    """Return the covering part of the settings of the process pool."""
-    return [
+def cover(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
+    """Return (pool, workers, size of a result): `chosen` always, with ``--thorough`` a pairwise cover of `pools`."""
+    pairwise = [
         (kind, workers, size)
-        for i, kind in enumerate(PROCESSES)
-        for j, workers in enumerate(WORKERS)
+        for i, kind in enumerate(pools)
+        for j, workers in enumerate(WORKERS if kind != "serial" else WORKERS[:1])
         for k, size in enumerate(SIZES)
         if (i + j + k) % 3 == 0
     ]
-
-
-def matrix(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
-    """Return (pool, workers, size of a result) for each setting.
-
-    Args:
-        chosen: Those that run in any case; the others run with ``--thorough``.
-        pools: Pools and start methods; that without workers counts as one.
-    """
-    all_of_them = [
-        (kind, workers, size) for kind in pools for workers in WORKERS for size in SIZES
-        if kind != "serial" or workers == 1
-    ]  # fmt: skip
-    assert set(chosen) <= set(all_of_them), chosen
-    return [
-        (pytest.param if setting in chosen else thorough)(*setting, id="-".join(map(str, setting)))
-        for setting in all_of_them
-    ]
+    return quick(chosen, pairwise)

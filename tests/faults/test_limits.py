@@ -12,7 +12,7 @@ import pytest
 from .books import BATCH, PROCESSES
 from .groups import group_with
 from .scenes import limits
-from .settings import MOSTLY, thorough
+from .settings import PARALLEL, Extent, kinds, quick
 from .stage import play
 
 OF_DESCRIPTORS = r"^(WorkerLost|NoWorkers): .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
@@ -25,21 +25,24 @@ def assert_each_told(found: dict[str, Any], pattern: str) -> None:
         assert said is None or (said["typed"] and re.search(pattern, said["says"], re.S)), f"{free} free: {said}"
 
 
-@pytest.mark.parametrize("kind", PROCESSES)
-def test_f17_too_few_descriptors_are_told_of_and_the_pool_works_when_there_are_more(kind: str) -> None:
-    found = play(limits.few_descriptors, kind=kind)
+@pytest.mark.parametrize("kind", kinds())
+def test_f17_too_few_descriptors_are_told_of_and_the_pool_works_when_there_are_more(kind: str, extent: Extent) -> None:
+    numbers = [40, 12, 8, 6, 5, 4, 3, 2, 1, 0] if extent.thorough else [40, 5, 0]
+    found = play(limits.few_descriptors, kind=kind, numbers=numbers)
     assert found["40"] is None
     assert found["0"] is not None
     assert_each_told(found, OF_DESCRIPTORS)
 
 
-@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize("kind", kinds("fork"))
 def test_f17_a_pool_that_is_made_without_a_descriptor_works_when_there_are_some(kind: str) -> None:
     assert play(limits.made_without_descriptors, kind=kind)
 
 
-@pytest.mark.parametrize(("killed", "lifted_after"), [(1, None), (2, 1.5)])
-@pytest.mark.parametrize("kind", MOSTLY)
+@pytest.mark.parametrize(
+    ("kind", "killed", "lifted_after"),
+    quick([("fork", 1, None)], [(kind, *how) for kind in PROCESSES for how in ((1, None), (2, 1.5))]),
+)
 def test_f17_workers_are_replaced_when_there_are_descriptors(
     kind: str, killed: int, lifted_after: float | None
 ) -> None:
@@ -48,13 +51,13 @@ def test_f17_workers_are_replaced_when_there_are_descriptors(
     assert found == {"completed": True}
 
 
-@pytest.mark.parametrize("kind", ["forkserver", thorough("spawn"), thorough("fork")])
+@pytest.mark.parametrize("kind", quick([], PROCESSES))
 def test_f17_workers_that_cannot_be_replaced_are_told_of(kind: str) -> None:
     found = play(limits.no_descriptor_for_a_new_worker, kind=kind, killed=2, lifted_after=None)
     assert_each_told({"0": found}, OF_DESCRIPTORS)
 
 
-@pytest.fixture(params=["pids.max", "RLIMIT_NPROC"])
+@pytest.fixture(params=quick(["RLIMIT_NPROC"], ["pids.max"]))
 def group(request: pytest.FixtureRequest) -> Iterator[str | None]:
     """What limits processes: a control group, or, None, the limit of a user; skips the test where neither can be."""
     if request.param == "pids.max":
@@ -66,17 +69,21 @@ def group(request: pytest.FixtureRequest) -> Iterator[str | None]:
     yield None
 
 
-@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize("kind", kinds())
 def test_f17_too_few_processes_are_told_of_and_the_pool_works_when_there_may_be_more(
-    kind: str, group: str | None
+    kind: str, group: str | None, extent: Extent
 ) -> None:
-    found = play(limits.few_processes, kind=kind, group=group, environment={"OPENBLAS_NUM_THREADS": "1"})
+    numbers = [*range(8)] if extent.thorough else [0, 2]
+    environment = {"OPENBLAS_NUM_THREADS": "1"}
+    found = play(limits.few_processes, kind=kind, group=group, numbers=numbers, environment=environment)
     assert found["0"] is not None
     assert_each_told(found, OF_PROCESSES)
 
 
-@pytest.mark.parametrize("how", ["absurd", "none left to pack it"])
-@pytest.mark.parametrize("kind", ["threads", "forkserver", thorough("spawn"), thorough("fork")])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    quick([("forkserver", "none left to pack it")], [(kind, "absurd") for kind in PARALLEL]),
+)
 def test_f17_a_worker_without_memory_is_told_of(kind: str, how: str) -> None:
     found = play(limits.no_memory_in_a_worker, kind=kind, how=how)
     assert (found["row"], found["memory"]) == (500, True), found

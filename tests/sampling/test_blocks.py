@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -39,7 +40,6 @@ def order(sampler: RandomAccessSampler, key: OrderKey = OrderKey(1, 0)) -> np.nd
     return sampler.rows_at(np.arange(sampler.num_indices_generated()), key)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     n=st.integers(0, 200), block=st.integers(1, 40), window=st.integers(1, 12), repeats=st.integers(1, 3),
     seed=st.integers(0, 2**64), epoch=st.integers(0, 9),
@@ -65,21 +65,21 @@ def test_in_order_the_rows_come_as_they_lie() -> None:
     assert BlockShuffleSampler(10, 3, repeats=2).rows_at(np.arange(20), None).tolist() == [*range(10), *range(10)]
 
 
-def test_any_row_may_stand_anywhere_that_of_a_short_block_too() -> None:
-    n_epochs = 3000
+def test_any_row_may_stand_anywhere_that_of_a_short_block_too(in_full: bool) -> None:
+    n_epochs, off = (3000, 0.3) if in_full else (500, 0.6)
     orders = np.stack([order(BlockShuffleSampler(11, 3, 2), OrderKey(1, epoch)) for epoch in range(n_epochs)])
     seen = np.stack([np.bincount(at, minlength=11) for at in orders.T])
     # If the short block is in the first of the two windows, that ends at position 5, where none of its rows can stand.
     assert seen[5, 9:].tolist() == [0, 0]
     elsewhere = np.delete(seen, 5, axis=0)
-    assert elsewhere.min() > 0.7 * n_epochs / 11
-    assert elsewhere.max() < 1.3 * n_epochs / 11
+    assert elsewhere.min() > (1 - off) * n_epochs / 11
+    assert elsewhere.max() < (1 + off) * n_epochs / 11
     last = np.isin(orders[:, -1], [9, 10]).mean()
     assert 0.12 < last < 0.25
 
 
-def test_with_one_window_for_all_it_is_a_full_shuffle() -> None:
-    n_epochs = 3000
+def test_with_one_window_for_all_it_is_a_full_shuffle(in_full: bool) -> None:
+    n_epochs = 3000 if in_full else 500
     orders = np.stack([order(BlockShuffleSampler(12, 4, 3), OrderKey(2, epoch)) for epoch in range(n_epochs)])
     seen = np.stack([np.bincount(at, minlength=12) for at in orders.T])
     chi2 = ((seen - n_epochs / 12) ** 2 / (n_epochs / 12)).sum()
@@ -93,21 +93,19 @@ def test_a_place_in_a_huge_file_is_found_at_once() -> None:
     assert len(np.unique(near // 3200)) <= 33  # of two windows, one of which may have the short block
 
 
-@pytest.mark.parametrize("length", [10**12, 2**62, 2**62 - 1])
 @pytest.mark.parametrize("block", [1, 32, 3200, 2**31 + 1, 2**61 + 1, 2**62, 2**70])
-@pytest.mark.parametrize("window", [1, 16, 2**40, 2**70])
-def test_no_length_is_too_long_for_any_block_and_window(length: int, block: int, window: int) -> None:
-    sampler = BlockShuffleSampler(length, block, window)
-    for start in (0, length // 2, length - 40):
-        rows = sampler.rows_at(np.arange(start, start + 40), OrderKey(1, 0))
-        assert len(set(rows.tolist())) == 40
-        assert rows.min() >= 0
-        assert rows.max() < length
-        assert len({row // block for row in rows.tolist()}) <= (40 // (block * window) + 2) * window
-    assert 0 < sampler.mixing(256) <= 1
+def test_no_length_is_too_long_for_any_block_and_window(block: int) -> None:
+    for length, window in itertools.product([10**12, 2**62, 2**62 - 1], [1, 16, 2**40, 2**70]):
+        sampler = BlockShuffleSampler(length, block, window)
+        for start in (0, length // 2, length - 40):
+            rows = sampler.rows_at(np.arange(start, start + 40), OrderKey(1, 0))
+            assert len(set(rows.tolist())) == 40
+            assert rows.min() >= 0
+            assert rows.max() < length
+            assert len({row // block for row in rows.tolist()}) <= (40 // (block * window) + 2) * window
+        assert 0 < sampler.mixing(256) <= 1
 
 
-@settings(max_examples=300, deadline=None)
 @given(n=st.integers(1, 300), window=st.integers(1, 400))
 def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
     sampler = BlockShuffleSampler(n, 1, window)
@@ -118,7 +116,6 @@ def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
     assert sampler._start(np.arange(len(sizes) + 1), n).tolist() == [0, *np.cumsum(sizes).tolist()]
 
 
-@settings(deadline=None)
 @given(n=st.integers(2, 60), seed=st.integers(0, 2**64))
 def test_the_short_block_the_blocks_and_the_windows_are_drawn_by_words_of_their_own(n: int, seed: int) -> None:
     drawn: list[tuple[Any, ...]] = []
@@ -167,7 +164,7 @@ class ChunkReader:
 
 @pytest.mark.parametrize("n", [3200, 3190])
 def test_each_chunk_of_a_compressed_file_is_read_once(n: int, tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
+    h5py = pytest.importorskip("h5py", reason="the compressed file is one of HDF5")
     block, window, n_chunks = 32, 8, 100
     x = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
     with h5py.File(tmp_path / "x.h5", "w") as file:

@@ -54,7 +54,7 @@ def test_an_epoch_goes_on_in_any_pool(pools: list[AbstractWorkerPool], name: str
     size = SIZES.get(name, 9)
     whole = list(islice(source_of(name).batch_iterator(size, shuffle_of(kind), epoch=1), 16))
     stop = min(5, len(whole) - 1)
-    for first, second in ((0, 1), (1, 0), (1, 1)):
+    for first, second in ((0, 1), (1, 0)):
         with pools[first].parallel_data_source(source_of(name)).batch_iterator(size, shuffle_of(kind), epoch=1) as it:
             assert_same_batches(list(islice(it, stop)), whole[:stop])
             state = json.loads(json.dumps(it.state_dict()))

@@ -7,14 +7,17 @@ been taken for others with a probability of 0.0014, once and for all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from math import gcd, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
 
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling.permutation import SMALL, KeyedPermutation
+from tests.extent import quick, thorough
 from tests.sampling.order_statistics import STATISTICS, WHOLE, Family, Order, longest_run, look, many_keys
 
 LIMIT = 5.0
@@ -55,6 +58,12 @@ def by_numpy(n: int, key: int) -> Order:
 
 
 FAMILIES = {"keyed": keyed(), "numpy": by_numpy}
+QUICK = (64, SMALL + 1, 10**12)
+
+
+def some(*lengths: int) -> list[Any]:
+    """The parameters of a test of both families: few lengths of ours, all with ``--thorough``."""
+    return quick([(n, "keyed") for n in QUICK if n in lengths], list(itertools.product(lengths, FAMILIES)))
 
 
 def epochs(first: int, count: int) -> list[int]:
@@ -78,22 +87,20 @@ def deviates(n: int, family: Family, keys: list[int], names: Iterable[str] = STA
     return {name: max(STATISTICS[name](orders), key=abs, default=0.0) for name in names}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("n", CASES)
+@pytest.mark.parametrize(("n", "family"), some(*CASES))
 def test_the_epochs_of_a_run_are_random_orders(n: int, family: str) -> None:
     found = deviates(n, FAMILIES[family], epochs(0, CASES[n]))
     assert {name: z for name, z in found.items() if abs(z) > LIMIT} == {}
 
 
-@pytest.mark.parametrize("n", [64, SMALL + 1, 2**13, 10**12])
+@pytest.mark.parametrize("n", [64, thorough(SMALL + 1), thorough(2**13), 10**12])
 @pytest.mark.parametrize("keys", [seeds, numbers])
 def test_so_are_those_of_neighbouring_seeds_and_keys(keys: Callable[[int, int], list[int]], n: int) -> None:
     found = deviates(n, keyed(), keys(0, CASES[n]))
     assert {name: z for name, z in found.items() if abs(z) > LIMIT} == {}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("n", [64, SMALL, SMALL + 1, 2**13, 2**14 + 1, 10**12, 2**40 + 1, 2**62])
+@pytest.mark.parametrize(("n", "family"), some(64, SMALL, SMALL + 1, 2**13, 2**14 + 1, 10**12, 2**40 + 1, 2**62))
 def test_each_position_and_each_two_go_everywhere_over_the_epochs(n: int, family: str) -> None:
     found = np.array(many_keys(n, FAMILIES[family], epochs(0, 3000)))
     assert abs(found).max() < LIMIT
@@ -101,8 +108,7 @@ def test_each_position_and_each_two_go_everywhere_over_the_epochs(n: int, family
     assert abs(np.mean(found**2) - 1) < 2 * LIMIT * sqrt(2 / len(found))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("n", [SMALL + 1, 2**16, 10**6])
+@pytest.mark.parametrize(("n", "family"), some(SMALL + 1, 2**16, 10**6))
 def test_rows_never_rise_or_fall_for_long(n: int, family: str) -> None:
     orders = look(n, FAMILIES[family], epochs(0, CASES[n]))
     # Of a million places or more, each begins m rising rows with probability 1 / m!: at 17 that is 1e-8 for all. A run
@@ -121,7 +127,7 @@ def test_every_order_of_a_few_positions_occurs_equally_often() -> None:
     assert abs(chi_squared - 119) < LIMIT * sqrt(238)
 
 
-@pytest.mark.parametrize("n", [SMALL, 6000, 2**13])
+@pytest.mark.parametrize("n", [SMALL, thorough(6000), thorough(2**13)])
 def test_even_and_odd_permutations_are_equally_frequent(n: int) -> None:
     odd = sum(is_odd(KeyedPermutation(n, key)(np.arange(n))) for key in range(200))
     assert abs(odd - 100) < LIMIT * sqrt(50)
@@ -150,16 +156,16 @@ def is_odd(order: np.ndarray) -> bool:
 # -- the statistics notice bad orders --------------------------------------------------------------------------------
 
 
-def test_two_rounds_are_noticed_at_every_length() -> None:
-    for n in (SMALL + 1, 2**13, 2**14 + 1, 2**16, 10**12, 2**62):
+def test_two_rounds_are_noticed_at_every_length(in_full: bool) -> None:
+    for n in (SMALL + 1, 2**13, 2**14 + 1, 2**16, 10**12, 2**62) if in_full else QUICK[1:]:
         found = deviates(n, keyed(2), epochs(0, 16), ["steps", "places"])
         assert abs(found["steps"]) > 100
         assert abs(found["places"]) > LIMIT
         assert max(map(abs, many_keys(n, keyed(2), epochs(0, 500)))) > LIMIT
 
 
-def test_four_rounds_are_noticed_where_all_of_an_order_is_seen() -> None:
-    for n in (SMALL + 1, 2**13, 2**14 + 1, 2**16, 10**6):
+def test_four_rounds_are_noticed_where_all_of_an_order_is_seen(in_full: bool) -> None:
+    for n in (SMALL + 1, 2**13, 2**14 + 1, 2**16, 10**6) if in_full else QUICK[1:2]:
         assert abs(deviates(n, keyed(4), epochs(0, CASES[n]), ["steps"])["steps"]) > 2 * LIMIT
 
 
@@ -242,12 +248,6 @@ def test_pairs_of_positions_notice_orders_that_depend_on_each_other(family: Fami
 # -- many more of them -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def thorough(request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--thorough"):
-        pytest.skip("takes minutes; run it with --thorough")
-
-
 def summed_up(n: int, family: Family, keys: Callable[[int, int], list[int]]) -> Iterator[tuple[str, float]]:
     """Each deviate over many times as many orders, by the name of its statistic."""
     found: dict[str, list[list[float]]] = {}
@@ -259,8 +259,7 @@ def summed_up(n: int, family: Family, keys: Callable[[int, int], list[int]]) -> 
         yield from ((name, float(z)) for z in np.sum(values, axis=0) / sqrt(THOROUGH))
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("thorough")
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("n", CASES)
 def test_a_hundred_times_as_many_epochs_are_random_orders(n: int, family: str) -> None:
@@ -268,8 +267,7 @@ def test_a_hundred_times_as_many_epochs_are_random_orders(n: int, family: str) -
     assert [(name, z) for name, z in found if abs(z) > LIMIT] == []
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.usefixtures("thorough")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [SMALL + 1, 2**13, 10**6, 10**12])
 def test_positions_go_everywhere_over_very_many_epochs(n: int) -> None:
     assert max(map(abs, many_keys(n, keyed(), epochs(0, 300_000)))) < LIMIT

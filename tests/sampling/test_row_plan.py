@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -147,7 +147,6 @@ sources = st.recursive(leaves, nests, max_leaves=8)
 keys = st.none() | st.builds(OrderKey, st.integers(0, 99), st.integers(0, 9))
 
 
-@settings(max_examples=400, deadline=None)
 @given(source=sources, batch_size=st.integers(1, 9), key=keys, drop_last=st.booleans())
 def test_a_plan_tells_how_many_samples_come_before_a_batch(
     source: Any, batch_size: int, key: OrderKey | None, drop_last: bool
@@ -169,7 +168,6 @@ class Silent(OfBatches):
         self.rows = plan.rows
 
 
-@settings(max_examples=300, deadline=None)
 @given(source=sources, n=st.integers(1, 100), batch_size=st.integers(1, 9), key=keys, drop_last=st.booleans())
 def test_the_first_samples_are_the_same_whether_batches_are_walked_through_or_not(
     source: Any, n: int, batch_size: int, key: OrderKey | None, drop_last: bool
@@ -243,7 +241,6 @@ def test_rounds_are_only_counted_where_they_may_differ(source: Any, key: OrderKe
     assert rows_length(plan.rows(expected - 1)) > 0
 
 
-@settings(deadline=None)
 @given(counts=st.lists(st.integers(0, 20), max_size=6))
 def test_sources_are_spread_as_by_counting_what_is_due_round_by_round(counts: list[int]) -> None:
     most, order, due, done = max(counts, default=0), [], [0.0] * len(counts), [-1 if n else 0 for n in counts]

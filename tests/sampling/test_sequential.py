@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -34,7 +34,6 @@ class TestForEver(SamplerContract):
 ends = st.none() | st.integers(-40, 40)
 
 
-@settings(deadline=None)
 @given(n=st.integers(0, 30), start=ends, stop=ends, stride=st.integers(-9, 9).filter(bool), seed=st.integers(0, 2**64))
 def test_the_rows_are_those_of_a_slice(n: int, start: int | None, stop: int | None, stride: int, seed: int) -> None:
     expected = list(range(n)[start:stop:stride])

@@ -22,6 +22,8 @@ from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSu
 from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable
 from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.extent import quick
 
 KEY = OrderKey(3, 1)
 
@@ -67,8 +69,10 @@ def chi_squared(counts: Any, expected: Any) -> float:
 # -- with replacement ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 1000, 100_000])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8, bool])
+SHARES = list(itertools.product([1, 2, 31, 32, 33, 1000, 100_000], [np.float64, np.float32, np.uint8, bool]))
+
+
+@pytest.mark.parametrize(("n", "dtype"), quick(SHARES[::5], SHARES))
 def test_each_row_is_drawn_in_proportion(n: int, dtype: Any) -> None:
     weights = (np.random.default_rng(n).integers(0, 5, n) * 40).astype(dtype)
     weights[-1] = 1
@@ -213,8 +217,13 @@ def shares_of_orders(weights: list[float], n: int) -> dict[tuple[int, ...], floa
     return shares
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
-@pytest.mark.parametrize("kind", ["seed", "RandomState", "Generator"])
+@pytest.mark.parametrize(
+    ("n", "kind"),
+    quick(
+        [(1, "RandomState"), (2, "Generator"), (4, "seed")],
+        list(itertools.product([1, 2, 4], ["seed", "RandomState", "Generator"])),
+    ),
+)
 def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind: str) -> None:
     weights = [0.5, 4.0, 1.5, 2.0]
     shares = shares_of_orders(weights, n)
@@ -297,13 +306,12 @@ def test_ranks_share_what_one_would_have_and_others_go_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_processes_give_the_same_batches(name: str) -> None:
+def test_processes_give_the_same_batches(pools: list[AbstractWorkerPool], name: str) -> None:
     source = bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS[name]())
-    with bu.WorkerProcessPool(2) as pool:
-        for shuffle in (7, "RandomState"):
-            made = [np.random.RandomState(3) if shuffle == "RandomState" else 7 for _ in range(2)]
-            got = list(pool.parallel_data_source(source).batch_iterator(9, shuffle=made[0]))
-            assert_same_batches(got, list(source.batch_iterator(9, shuffle=made[1])))
+    for shuffle in (7, "RandomState"):
+        made = [np.random.RandomState(3) if shuffle == "RandomState" else 7 for _ in range(2)]
+        got = list(pools[1].parallel_data_source(source).batch_iterator(9, shuffle=made[0]))
+        assert_same_batches(got, list(source.batch_iterator(9, shuffle=made[1])))
 
 
 def test_a_generators_draws_go_on_from_a_state() -> None:

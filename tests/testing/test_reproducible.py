@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
@@ -22,6 +22,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError, CannotTravel, In
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.differences import first_difference
+from tests.extent import thorough
 from tests.graphs import graphs
 
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
@@ -58,14 +59,15 @@ def caught(source: Any, culprit: str, **options: Any) -> NotReproducible:
 # -- what is right -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shuffle", [None, 3])
-def test_a_right_source_passes_on_every_road(shuffle: int | None) -> None:
+@pytest.mark.parametrize("shuffle", [thorough(None), 3])
+def test_a_right_source_passes_on_every_road(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
+    source = source if in_full else source.map(each_batch, rng="batch")
     assert_reproducible(source, shuffle=shuffle)
-    assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
+    if in_full:
+        assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.integers(1, 7), st.sampled_from([None, 0, 9]))
 def test_any_graph_of_ours_passes(source: Any, size: int, shuffle: int | None) -> None:
     try:
@@ -82,8 +84,7 @@ def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
     def both(x: np.ndarray, rng: Any) -> Any:
         return (old(x)[0] + rng.normal(),)
 
-    assert_reproducible(ROWS.map(old), pools=("serial", "processes"))
-    assert_reproducible(ROWS.map(both, rng="sample"), pools=("serial", "processes"))
+    assert_reproducible(ROWS.map(old).map(both, rng="sample"), pools=("serial", "processes"))
     error = caught(ROWS.map(old), "old")
     assert error.setting == "is made by a pool of 1 thread"
     assert "draws from the global generator of numpy.random, which all threads share" in str(error)

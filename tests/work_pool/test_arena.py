@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.work_pool.processes.arena import Arena, ArenaFull, Extent, SharedView, SlotPool
@@ -46,7 +46,6 @@ def test_an_extent_has_its_pages_when_it_is_taken_and_loses_them_when_it_is_give
     assert arena.taken == 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5 * MB)), max_size=40))
 def test_extents_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[bool, int]]) -> None:
     arena, out = Arena(16 * MB), []

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.buffers import BufferPool
@@ -17,7 +17,6 @@ from batchup_ng.work_pool.processes.channel import FrameReader, FrameWriter, Kin
 
 
 @given(st.lists(st.lists(st.integers(0, 90_000), max_size=4), min_size=1, max_size=4), st.integers(1000, 70_000))
-@settings(deadline=None)
 def test_frames_arrive_whole_however_little_the_socket_takes(sizes: list[list[int]], step: int) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -12,7 +12,8 @@ from PIL import Image
 
 import batchup_ng as bu
 
-N = 1000
+from ..extent import quick
+
 KINDS = ("truncated", "empty", "text", "missing", "directory", "dangling", "header")
 
 
@@ -52,10 +53,9 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@pytest.fixture
-def paths(picture: bytes, tmp_path: Path) -> list[str]:
-    """A thousand picture files."""
-    made = [tmp_path / f"{k:04}.jpg" for k in range(N)]
+def pictures(picture: bytes, folder: Path, n: int) -> list[str]:
+    """Write so many picture files; return their paths."""
+    made = [folder / f"{k:04}.jpg" for k in range(n)]
     for path in made:
         path.write_bytes(picture)
     return [str(path) for path in made]
@@ -65,25 +65,30 @@ def source(paths: list[str]) -> bu.ArrayDataSource:
     return bu.ArrayDataSource([bu.ImageFiles(paths, size=8), np.arange(len(paths))])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_file_is_named(pool: Any, paths: list[str], kind: str) -> None:
-    spoil(Path(paths[13]), kind)
-    with pytest.raises(bu.SampleReadError, match=r"0013\.jpg.*row 13, position 13") as caught:
-        list(pool.parallel_data_source(source(paths[:30])).batch_iterator(7))
-    assert isinstance(caught.value, bu.BatchError)
-    assert (caught.value.source, caught.value.row, caught.value.op) == (paths[13], 13, None)
+def test_the_file_is_named(pool: Any, picture: bytes, tmp_path: Path) -> None:
+    paths = pictures(picture, tmp_path, 30)
+    for kind in KINDS:
+        bad = tmp_path / f"{kind}.jpg"
+        bad.write_bytes(picture)
+        spoil(bad, kind)
+        paths[13] = str(bad)
+        with pytest.raises(bu.SampleReadError, match=rf"{kind}\.jpg.*row 13, position 13") as caught:
+            list(pool.parallel_data_source(source(paths)).batch_iterator(7))
+        assert isinstance(caught.value, bu.BatchError)
+        assert (caught.value.source, caught.value.row, caught.value.op) == (paths[13], 13, None)
 
 
-@pytest.mark.parametrize("n_bad", [1, 10, 500])
-def test_each_bad_file_is_listed_once(pool: Any, paths: list[str], n_bad: int) -> None:
-    bad = np.random.default_rng(n_bad).permutation(N)[:n_bad]
+@pytest.mark.parametrize(("n", "n_bad"), quick([(100, 1), (100, 10)], [(1000, 1), (1000, 10), (1000, 500)]))
+def test_each_bad_file_is_listed_once(pool: Any, picture: bytes, tmp_path: Path, n: int, n_bad: int) -> None:
+    paths = pictures(picture, tmp_path, n)
+    bad = np.random.default_rng(n_bad).permutation(n)[:n_bad]
     for k, row in enumerate(bad):
         spoil(Path(paths[row]), KINDS[k % len(KINDS)])
-    policy = bu.ErrorPolicy("skip", max_errors=n_bad, max_rate=n_bad / N)
+    policy = bu.ErrorPolicy("skip", max_errors=n_bad, max_rate=n_bad / n)
     iterator = pool.parallel_data_source(source(paths), on_error=policy).batch_iterator(64, shuffle=5)
     with pytest.warns(bu.SampleWarning, match=r"\.jpg"):
         rows = np.concatenate([rows for _, rows in iterator])
-    assert sorted(rows.tolist()) == sorted(set(range(N)) - set(bad.tolist()))
+    assert sorted(rows.tolist()) == sorted(set(range(n)) - set(bad.tolist()))
     assert sorted(error.source for error in iterator.errors) == sorted(paths[row] for row in bad)
     assert iterator.stats()["failed"] == n_bad
     if n_bad > 1:

@@ -72,7 +72,7 @@ def sees_deaths_first(pool: Any, pid: int) -> Iterator[None]:
 
 
 def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         pid = one(pool, os.getpid)
         with sees_deaths_first(pool, pid):
             stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (leave, (3,))]))
@@ -91,7 +91,7 @@ def test_time_limits_are_kept_while_messages_keep_coming() -> None:
 
     source = bu.ArrayDataSource([np.arange(40)]).map(stuck)
     over = threading.Event()
-    with bu.WorkerProcessPool(2) as pool:
+    with bu.WorkerProcessPool(2, start_method="fork") as pool:
         one(pool, os.getpid)
 
         def keep_it_busy() -> None:
@@ -129,8 +129,8 @@ def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
         iterator = pool.parallel_data_source(bu.ArrayDataSource([np.arange(100)])).batch_iterator(1)
         assert [int(x[0]) for (x,) in iterator] == list(range(100))
         began = time.monotonic()
-    # The worker ends at once, the server is killed after a second; the rest is for a loaded machine.
-    assert time.monotonic() - began < 10
+    # The worker ends at once, the server is killed after a second; it could have been waited for during a minute.
+    assert time.monotonic() - began < 40
     assert ended(second)
 
 
@@ -139,7 +139,7 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
         for i in itertools.count():
             yield (np.full(batch_size, i),)
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         iterator = pool.prefetch(bu.CallableDataSource(batches)).batch_iterator(5)
         assert next(iterator)[0].tolist() == [0] * 5
         (dispatcher,) = [producer._dispatcher for producer in pool._producers]
@@ -175,11 +175,11 @@ def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: p
         raise MemoryError
 
     monkeypatch.setattr(served.Server, "_answer", out_of_memory)
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         array = np.arange(200_000.0)
         parallel = pool.parallel_data_source(bu.ArrayDataSource([array]), arrays="served")
         with pytest.raises(RuntimeError, match="a MemoryError") as caught:
-            next(parallel.batch_iterator(1000))
+            next(parallel.batch_iterator(20))
         assert isinstance(caught.value.__cause__, RemoteTraceback)
 
 

@@ -14,6 +14,8 @@ import batchup_ng as bu
 from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes.interrupts import InterruptsHeld
 
+from ..extent import methods
+
 
 def test_an_interrupt_waits_for_the_end() -> None:
     steps = []
@@ -77,7 +79,7 @@ def end_oneself() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kind", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("kind", methods("forkserver"))
 def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = []
 

@@ -22,8 +22,10 @@ import batchup_ng as bu
 from batchup_ng.errors import WorkerLost
 from batchup_ng.work_pool.processes import channel, fork_server
 from batchup_ng.work_pool.processes import starting as begin
-from batchup_ng.work_pool.processes.launch import START_METHODS, launcher
+from batchup_ng.work_pool.processes.launch import launcher
 from batchup_ng.work_pool.processes.starting import EXIT_UNKNOWN, Given, WorkerProcess
+
+from ..extent import methods
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def server_of(starter: Any) -> psutil.Process:
     return psutil.Process(starter._server._process.pid)
 
 
-@pytest.mark.parametrize("method", START_METHODS)
+@pytest.mark.parametrize("method", methods("forkserver"))
 def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> None:
     fd = os.memfd_create("test")
     os.write(fd, bytes(8192))
@@ -122,7 +124,7 @@ def test_a_closed_launcher_starts_nothing() -> None:
         starter.start()
 
 
-@pytest.mark.parametrize("method", START_METHODS)
+@pytest.mark.parametrize("method", methods("forkserver"))
 def test_without_descriptors_none_is_started_and_later_one_is(method: str) -> None:
     with starting(method) as starter:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -16,6 +16,8 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import NoWorkers
 
+from ..extent import quick
+
 pytestmark = pytest.mark.filterwarnings("ignore:this pool goes on with:batchup_ng.WorkerWarning")
 """Which comes first, that there are fewer workers or that there is none, is for the system to say."""
 
@@ -47,13 +49,13 @@ def source() -> bu.AbstractDataSource:
     return bu.ArrayDataSource([np.arange(100)]).map(lambda x: (x, -x))
 
 
+REPLACE = bu.ErrorPolicy("replace", retries=2)
+
+
 @pytest.mark.parametrize(
     ("method", "on_error"),
-    [
-        ("forkserver", "raise"), ("spawn", "raise"), ("fork", "skip"),
-        ("forkserver", bu.ErrorPolicy("replace", retries=2)),
-    ],
-)  # fmt: skip
+    quick([("forkserver", "raise"), ("fork", "skip")], [("spawn", "raise"), ("forkserver", REPLACE)]),
+)
 def test_the_pool_works_again_when_its_workers_can_live(method: str, on_error: Any) -> None:
     with bu.WorkerProcessPool(2, start_method=method) as pool:
         plague = Plague(pool)
@@ -69,7 +71,7 @@ def test_the_pool_works_again_when_its_workers_can_live(method: str, on_error: A
 
 
 def test_a_state_after_it_goes_on_with_what_was_not_handed_out() -> None:
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         plague = Plague(pool)
         parallel = pool.parallel_data_source(source())
         iterator = parallel.batch_iterator(8, shuffle=1)
@@ -81,7 +83,7 @@ def test_a_state_after_it_goes_on_with_what_was_not_handed_out() -> None:
 
 
 def test_a_pool_without_workers_can_be_closed() -> None:
-    pool = bu.WorkerProcessPool(1)
+    pool = bu.WorkerProcessPool(1, start_method="fork")
     Plague(pool)
     with pytest.raises(NoWorkers):
         next(pool.parallel_data_source(source()).batch_iterator(8))
@@ -97,10 +99,10 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("closes", quick([False], [True]))
 def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None:
     """Threads submit tasks all the time, while no worker lives and while they do: each gets its answer."""
-    pool = bu.WorkerProcessPool(1)
+    pool = bu.WorkerProcessPool(1, start_method="fork")
     plague = Plague(pool)
     told: list[BaseException] = []
     served = [0]
@@ -117,12 +119,12 @@ def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None
     try:
         for thread in threads:
             thread.start()
-        for _ in range(3):
+        for _ in range(2):
             before = len(told)
             plague.breaks_out()
             wait_for(lambda before=before: len(told) > before + 5)
             before, plague.rages = served[0], False
-            wait_for(lambda before=before: served[0] > before + 50)
+            wait_for(lambda before=before: served[0] > before + 20)
     finally:
         if closes:
             pool.close()
@@ -137,7 +139,7 @@ def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None
 
 def test_nobody_waits_for_a_dispatcher_that_another_thread_has_just_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that was refused, for all was to begin anew, comes back when somebody else has done that."""
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         assert next(pool.work_stream(iter([(len, ("abc",))]))) == 3
         submitted = pool._dispatcher._submitted
         refused = iter([True])

@@ -13,6 +13,8 @@ import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
 from batchup_ng.testing.sources import assert_same_batches
 
+from ..extent import quick
+
 
 def source(n: int = 30) -> bu.data_source.PlannedDataSource:
     return bu.ArrayDataSource([np.arange(n)]).map(add_draws, rng="sample")
@@ -22,9 +24,13 @@ def add_draws(*batch: Any, rng: Any) -> Any:
     return (*batch, rng.uniform())
 
 
-@pytest.fixture(params=[bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)])
+MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     with request.param() as pool:
+        pool.shared_constant("the first use starts the workers, which stay for all tests")
         yield pool
 
 
@@ -35,8 +41,10 @@ def same(made: Any, plain: Any, shuffle: Any) -> None:
         assert_same_batches(got, list(plain.batch_iterator(4, shuffle=shuffle, epoch=epoch)))
 
 
-@pytest.mark.parametrize("shuffle", [None, 3])
-@pytest.mark.parametrize("how", ["parallel_data_source", "prefetch"])
+WAYS = [(how, shuffle) for how in ("parallel_data_source", "prefetch") for shuffle in (None, 3)]
+
+
+@pytest.mark.parametrize(("how", "shuffle"), quick([("parallel_data_source", 3), ("prefetch", None)], WAYS))
 def test_maps_after_a_pool_draw_as_they_would_without(pool: Any, how: str, shuffle: Any) -> None:
     made = getattr(pool, how)(source()).map(add_draws, rng="sample")
     same(made, source().map(add_draws, rng="sample"), shuffle)
@@ -44,8 +52,7 @@ def test_maps_after_a_pool_draw_as_they_would_without(pool: Any, how: str, shuff
         assert not np.intersect1d(one, two).size
 
 
-@pytest.mark.parametrize("shuffle", [None, 3])
-@pytest.mark.parametrize("how", ["parallel_data_source", "prefetch"])
+@pytest.mark.parametrize(("how", "shuffle"), quick([("parallel_data_source", 3)], WAYS))
 def test_parts_made_by_a_pool_keep_their_orders(pool: Any, how: str, shuffle: Any) -> None:
     made = [getattr(pool, how)(source(n)) for n in (30, 22)]
     plain = [source(n) for n in (30, 22)]
@@ -56,7 +63,7 @@ def test_parts_made_by_a_pool_keep_their_orders(pool: Any, how: str, shuffle: An
     assert rounds[0] != rounds[1]
 
 
-@pytest.mark.parametrize("how", ["parallel_data_source", "prefetch"])
+@pytest.mark.parametrize("how", quick(["parallel_data_source"], ["prefetch"]))
 def test_a_generator_is_drawn_from_in_this_process(pool: Any, how: str) -> None:
     ours, theirs = np.random.RandomState(4), np.random.RandomState(4)
     for _ in range(3):
@@ -64,7 +71,9 @@ def test_a_generator_is_drawn_from_in_this_process(pool: Any, how: str) -> None:
         assert_same_batches(got, list(source().batch_iterator(4, shuffle=theirs)))
 
 
-def test_closing_a_pool_ends_what_it_prefetched(pool: Any) -> None:
+@pytest.mark.parametrize("make", MAKERS[1:])
+def test_closing_a_pool_ends_what_it_prefetched(make: Any) -> None:
+    pool = make()
     endless = bu.ArrayDataSource([np.arange(10)], repeats=-1)
     iterator = pool.prefetch(endless, 3).batch_iterator(4)
     next(iterator)

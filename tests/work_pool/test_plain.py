@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.buffers import BufferPool
@@ -73,7 +73,6 @@ arrays = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(arrays, max_size=4))
 def test_arrays_arrive_as_they_were(lender: Lender, drawn: list[Any]) -> None:
     memory = lender.memory(MB)

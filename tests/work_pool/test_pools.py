@@ -13,6 +13,8 @@ from batchup_ng.errors import ArgumentError
 from batchup_ng.testing.pools import PoolContract
 from batchup_ng.work_pool import AbstractWorkerPool
 
+from ..extent import methods
+
 
 class TestSerial(PoolContract):
     limits_time = False
@@ -27,16 +29,19 @@ class TestThreads(PoolContract):
         return WorkerThreadPool(2)
 
 
+@pytest.mark.thorough
 class TestProcesses(PoolContract):
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2)
 
 
+@pytest.mark.thorough
 class TestOneSpawnedProcess(PoolContract):
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(1, start_method="spawn")
 
 
+@pytest.mark.thorough
 class TestProcessesWithThreads(PoolContract):
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, threads=2)
@@ -73,7 +78,7 @@ def test_the_base_pool_says_what_is_missing() -> None:
             call()
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", methods("fork"))
 def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
     with WorkerProcessPool(3, start_method=method) as pool:
         tasks = [(draw_together, (3,)) for _ in range(3)]

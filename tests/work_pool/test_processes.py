@@ -19,12 +19,11 @@ from batchup_ng.errors import CannotTravel, PoolClosed, RemoteTraceback, WorkerL
 from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes import starting as begin
 
+from ..extent import methods
 from .travel_helpers import one
 
-METHODS = launch.START_METHODS
 
-
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=methods("fork"))
 def pool(request: pytest.FixtureRequest) -> Any:
     with bu.WorkerProcessPool(2, start_method=request.param) as pool:
         yield pool
@@ -53,24 +52,22 @@ def holding_a_lock() -> Exception:
     return error
 
 
-@pytest.mark.parametrize("make", [lambda: Liar("x"), holding_a_lock])
-def test_an_exception_that_cannot_travel_is_told_of(make: Any) -> None:
-    def fail() -> None:
+def test_an_exception_that_cannot_travel_is_told_of(pool: Any) -> None:
+    def fail(make: Any) -> None:
         raise make()
 
-    with bu.WorkerProcessPool(1) as pool:
+    for make in (lambda: Liar("x"), holding_a_lock):
         with pytest.raises(CannotTravel, match="an exception of type"):
-            one(pool, fail)
+            one(pool, fail, make)
         assert one(pool, len, "abc") == 3
 
 
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit])
-def test_exceptions_that_end_programs_arrive_as_they_are(kind: type) -> None:
-    def fail() -> None:
+def test_exceptions_that_end_programs_arrive_as_they_are(pool: Any) -> None:
+    def fail(kind: type[BaseException]) -> None:
         raise kind("on purpose")
 
-    with bu.WorkerProcessPool(1) as pool:
-        stream = pool.work_stream(iter([(fail,)]))
+    for kind in (SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit):
+        stream = pool.work_stream(iter([(fail, (kind,))]))
         with pytest.raises((kind, RuntimeError)):
             stream.retrieve_iter().__next__()
 
@@ -125,14 +122,12 @@ def slow_pid() -> int:
 
 def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(pool: Any) -> None:
     before = pids_of(pool)
-    stream = pool.work_stream(iter([(time.sleep, (60,)), (time.sleep, (60,))]))
-    began = time.monotonic()
+    stream = pool.work_stream(iter([(time.sleep, (600,)), (time.sleep, (600,))]))
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     for _ in before:
         with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
             stream.retrieve()
-    assert time.monotonic() - began < 10
     assert not before & pids_of(pool)
 
 
@@ -172,7 +167,7 @@ def test_constants_are_forgotten_with_their_last_reference() -> None:
 
         return len(WORKER_CONSTANTS._values)
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         constant = pool.shared_constant(np.arange(10))
         assert pool.shared_constant(constant) is constant
         assert one(pool, np.sum, constant) == 45
@@ -189,7 +184,7 @@ def test_a_constant_is_sent_to_each_worker_once() -> None:
         def __reduce__(self) -> Any:
             return counted, ()
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         constant = pool.shared_constant(Counted())
         results = [one(pool, lambda c: c, constant) for _ in range(5)]
     assert results == [1] * 5
@@ -223,37 +218,6 @@ def meet(n: int) -> bool:
     return True
 
 
-def test_a_fork_of_the_users_does_not_harm_the_pool() -> None:
-    with bu.WorkerProcessPool(1) as pool:
-        assert one(pool, len, "abc") == 3
-        pid = os.fork()
-        if pid == 0:
-            pool.close()
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        assert one(pool, len, "abcd") == 4
-
-
-@pytest.mark.parametrize("make", [lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1)])
-def test_a_pool_is_refused_in_a_fork(make: Any) -> None:
-    with make() as pool:
-        stream = pool.work_stream((len, ("abc",)) for _ in range(9))
-        assert stream.retrieve() == 3
-        pid = os.fork()
-        if pid == 0:
-            refused = 0
-            for use in (stream.retrieve, lambda: one(pool, len, "abc")):
-                try:
-                    use()
-                except PoolClosed as error:
-                    refused += "of which this is a fork" in str(error)
-                except BaseException:
-                    os._exit(99)  # or this child would go on with the other tests
-            os._exit(refused)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
-        assert list(stream.retrieve_iter()) == [3] * 8
-
-
 def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
     class Log:
         def __init__(self) -> None:
@@ -268,7 +232,7 @@ def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
         r"map fn 'Log.note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
         r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
     }
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         for message, source in sources.items():
             with pytest.raises(CannotTravel, match=message):
                 pool.parallel_data_source(source)
@@ -288,11 +252,10 @@ class _Holding:
         return i
 
 
-def test_a_worker_that_dies_is_missed_though_its_own_child_lives(pool: Any) -> None:
-    began = time.monotonic()
+def test_a_worker_that_dies_is_missed_though_its_own_child_lives(pool: Any, tmp_path: Path) -> None:
     with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
-        one(pool, fork_and_die)
-    assert time.monotonic() - began < 5
+        one(pool, fork_and_die, tmp_path / "child")
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it still was there
     assert one(pool, len, "abc") == 3
 
 
@@ -300,23 +263,24 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def fork_and_die() -> None:
-    if os.fork() == 0:
-        time.sleep(8)
+def fork_and_die(path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
         os._exit(0)
+    path.write_text(str(child))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_pool_closes_at_once_though_a_fork_of_the_users_lives() -> None:
-    with bu.WorkerProcessPool(2) as pool:
+    with bu.WorkerProcessPool(2, start_method="fork") as pool:
         assert one(pool, len, "abc") == 3
         child = os.fork()
         if child == 0:
-            time.sleep(20)
+            time.sleep(600)
             os._exit(0)
-        began = time.monotonic()
         pool.close()
-        assert time.monotonic() - began < 4
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the fork should have outlived the pool"
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
@@ -327,12 +291,12 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs() 
             gc.collect()
             return int, ()
 
-    for _ in range(3):
+    for _ in range(2):
         pool = bu.WorkerProcessPool(1, start_method="fork")
         cycle: list[Any] = [pool, pool.work_stream((len, ("abc",)) for _ in range(30))]
         cycle.append(cycle)
         del pool, cycle
-        with bu.WorkerProcessPool(1) as other:
+        with bu.WorkerProcessPool(1, start_method="fork") as other:
             assert one(other, abs, Collects()) == 0
 
 
@@ -357,7 +321,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
     def fail() -> None:
         raise Unprintable
 
-    with bu.WorkerProcessPool(1) as pool:
+    with bu.WorkerProcessPool(1, start_method="fork") as pool:
         pid = one(pool, os.getpid)
         with pytest.raises(CannotTravel, match="an exception of type Unprintable"):
             one(pool, fail)
@@ -369,7 +333,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
 
 
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
-    bu.WorkerProcessPool(2)
+    bu.WorkerProcessPool(2, start_method="fork")
     gc.collect()
     assert not [fd for fd in os.listdir("/proc/self/fd") if "memfd:batchup_ng" in _target(fd)]
 

@@ -290,7 +290,7 @@ class Fails:
         return x, rng.uniform()
 
 
-unhurried = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+unhurried = settings(suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from batchup_ng.work_pool.processes import schedule as rules
 from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, Send, Worker
 from batchup_ng.work_pool.submission import Submission
 from batchup_ng.work_pool.turns import TurnQueue
 
-EXAMPLES = int(os.environ.get("BATCHUP_NG_EXAMPLES", "2000"))
+from ..extent import quick
 
 
 class FakeJob:
@@ -442,5 +449,8 @@ class SimulatedWorld(RuleBasedStateMachine):
         world.close()
 
 
-SimulatedWorld.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None)
-TestSimulatedWorld = SimulatedWorld.TestCase
+@pytest.mark.parametrize("examples", quick([60], [2000]))
+def test_m1_whatever_happens_in_the_simulated_world_the_rules_hold(examples: int) -> None:
+    run_state_machine_as_test(
+        SimulatedWorld, settings=settings(max_examples=examples, stateful_step_count=50, deadline=None)
+    )

@@ -87,6 +87,7 @@ def test_each_row_is_what_was_written_there(file: Path) -> None:
     assert rows.max() > 2**31 // huge_file.ROW_BYTES, "rows beyond what 32 bits could address"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pool", ["threads", "processes"])
 def test_all_processes_hold_little_memory(file: Path, expected: list[str], tmp_path: Path, pool: str) -> None:
     training = start(file, tmp_path / "state.json", "--pool", pool, "--batches", str(LOOKED_AT))
@@ -96,6 +97,7 @@ def test_all_processes_hold_little_memory(file: Path, expected: list[str], tmp_p
     assert end["held"] <= MOST_HELD
 
 
+@pytest.mark.thorough
 def test_a_training_that_is_killed_goes_on_with_the_same_bytes(
     file: Path, expected: list[str], tmp_path: Path
 ) -> None:

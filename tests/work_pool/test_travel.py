@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes.travel import SMALLEST_APART
 
+from ..extent import methods
 from .travel_helpers import MB, crossing, one, same
 
-METHODS = launch.START_METHODS
+METHODS = methods("fork")
 DTYPES = [
     "u1", "?", "<i2", ">i4", "<f2", "<f4", ">f8", "<c8", "<c16", "M8[ns]", "m8[s]", "S7", "<U3", ">U2", "V5",
     [("a", "<i2"), ("b", ">f8", (2,))],
@@ -44,7 +44,6 @@ def _fixed(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(range(len(DTYPES))), st.sampled_from(sorted(VIEWS)), st.integers(5, 40), st.booleans(),
     st.integers(0, 9),

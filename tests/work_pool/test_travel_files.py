@@ -11,11 +11,11 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import CannotTravel, SampleReadError
-from batchup_ng.work_pool.processes import launch
 
+from ..extent import methods
 from .travel_helpers import crossing, one, same
 
-METHODS = launch.START_METHODS
+METHODS = methods("forkserver")
 FILE_VIEWS = {
     "whole": lambda m: m,
     "slice": lambda m: m[100:700],

@@ -17,10 +17,11 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes.travel import pack
 
-METHODS = launch.START_METHODS
+from ..extent import methods
+
+METHODS = methods("forkserver")
 
 
 # -- functions from everywhere ------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from batchup_ng.errors import CannotTravel
 from batchup_ng.work_pool.making import ByteBound, byte_bound
 from batchup_ng.work_pool.window import NO_JOB, Window
 
+from ..extent import quick
+
 MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
 
 
@@ -201,7 +203,10 @@ def test_a_pool_in_a_source_is_refused_by_name() -> None:
         pool.parallel_data_source(big().map(lambda x: (x, pool)))
 
 
-@pytest.mark.parametrize("kind", ["SerialPool()", "WorkerThreadPool(2)", "WorkerProcessPool(1)"])
+INNER = ["WorkerProcessPool(1)", "WorkerProcessPool(1, start_method='spawn')", "SerialPool()", "WorkerThreadPool(2)"]
+
+
+@pytest.mark.parametrize("kind", quick(INNER[:1], INNER))
 def test_a_pool_may_be_made_inside_a_worker(pool: Any, kind: str) -> None:
     stream = pool.work_stream(iter([(sum_with_a_pool, (kind,))]))
     assert next(stream) == 45

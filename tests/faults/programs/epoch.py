@@ -76,7 +76,7 @@ def stay(where: str) -> None:
     """Never come back: from one call of C that keeps the interpreter's lock, or from standing still."""
     say("inside")
     if where == "lock":
-        re.match(r"(a+)+$", "a" * 40 + "b")
+        re.match(r"(a+)+$", "a" * 60 + "b")
     else:
         os.kill(os.getpid(), signal.SIGSTOP)
 

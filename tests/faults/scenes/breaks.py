@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import statistics
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ import psutil
 import batchup_ng as bu
 
 from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
+from ..hunting import wait_for
 
 WIDTH = 3000
 AHEAD = 8
@@ -60,7 +60,7 @@ WAYS: list[Callable[[Any], None]] = [by_break, by_close, by_del, by_exception, i
 
 
 class Notes:
-    """A slow map that leaves a file for each batch.
+    """A map that leaves a file for each batch, and does not finish any but the first before there is a file ``go``.
 
     Args:
         folder: Where.
@@ -71,7 +71,8 @@ class Notes:
 
     def __call__(self, rows: np.ndarray) -> Any:
         Path(self.folder, str(rows[0])).touch()
-        time.sleep(0.02)
+        while rows[0] and not Path(self.folder, "go").exists():
+            time.sleep(0.002)
         return (rows,)
 
 
@@ -81,8 +82,10 @@ def made_after_a_break(kind: str) -> int:
         parallel = pool.parallel_data_source(bu.ArrayDataSource([np.arange(1000)]).map(Notes(folder)), 50)
         with parallel.batch_iterator(BATCH) as iterator:
             next(iterator)
-        time.sleep(1.5)  # in which all of them could be made
-        return len(os.listdir(folder))
+        Path(folder, "go").touch()
+        # Streams take turns, so that these would have let all of them be made.
+        assert list(pool.work_stream((abs, (-i,)) for i in range(60)).retrieve_iter()) == list(range(60))
+        return len(os.listdir(folder)) - 1
 
 
 def held() -> dict[str, int]:
@@ -91,24 +94,38 @@ def held() -> dict[str, int]:
     return {"processes": len(me.children(recursive=True)), "threads": threading.active_count(), "fds": me.num_fds()}
 
 
-def broken_off(kind: str, workers: int, size: str, times: int) -> dict[str, Any]:
-    """F12: loops over one pool are broken off; afterwards all is as before, the next epoch is whole."""
-    taken = []
+def broken_off(kind: str, workers: int, size: str, times: int) -> int:
+    """F12: loops over one pool are broken off; afterwards all is as before, the next epoch is whole.
+
+    Nothing is started for a loop: the workers are the same processes before and after.
+
+    Returns:
+        The bytes by which this process has grown.
+    """
     with make_pool(kind, workers) as pool:
         parallel = pool.parallel_data_source(source(SIZES[size]), AHEAD)
         for i in range(50):
             WAYS[i % len(WAYS)](parallel)
-        before, memory = settled(), resident()
+        before, workers_before, memory = settled(), children(), resident()
         for i in range(times):
-            began = time.perf_counter()
             WAYS[i % len(WAYS)](parallel)
-            taken.append(time.perf_counter() - began)
-        after = settled()
+        wait_for(lambda: held_no_more_than(before), f"no more than {before}, as before; now {held()}")
         grown = resident() - memory
-        assert after == before, f"{before} before, {after} after"
+        assert children() == workers_before
         with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
             balance(iterator, width=SIZES[size])
-    return {"grown": grown, "p50": statistics.median(taken), "max": max(taken)}
+    return grown
+
+
+def held_no_more_than(before: dict[str, int]) -> bool:
+    """Return whether this program holds no more of any kind than before."""
+    gc.collect()
+    return all(count <= before[kind] for kind, count in held().items())
+
+
+def children() -> list[int]:
+    """Return the processes that this program has started."""
+    return sorted(process.pid for process in psutil.Process().children(recursive=True))
 
 
 def settled() -> dict[str, int]:
@@ -141,22 +158,7 @@ def pools_forgotten(kind: str, times: int) -> dict[str, int]:
         if i % 2:
             cycle.append(cycle)
         del pool, iterator, cycle
-        gone = time.monotonic() + 1
-        while (now := held()) and first and now != first and time.monotonic() < gone:
-            gc.collect()
-            time.sleep(0.01)
-        if not first:
-            first = settled_at_rest()
-        else:
-            assert now == first, f"pool {i} left something: {first} before, {now} after"
+        wait_for(lambda: held_no_more_than({"processes": 0, "threads": 1, "fds": 999}), f"the end of pool {i}")
+        first = first or settled()
+        wait_for(lambda: held_no_more_than(first), f"pool {i} to leave no more than {first}")  # noqa: B023
     return first
-
-
-def settled_at_rest() -> dict[str, int]:
-    """Return what is held once no worker is left."""
-    deadline = time.monotonic() + 1
-    while (now := held())["processes"] and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.01)
-    assert not now["processes"], now
-    return settled()

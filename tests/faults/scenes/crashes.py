@@ -15,7 +15,8 @@ import batchup_ng as bu
 
 from ..books import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, is_alive, kill_one, send, wait_for, worker_pids
-from ..mischief import AtRows, who_was_there
+from ..mischief import AtRows, acts, who_was_there
+from ..tree import state_of
 
 KILLS_A_POOL = 3
 """Workers that are killed until a new pool is made.
@@ -26,10 +27,10 @@ the next worker is killed, so there never is a second in a row.
 """
 
 
-def killed_at_moments(kind: str, workers: int, size: str, seed: int, moments: int) -> dict[str, Any]:
-    """F1: in each epoch one worker is killed, busy or idle, at another moment."""
+def killed_at_moments(kind: str, workers: int, size: str, seed: int, moments: int) -> int:
+    """F1: in each epoch one worker is killed, busy or idle, at another moment; return how many were."""
     rng = random.Random(seed)
-    longest, killed = 0.0, 0
+    killed = 0
     for first in range(0, moments, KILLS_A_POOL):
         with make_pool(kind, workers) as pool:
             parallel = pool.parallel_data_source(source(SIZES[size]), 8)
@@ -46,17 +47,15 @@ def killed_at_moments(kind: str, workers: int, size: str, seed: int, moments: in
 
                 act(-1)
                 with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
-                    figures = balance(iterator, width=SIZES[size], epoch=epoch, at=act)
-                assert figures["batches"] == BATCHES
-                longest = max(longest, figures["longest"])
+                    assert balance(iterator, width=SIZES[size], epoch=epoch, at=act) == BATCHES
             all_workers(kind, workers)  # each that was killed has been replaced
-    return {"killed": killed, "longest": longest}
+    return killed
 
 
-def time_to_replace(kind: str, workers: int, size: str, seed: int, moments: int) -> dict[str, Any]:
+def time_to_replace(kind: str, workers: int, size: str, seed: int, moments: int) -> list[float]:
     """F1: a worker is killed in the batch that the consumer waits for; how long until it has that batch, each time?"""
     rng = random.Random(seed)
-    return {"taken": [_one_replaced(kind, workers, size, rng.randrange(1, 40), rng.random()) for _ in range(moments)]}
+    return [_one_replaced(kind, workers, size, rng.randrange(1, 40), rng.random()) for _ in range(moments)]
 
 
 def _one_replaced(kind: str, workers: int, size: str, strike: int, moment: float) -> float:
@@ -84,7 +83,7 @@ def now() -> float:
     return time.perf_counter()
 
 
-def in_threads(tasks: list[Callable[[], object]], seconds: float = 25.0) -> None:
+def in_threads(tasks: list[Callable[[], object]], seconds: float = 50.0) -> None:
     """Run each in a thread of its own; raise the first exception; the main thread only waits and is not disturbed."""
     errors: list[BaseException] = []
 
@@ -113,7 +112,9 @@ def dies_when_it_has_answered(kind: str, times: int) -> int:
             (pid,) = all_workers(kind, 1)
             stream = pool.work_stream(iter([(last_words, (i,))]))
             # Nothing runs in this process until the result lies there and the worker is dead: both are seen at once.
-            ctypes.PyDLL(None).usleep(500_000)
+            libc = ctypes.PyDLL(None)
+            while state_of(pid) not in ("", "Z"):
+                libc.usleep(20_000)
             assert stream.retrieve() == f"result {i}"
             # The next task must not go to one that is about to die.
             wait_for(lambda: worker_pids(kind) not in ([], [pid]), "another worker")  # noqa: B023
@@ -122,14 +123,14 @@ def dies_when_it_has_answered(kind: str, times: int) -> int:
 
 def last_words(i: int) -> str:
     """Return a result from a process that ends a moment later, when it has long sent it."""
-    threading.Timer(0.25, os._exit, (9,)).start()
+    threading.Timer(0.1, os._exit, (9,)).start()
     return f"result {i}"
 
 
 # -- many at once ------------------------------------------------------------------------------------------------
 
 
-def all_at_once(kind: str, workers: int, size: str) -> dict[str, Any]:
+def all_at_once(kind: str, workers: int, size: str) -> int:
     """F4: all workers are killed at the same time, in mid-epoch."""
     with make_pool(kind, workers) as pool:
         parallel = pool.parallel_data_source(source(SIZES[size], pause=0.001), 8)
@@ -144,7 +145,7 @@ def all_at_once(kind: str, workers: int, size: str) -> dict[str, Any]:
 
 
 def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str, Any]:
-    """F4: a worker is killed every 100 ms, without end: the epoch completes or one typed error comes, in time.
+    """F4: a worker is killed every 100 ms, without end: the epoch completes or one typed error comes.
 
     An epoch has 143 batches of 10 ms: 1.4 s of one worker that is left in peace.
     """
@@ -158,7 +159,6 @@ def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str,
 
     hunter = threading.Thread(target=hunt)
     hunter.start()
-    began = time.monotonic()
     try:
         with make_pool(kind, workers) as pool:
             parallel = pool.parallel_data_source(source(SIZES[size], pause=0.01), 8)
@@ -168,8 +168,7 @@ def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str,
                 how = "completed"
             except bu.WorkerLost as error:
                 how = f"WorkerLost: {error}"
-            seconds = time.monotonic() - began
-        return {"how": how, "seconds": seconds, "killed": killed}
+        return {"how": how, "killed": killed}
     finally:
         over.set()
         hunter.join()
@@ -178,55 +177,54 @@ def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str,
 # -- by their own doing ------------------------------------------------------------------------------------------
 
 
-def a_row_that_kills(kind: str, workers: int, size: str, act: str, on_error: str) -> dict[str, Any]:
-    """F5: each worker that reads one row dies of it; how long from the batch before until it is named or left out?
+def a_row_that_kills(kind: str, workers: int, size: str, ways: list[str], on_error: str) -> list[dict[str, Any]]:
+    """F5: each worker that reads one row dies of it; told of each of the ways to die, by one pool.
 
-    ``start`` tells how long workers take to start: from the making of the pool until the first batch is there.
+    Returns:
+        What was said, and ``deaths``, how many workers died of it.
     """
     row = int(planned_rows()[500])
-    began = time.monotonic()
-    with make_pool(kind, workers) as pool:
-        deadly = source(SIZES[size], fault=AtRows([row], act))
-        parallel = pool.parallel_data_source(deadly, 8, on_error=on_error)
-        iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
-        times: list[float] = []
-        found: dict[str, Any] = {"row": row}
-        if on_error == "skip":
-            figures = balance(iterator, width=SIZES[size], bad=[row], at=lambda _: times.append(time.monotonic()))
-            found |= {"message": str(iterator.errors[0].error), "lost": len(iterator.errors)}
-            found |= {"start": times[0] - began, "seconds": figures["longest"]}
-        else:
-            found |= _error_of(iterator, times)
-            found |= {"start": times[0] - began, "seconds": time.monotonic() - times[-1]}
-        iterator.close()
-        # And the pool is as good as new.
-        with parallel.batch_iterator(BATCH) as again:
-            next(again)
-    return found
+    told = []
+    with tempfile.TemporaryDirectory() as folder, make_pool(kind, workers) as pool:
+        for epoch, act in enumerate(ways):
+            log = f"{folder}/{epoch}"
+            deadly = source(SIZES[size], fault=AtRows([row], act, log=log))
+            parallel = pool.parallel_data_source(deadly, 8, on_error=on_error)
+            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+                found: dict[str, Any] = {"row": row}
+                if on_error == "skip":
+                    balance(iterator, width=SIZES[size], bad=[row])
+                    found |= {"message": str(iterator.errors[0].error), "lost": len(iterator.errors)}
+                else:
+                    found |= _error_of(iterator)
+            told.append(found | {"deaths": acts(log)})
+            # And the pool is as good as new.
+            with parallel.batch_iterator(BATCH) as again:
+                next(again)
+    return told
 
 
-def _error_of(iterator: Any, times: list[float]) -> dict[str, Any]:
-    """Return what the error of an epoch tells; when each batch came before is added to `times`."""
+def _error_of(iterator: Any) -> dict[str, Any]:
+    """Return what the error of an epoch tells."""
     try:
-        for _ in iterator:
-            times.append(time.monotonic())
+        delivered = sum(1 for _ in iterator)
     except bu.WorkerLost as error:
         return {"named": error.row, "is_batch_error": isinstance(error, bu.BatchError), "message": str(error)}
-    raise AssertionError(f"the epoch ended without an error, after {len(times)} batches")
+    raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
 
 
-def exit_zero(kind: str, workers: int, size: str) -> dict[str, Any]:
+def exit_zero(kind: str, workers: int, size: str) -> int:
     """F6: a worker ends with exit code 0 while it has work to do, once."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, workers) as pool:
         rows = planned_rows()[[0, 333, 999]].tolist()
         parallel = pool.parallel_data_source(source(SIZES[size], fault=AtRows(rows, "exit 0", folder)), 8)
         with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            figures = balance(iterator, width=SIZES[size])
+            batches = balance(iterator, width=SIZES[size])
         assert all(who_was_there(folder, row) for row in rows)
-        return figures
+        return batches
 
 
-def dead_before_it_was_asked(kind: str) -> dict[str, Any]:
+def dead_before_it_was_asked(kind: str) -> int:
     """F1: all workers of a pool that has nothing to do are killed; the next epoch is as ever."""
     with make_pool(kind, 2) as pool:
         assert pool.work_stream(iter([(len, ("abc",))])).retrieve() == 3  # workers may only be started for work

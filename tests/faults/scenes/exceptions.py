@@ -6,13 +6,10 @@ import builtins
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 import batchup_ng as bu
 
@@ -29,17 +26,15 @@ def bad_row() -> int:
 
 def told(iterator: Any) -> dict[str, Any]:
     """Return what the error of an epoch tells; an AssertionError if the epoch ends without one."""
-    delivered, began = 0, time.perf_counter()
+    delivered = 0
     try:
         for _ in iterator:
             delivered += 1
-            began = time.perf_counter()
     except Exception as error:
-        took = time.perf_counter() - began
         after = next(iterator, "the end")
         assert isinstance(after, str), "the iterator went on after it had raised"
         return {
-            "delivered": delivered, "seconds": took, "types": [kind.__name__ for kind in type(error).__mro__],
+            "delivered": delivered, "types": [kind.__name__ for kind in type(error).__mro__],
             "is_batch_error": isinstance(error, bu.BatchError), "message": str(error)[: 1 << 20],
             **{name: _plain(getattr(error, name, None)) for name in ("row", "source", "op", "epoch", "batch")},
             "traceback": str(getattr(error, "traceback", None))[: 1 << 20],
@@ -71,30 +66,14 @@ def skipped(kind: str, workers: int, size: str) -> dict[str, Any]:
     with make_pool(kind, workers) as pool:
         faulty = source(SIZES[size], fault=fails_at_the_bad_row)
         with pool.parallel_data_source(faulty, 8, on_error="skip").batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            figures = balance(iterator, width=SIZES[size], bad=[bad_row()])
+            batches = balance(iterator, width=SIZES[size], bad=[bad_row()])
             (error,) = iterator.errors
-            return figures | {"message": str(error.error)}
-
-
-def a_damaged_file(kind: str, folder: str, on_error: str) -> dict[str, Any]:
-    """F7: one of sixty picture files ends early; it is named by its path."""
-    paths = [Path(folder, f"picture {i}.png") for i in range(60)]
-    for i, path in enumerate(paths):
-        Image.fromarray(np.full((16, 16, 3), i, np.uint8)).save(path)
-    paths[41].write_bytes(paths[41].read_bytes()[:60])
-    with make_pool(kind) as pool:
-        pictures = bu.ArrayDataSource([bu.ImageFiles(paths, size=16), np.arange(60)])
-        iterator = pool.parallel_data_source(pictures, 4, on_error=on_error).batch_iterator(BATCH)
-        if on_error == "raise":
-            return told(iterator) | {"path": str(paths[41]), "usable": _usable(pool)}
-        rows = np.concatenate([rows for _, rows in iterator]).tolist()
-        reported = [(int(e.row), str(e.source)) for e in iterator.errors]
-        return {"rows": rows, "reported": reported, "path": str(paths[41])}
+            return {"batches": batches, "message": str(error.error)}
 
 
 def _usable(pool: Any) -> bool:
     with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        return balance(iterator)["batches"] == BATCHES
+        return balance(iterator) == BATCHES
 
 
 # -- F8: odd exceptions ------------------------------------------------------------------------------------------
@@ -141,6 +120,7 @@ ODD: dict[str, Callable[[], BaseException]] = {
     "unpicklable": Unpicklable,
     "lying": lambda: Lying("x"),
     "unprintable": Unprintable,
+    "10 MB": lambda: ValueError("x" * 10_000_000),
     "100 MB": lambda: ValueError("x" * 100_000_000),
     "group": _group,
     "SystemExit": lambda: SystemExit(3),
@@ -163,20 +143,25 @@ class RaisesOdd:
         return (rows,)
 
 
-def odd(kind: str, which: str) -> dict[str, Any]:
-    """F8: a map raises an odd exception; it is named like any other, the pool goes on."""
+def odd(kind: str, ways: list[str]) -> list[dict[str, Any]]:
+    """F8: a map raises odd exceptions; each is named like any other, the pool goes on."""
     with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(fault=RaisesOdd(which)), 8)
-        found = told(parallel.batch_iterator(BATCH, shuffle=SHUFFLE))
-        return found | {"bad": bad_row(), "usable": _usable(pool)}
+        found = []
+        for which in ways:
+            parallel = pool.parallel_data_source(source(fault=RaisesOdd(which)), 8)
+            found.append(told(parallel.batch_iterator(BATCH, shuffle=SHUFFLE)) | {"bad": bad_row(), "usable": True})
+        return found if _usable(pool) else []
 
 
-def odd_skipped(kind: str, which: str) -> dict[str, Any]:
-    """F8: and it can be skipped."""
+def odd_skipped(kind: str, ways: list[str]) -> list[int]:
+    """F8: and they can be skipped; return the batches of each epoch."""
     with make_pool(kind) as pool:
-        parallel = pool.parallel_data_source(source(fault=RaisesOdd(which)), 8, on_error="skip")
-        with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            return balance(iterator, bad=[bad_row()])
+        found = []
+        for which in ways:
+            parallel = pool.parallel_data_source(source(fault=RaisesOdd(which)), 8, on_error="skip")
+            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
+                found.append(balance(iterator, bad=[bad_row()]))
+        return found
 
 
 # -- F9: results that cannot travel ------------------------------------------------------------------------------
@@ -249,14 +234,17 @@ class GivesOdd:
         return rows, {"meta": RESULTS[self.which]()}
 
 
-def result_that_cannot_travel(kind: str, which: str) -> dict[str, Any]:
+def results_that_cannot_travel(kind: str, ways: list[str]) -> list[dict[str, Any]]:
     """F9: the batch with the bad row cannot travel; it is told of, the pool goes on."""
     os.environ["SCENE_PID"] = str(os.getpid())
+    found = []
     with make_pool(kind) as pool:
-        rows = bu.ArrayDataSource([np.arange(1000)]).map(InRows([bad_row()], GivesOdd(which)))
-        iterator = pool.parallel_data_source(rows, 8).batch_iterator(BATCH, shuffle=SHUFFLE)
-        try:
-            found = told(iterator)
-        except AssertionError:
-            found = {"whole": iterator.stats()["samples"]}
-        return found | {"bad": bad_row(), "usable": _usable(pool)}
+        for which in ways:
+            rows = bu.ArrayDataSource([np.arange(1000)]).map(InRows([bad_row()], GivesOdd(which)))
+            iterator = pool.parallel_data_source(rows, 8).batch_iterator(BATCH, shuffle=SHUFFLE)
+            try:
+                said = told(iterator)
+            except AssertionError:
+                said = {"whole": iterator.stats()["samples"]}
+            found.append(said | {"bad": bad_row(), "usable": _usable(pool)})
+    return found

@@ -6,7 +6,6 @@ import gc
 import random
 import signal
 import threading
-import time
 from typing import Any
 
 import hypothesis
@@ -17,7 +16,7 @@ import batchup_ng as bu
 
 from ...left import Left, left_since
 from ..books import BATCH, PROCESSES, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
-from ..hunting import send, worker_pids
+from ..hunting import all_workers, send, worker_pids
 from ..mischief import AtRows
 
 KILLS = 2
@@ -144,15 +143,12 @@ class PoolMachine(RuleBasedStateMachine):
         for epoch in self.epochs[:1]:
             epoch.take(99)
         Epoch(self.pool, self.made, "0 B", []).take(99)  # workers may only be started for work
-        deadline = time.monotonic() + 5
-        while len(pids := worker_pids(self.kind)) != self.workers and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(pids) == self.workers, f"{len(pids)} workers instead of {self.workers}"
+        all_workers(self.kind, self.workers)
         self.pool.close()
         self.epochs.clear()
         del self.pool, self.epochs
         gc.collect()
-        left = left_since(self.before, 1.0)
+        left = left_since(self.before, 20.0)
         assert not left, left
 
 

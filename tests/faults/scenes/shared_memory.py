@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.mapping import Mapping
 
@@ -38,11 +40,19 @@ FILLED_AT = 3
 """The batch at which somebody else takes all memory that there is."""
 
 
-def epochs(kind: str, how: str, **details: Any) -> dict[str, Any]:
-    """F16: forty batches of 6 MB, then ten, all right; which way they came, and what was said of it.
+def bus_error(path: str) -> None:
+    """Touch a page of a file that is not there."""
+    memory_map = np.memmap(path, np.uint8, "w+", shape=(1 << 20,))
+    os.truncate(path, 0)
+    memory_map[0] = 1
+
+
+def epochs(kind: str, batches: int, how: str, **details: Any) -> dict[str, Any]:
+    """F16: so many batches of 6 MB, then ten, all right; which way they came, and what was said of it.
 
     Args:
         kind: The pool.
+        batches: How many.
         how: Which of :data:`SHORTAGES`.
         details: What that is called with.
     """
@@ -55,18 +65,19 @@ def epochs(kind: str, how: str, **details: Any) -> dict[str, Any]:
         warnings.simplefilter("always")
         warnings.showwarning = show  # type: ignore[assignment]
         with make_pool(kind) as pool:
-            figures, roads = _epoch(pool, 280, at)
-            _epoch(pool, 70, None)
+            roads = _epoch(pool, batches * BATCH, at)
+            _epoch(pool, 10 * BATCH, None)
     if ANOTHERS.exists():
         ANOTHERS.unlink()
-    return figures | {"roads": roads, "told": told}
+    return {"roads": roads, "told": told}
 
 
-def _epoch(pool: Any, n: int, at: Callable[[int], object] | None) -> tuple[dict[str, Any], dict[str, int]]:
+def _epoch(pool: Any, n: int, at: Callable[[int], object] | None) -> dict[str, int]:
     parallel = pool.parallel_data_source(source(BIG, n=n), 6)
     with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        figures = balance(_keeping(iterator), width=BIG, n=n, at=at)
-        return figures, iterator.stats()["roads"]
+        balance(_keeping(iterator), width=BIG, n=n, at=at)
+        roads: dict[str, int] = iterator.stats()["roads"]
+        return roads
 
 
 def _keeping(batches: Iterable[Any]) -> Iterator[Any]:

@@ -91,7 +91,10 @@ def stamp(i: int) -> tuple[int, float]:
 
 
 def handed_through(consumers: int, each: int, seed: int) -> dict[str, Any]:
-    """M4: tasks go through the windows of several consumers of one pool of threads; how late was any result seen?"""
+    """M4: tasks go through the windows of several consumers of one pool of threads; how late was any result seen?
+
+    A wakeup that was missed is noticed: by the wait that never ends, or by one that ends at a deadline, far too late.
+    """
     late: list[float] = []
 
     def consume(first: int, pool: Any) -> None:
@@ -104,12 +107,9 @@ def handed_through(consumers: int, each: int, seed: int) -> dict[str, Any]:
         assert stream.retrieve() is None
 
     with switching(), KeptUp(seed) as kept_up, bu.WorkerThreadPool(3) as pool:
-        in_threads([lambda f=k * each: consume(f, pool) for k in range(consumers)], 100.0)  # type: ignore[misc]
+        in_threads([lambda f=k * each: consume(f, pool) for k in range(consumers)], 200.0)  # type: ignore[misc]
     late.sort()
-    return {
-        "handed": len(late), "longest": late[-1], "p99.9": late[int(len(late) * 0.999)],
-        "above 100 ms": sum(x > 0.1 for x in late), **kept_up.counts(),
-    }  # fmt: skip
+    return {"handed": len(late), "longest": late[-1], "p99.9": late[int(len(late) * 0.999)], **kept_up.counts()}
 
 
 def broken_off_all_the_time(times: int, seed: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..books import BATCH, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
 from ..hunting import is_alive, is_stopped, send, wait_for
 from ..mischief import who_was_there
 from ..writing import InItsWrite, Mark, noted
@@ -76,7 +76,7 @@ def marked_rows(rng: random.Random, count: int, epochs: int, road: str) -> list[
 
 def killed_in_write(
     kind: str, seed: int, kills: int, road: str = "pipe", consumers: int = 1, main: bool = True
-) -> dict[str, Any]:
+) -> dict[str, int]:
     """F2, F3: so many workers are killed in the middle of writing 2 MB, each after a random part.
 
     They stop in the middle of their message or of filling their slot, and are killed when what they wrote was read; or
@@ -92,24 +92,21 @@ def killed_in_write(
     """
     objects = road == "pipe"
     marks = marked_rows(random.Random(seed), kills, consumers, road)
-    longest = 0.0
     with tempfile.TemporaryDirectory() as folder:
         with make_pool(kind, 2) as pool, Hunter(folder) as hunter:
             fault = InItsWrite(marks, folder, signal.SIGSTOP, os.getpid())
             parallel = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=objects, n=ROWS), 6)
 
             def consume(epoch: int) -> None:
-                nonlocal longest
                 with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
-                    figures = balance(iterator, width=SIZES["2 MB"], epoch=epoch, as_objects=objects, n=ROWS)
+                    balance(iterator, width=SIZES["2 MB"], epoch=epoch, as_objects=objects, n=ROWS)
                     assert_road(iterator, road, -(-ROWS // BATCH))
-                longest = max(longest, figures["longest"])
 
             if main:
                 consume(0)
             else:
                 in_threads([lambda e=e: consume(e) for e in range(consumers)])  # type: ignore[misc]
-        return {"longest": longest, **struck(folder, hunter.killed)}
+        return struck(folder, hunter.killed)
 
 
 def struck(folder: str, killed: list[dict[str, Any]]) -> dict[str, int]:
@@ -134,26 +131,7 @@ def assert_road(iterator: Any, road: str, batches: int) -> None:
     assert slots == (batches if road == "slots" else 0), f"{slots} of {batches} batches came in slots"
 
 
-HALF = {"pipe": ("message", "message"), "slots": ("message", "slot", "message")}
-"""What is written half."""
-
-
-def half_a_message(kind: str, workers: int, road: str) -> dict[str, Any]:
-    """F2: workers write exactly half of their message, or of their slot, and are gone."""
-    objects = road == "pipe"
-    with tempfile.TemporaryDirectory() as folder:
-        with make_pool(kind, workers) as pool:
-            rows = planned_rows()[[70, 400, 777]].tolist()
-            marks = [Mark(row, way) for row, way in zip(rows, HALF[road], strict=False)]
-            fault = InItsWrite(marks, folder, signal.SIGKILL, os.getpid())
-            parallel = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=objects), 4)
-            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                figures = balance(iterator, width=SIZES["2 MB"], as_objects=objects)
-                assert_road(iterator, road, BATCHES)
-        return figures | struck(folder, [])
-
-
-def stopped_in_write(kind: str) -> dict[str, Any]:
+def stopped_in_write(kind: str) -> int:
     """F2: a worker stands still with half of its result written; whoever else uses the pool is not held up by it."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, 2) as pool:
         row = int(planned_rows()[3 * BATCH])
@@ -167,11 +145,11 @@ def stopped_in_write(kind: str) -> dict[str, Any]:
                 wait_for(lambda: is_stopped(pid), "the worker to stop")
                 (found,) = noted(folder)
                 assert 100_000 < found["written"] < found["of"], found
-                figures = balance(others.batch_iterator(BATCH, shuffle=SHUFFLE), width=SIZES["64 kB"])
+                batches = balance(others.batch_iterator(BATCH, shuffle=SHUFFLE), width=SIZES["64 kB"])
                 assert is_stopped(pid)
             rest = [batch[0] for batch in (*heads, *first)]
         assert np.array_equal(np.concatenate(rest), planned_rows())
-        return figures
+        return batches
 
 
 @contextlib.contextmanager

@@ -1,0 +1,41 @@
+"""The table of promises in CONTRIBUTING.md names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TITLE = "## What is promised, and which test holds it"
+LINES = [*[f"F{i}" for i in range(1, 29)], *[f"S{i}" for i in range(1, 11)], *[f"M{i}" for i in range(1, 6)]]
+
+
+def rows() -> list[str]:
+    """Return the rows of the table."""
+    _, _, section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition(TITLE)
+    return [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")][1:]
+
+
+def functions(file: str) -> set[str]:
+    """Return the names of the functions of a file below ``tests``."""
+    tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_each_line_has_its_row() -> None:
+    first = [row.split()[1] for row in rows()]
+    assert [name for name in first if re.fullmatch(r"[FSM]\d+", name)] == LINES
+
+
+def test_each_test_that_is_named_exists() -> None:
+    named = [name.split("::") for row in rows() for name in re.findall(r"`([\w/]+\.py::\w+)`", row)]
+    assert len(named) > 80
+    missing = [f"{file}::{test}" for file, test in named if test not in functions(file)]
+    assert not missing
+
+
+def test_each_row_names_a_quick_test_or_says_why_there_is_none() -> None:
+    for row in rows():
+        _, promise, quick, *_ = row.split("|")
+        assert ".py::" in quick or "no such reader yet" in quick, promise
