@@ -54,9 +54,10 @@ def test_pools_parallel_sources_and_iterators() -> None:
         source = pool.parallel_data_source(bu.ArrayDataSource([Y]), on_error="skip", buffer_bytes=99)
         assert repr(pool) == "<WorkerThreadPool: 2 workers, open>"
         words = repr(source)
-        for part in ("<ParallelDataSource: 10 samples, at most 20 batches or 99 bytes ahead, ", "action='skip'", "by <WorkerThreadPool: 2"):
+        for part in ("10 samples, at most 20 batches or 99 bytes ahead, ", "action='skip'", "by <WorkerThreadPool: 2"):
             assert part in words
-        assert repr(pool.prefetch(bu.CallableDataSource(to_unit))).startswith("<PrefetchDataSource: a stream, at most 20 batches ahead, by <Wor")
+        prefetched = repr(pool.prefetch(bu.CallableDataSource(to_unit)))
+        assert prefetched.startswith("<PrefetchDataSource: a stream, at most 20 batches ahead, by <Wor")
         batches = source.batch_iterator(4)
         next(batches)
         assert repr(batches).startswith("<BatchIterator: 1/3 batches delivered, ")
