@@ -43,7 +43,7 @@ def look(x):
         divided = "quietly"
     except FloatingPointError:
         divided = "raised"
-    return x, [json.dumps({
+    return x, len(x) * [json.dumps({
         "module": settings.SCALE, "global": number, "class": Holder.kept, "folder": os.path.basename(os.getcwd()),
         "early": os.environ.get("EARLY"), "late": os.environ.get("LATE"), "warned": warned, "divided": divided,
         "level": logging.getLogger().level, "variable": settings.NAME.get(), "precision": decimal.getcontext().prec,
@@ -74,7 +74,7 @@ for kind, each in sources.items():
         with decimal.localcontext() as context:
             context.prec = 5
             iterator = each.batch_iterator(4)
-            seen[kind] = [json.loads(one) for _, (one,) in iterator][0]
+            seen[kind] = [json.loads(one) for _, (one, *_) in iterator][0]
     texts[kind], writes[kind] = text.getvalue(), len(written)
     written.clear()
 for pool in pools.values():

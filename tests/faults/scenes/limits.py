@@ -238,7 +238,7 @@ class TooBig:
             return rows, np.empty(1 << 50, np.uint8)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
-        return rows, [bytes([i]) * (20 << 20) for i in range(4)]
+        return rows, [bytes([i]) * ((80 << 20) // len(rows)) for i in range(len(rows))]
 
 
 def no_memory_in_a_worker(kind: str, how: str) -> dict[str, Any]:
