@@ -4,6 +4,7 @@
     ├── ArgumentError        (ValueError)           an argument breaks a rule; nothing was started
     ├── ArgumentTypeError    (TypeError)            an argument is of a wrong kind, or an option is misspelt
     │   └── CannotTravel                            a source or function cannot be sent to another process
+    ├── MapResultError       (TypeError, ValueError)  a map returned what is no batch: the map's fault, no sample's
     ├── InOrderNotSupported  (NotImplementedError)  the sampler only draws at random; pass ``shuffle=``
     ├── MissingDependency    (ImportError)          an optional library is absent; names the extra to install
     ├── SampleReadError      (OSError)              a stored sample cannot be read; ``.source`` is its file
@@ -52,6 +53,7 @@ __all__ = [
     "InOrderNotSupported",
     "IteratorBusy",
     "LostSamples",
+    "MapResultError",
     "MissingDependency",
     "NoWorkers",
     "NotReproducible",
@@ -80,6 +82,10 @@ class ArgumentError(BatchupError, ValueError):
 
 class ArgumentTypeError(BatchupError, TypeError):
     """An argument is of a wrong kind, or an option does not exist."""
+
+
+class MapResultError(ArgumentError, ArgumentTypeError):
+    """A map returned something that is no batch, or another number of samples; no sample is to blame for that."""
 
 
 class StateError(BatchupError, ValueError):

@@ -12,7 +12,7 @@ from .. import checks
 from ..batch import as_batch
 from ..blame import function_name, note_map
 from ..buffers import FRESH, BufferPool, Buffers
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentTypeError, MapResultError
 from ..faults.policy import RAISE
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
@@ -70,10 +70,9 @@ class AbstractDataSource(HasSamples):
                 planned.
 
         Raises:
-            ArgumentTypeError: `fn` is no function. When a batch is made: `fn` returned anything but a tuple, list or
-                dict.
-            ArgumentError: when a batch is made: the arrays that `fn` returned differ in length, or have another length
-                than those that it was called with.
+            ArgumentTypeError: `fn` is no function.
+            MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict; or arrays that
+                differ in length, or have another length than those that it was called with.
         """
         return MapDataSource(self, fn, rng=rng, resizes=resizes)
 
@@ -343,7 +342,7 @@ class MapDataSource(PlannedDataSource):
             result = call(self.fn, batch, rng=key.sample_rng(batches.length(batch), planned))
         if result is None:
             name = function_name(self.fn)
-            raise ArgumentTypeError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
+            raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return result
 
     def _checked(self, result: Any, batch: Any) -> Any:
@@ -351,7 +350,7 @@ class MapDataSource(PlannedDataSource):
         if _all_of_one_length(result, batch):
             return result
         if not isinstance(result, (tuple, Mapping)):
-            raise ArgumentTypeError(
+            raise MapResultError(
                 f"map {function_name(self.fn)!r} returned {_in_words(result)}; let it return a tuple of arrays: "
                 f"return x, y, or return (x,) for one"
             )
@@ -360,11 +359,11 @@ class MapDataSource(PlannedDataSource):
             return result
         name, several = function_name(self.fn), sorted(made)
         if len(made) > 1:
-            raise ArgumentError(
+            raise MapResultError(
                 f"map {name!r} returned arrays of different lengths, {_columns(result)}; let each have one row for "
                 f"each sample"
             )
-        raise ArgumentError(
+        raise MapResultError(
             f"map {name!r} returned {several[0]} samples for a batch of {max(given)}; let it return one for each, or "
             f"pass map(fn, resizes=True) if it is to make more or fewer"
         )
@@ -467,7 +466,7 @@ class SampleMapDataSource(MapDataSource):
             samples = [call(self.fn, sample, rng=generator) for sample, generator in pairs]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
-            raise ArgumentTypeError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
+            raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
         return samples
 
 
@@ -487,7 +486,7 @@ class CollateDataSource(MapDataSource):
         result = self.fn([_as_given(sample) for sample in samples])
         if result is None:
             name = function_name(self.fn)
-            raise ArgumentTypeError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
+            raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
         return result
 
 

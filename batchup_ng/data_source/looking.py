@@ -64,7 +64,7 @@ class HasSamples(MapsEpochs):
 
     def __iter__(self) -> NoReturn:
         raise ArgumentTypeError(
-            f"a {type(self).__name__} is not iterated over itself; iterate over source.batch_iterator(batch_size), or "
+            f"{type(self).__name__} is not iterated over itself; iterate over source.batch_iterator(batch_size), or "
             f"look at single samples with source[i]"
         )
 

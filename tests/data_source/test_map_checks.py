@@ -91,9 +91,11 @@ def test_columns_that_were_unequal_before_may_stay_so() -> None:
     assert [[len(x), len(y)] for x, y in ragged.batch_iterator(4)] == [[4, 4], [3, 1]]
 
 
-def test_a_sample_that_is_wrong_can_be_left_out(pools: list[AbstractWorkerPool]) -> None:
+def test_a_wrong_result_is_no_samples_fault(pools: list[AbstractWorkerPool]) -> None:
     source = SOURCE.map(lambda x, y: (x[x != 7], y[x != 7]))
-    for pool in pools:
-        with pytest.warns(bu.SampleWarning, match="0 samples for a batch of 1"):
-            left = [x for x, _ in pool.parallel_data_source(source, on_error="skip").batch_iterator(4)]
-        assert np.concatenate(left).tolist() == [i for i in range(20) if i != 7]
+    opened = [source.batch_iterator(4, on_error="skip")]
+    opened += [pool.parallel_data_source(source, on_error="skip").batch_iterator(4) for pool in pools]
+    for iterator in opened:
+        with iterator, pytest.raises(bu.MapResultError, match="returned 3 samples for a batch of 4"):
+            list(iterator)
+        assert iterator.errors == []
