@@ -117,7 +117,8 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def _gather(self, rows: Any, buffers: Buffers) -> Any:
         rows = read_only(rows)
-        batch = self._batch([gather(array, rows, buffers) for array in self.data])
+        parts = [gather(array, rows, buffers) for array in self.data]
+        batch = tuple(parts) if self._names is None and not self._has_samples else self._batch(parts)
         if not self.include_indices:
             return batch
         # A copy, for the rows belong to the plan and the batch to the consumer.
@@ -127,8 +128,6 @@ class ArrayDataSource(RandomAccessDataSource):
         """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
         if self._names is not None:
             return dict(zip(self._names, parts, strict=True))
-        if not self._has_samples:
-            return tuple(parts)
         columns: list[Any] = []
         for array, part in zip(self.data, parts, strict=True):
             columns.extend(part if isinstance(array, MapStyle) and isinstance(part, tuple) else [part])

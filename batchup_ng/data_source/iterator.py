@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
+
 from .. import batch as batches
 from ..batch_layout import finished
 from ..buffers import Buffers
@@ -21,7 +23,7 @@ from ..errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
 from ..faults.isolation import FAILURES, isolable, of_a_sample
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plan import BatchPlan
-from ..sampling.row_plan import planned_samples, read_only
+from ..sampling.row_plan import planned_samples
 from .books import Books
 from .failures import Failures
 from .state import CANNOT
@@ -115,7 +117,7 @@ def walk(
         pad_mask: Whether each ends with an array that marks what only pads.
         seeded: Whether global generators are seeded for each.
     """
-    read = reader(pad_mask, seeded)
+    read, settle = reader(pad_mask, seeded), failures.books.settle
     for planned in plan:
         try:
             batch = read(source, planned.rows, planned.key, buffers)
@@ -125,7 +127,7 @@ def walk(
             failure = error
         else:
             n = planned_samples(planned.rows, batch)
-            failures.books.settle(planned.number, n, n, 0, "memory")
+            settle(planned.number, n, n, 0, "memory")
             yield batch
             del batch
             continue
@@ -166,7 +168,7 @@ def _read_seeded(read: Any, source: ReadsBatches, rows: Any, key: BatchKey, buff
 
 def read_batch(source: ReadsBatches, rows: Any, key: Any, buffers: Buffers) -> Any:
     """Return the batch of `rows`, as it is handed out: the task of every batch."""
-    return finished(source.read(read_only(rows), key, buffers), buffers)
+    return finished(source.read(rows, key, buffers), buffers)
 
 
 def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
@@ -174,7 +176,7 @@ def read_masked(source: ReadsBatches, rows: Any, key: BatchKey, buffers: Buffers
 
     The n samples are those that were planned, less those that were left out as bad, whatever maps made of them.
     """
-    batch = finished(source.read(read_only(rows), key, buffers), buffers)
+    batch = finished(source.read(rows, key, buffers), buffers)
     return with_mask(batch, key, planned_samples(rows, batch))
 
 
@@ -421,6 +423,8 @@ class BatchIterator(Iterator[Any]):
 
 def count_of(batch: Any) -> int:
     """Return how many samples a batch has; 0 where that cannot be told."""
+    if type(batch) is tuple and batch and type(batch[0]) is np.ndarray and batch[0].shape:
+        return len(batch[0])  # nearly all batches, and in less time
     try:
         return batches.length(tuple(batch) if type(batch) is list else batch)
     except TypeError:
