@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def rows() -> list[str]:
     return [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")][1:]
 
 
+@functools.cache
 def functions(file: str) -> set[str]:
     """Return the names of the functions of a file below ``tests``."""
     tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))

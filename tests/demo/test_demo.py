@@ -44,7 +44,7 @@ MOSTLY = [thorough("serial"), thorough("thread"), "process"]
 
 @pytest.mark.parametrize("pool", MOSTLY)
 def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool) -> None:
-    done = run(tmp_path, "demo", "--pool", pool, "--workers", "2", *([] if in_full else ["--epochs", "8"]))
+    done = run(tmp_path, "demo", "--pool", pool, "--workers", "2", *([] if in_full else ["--epochs", "6"]))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert float(re.fullmatch(r"test accuracy (\S+) \(0\.95 reached\)", lines[-1])[1]) >= 0.95
@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
     # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.
     started["env"].pop("COVERAGE_PROCESS_CONFIG", None)  # type: ignore[attr-defined]
     with subprocess.Popen(**started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:  # type: ignore[call-overload]
-        for _ in range(3):
+        for _ in range(2):
             assert process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group, the workers too
         try:

@@ -76,11 +76,11 @@ SHARES = list(itertools.product([1, 2, 31, 32, 33, 1000, 100_000], [np.float64, 
 def test_each_row_is_drawn_in_proportion(n: int, dtype: Any) -> None:
     weights = (np.random.default_rng(n).integers(0, 5, n) * 40).astype(dtype)
     weights[-1] = 1
-    rows = WeightedSampler(weights).rows_at(np.arange(300_000), KEY)
+    rows = WeightedSampler(weights).rows_at(np.arange(100_000), KEY)
     shares = weights.astype(float) / weights.astype(float).sum()
-    assert not set(rows.tolist()) & set(np.flatnonzero(weights == 0).tolist())
-    cells = np.minimum(np.arange(n) * 1000 // n, 999)
-    expected = np.bincount(cells, shares) * 300_000
+    assert (weights[rows] > 0).all()
+    cells = np.minimum(np.arange(n) * 500 // n, 499)
+    expected = np.bincount(cells, shares) * 100_000
     if np.count_nonzero(expected) > 1:
         assert abs(chi_squared(np.bincount(cells[rows], minlength=len(expected)), expected)) < 5
 
@@ -227,7 +227,7 @@ def shares_of_orders(weights: list[float], n: int) -> dict[tuple[int, ...], floa
 def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind: str) -> None:
     weights = [0.5, 4.0, 1.5, 2.0]
     shares = shares_of_orders(weights, n)
-    runs = 6000
+    runs = 3000
     sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=runs)
     if kind == "seed":
         rows = sampler.rows_at(np.arange(n * runs), KEY)
