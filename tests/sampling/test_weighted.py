@@ -120,6 +120,13 @@ def test_the_ends_of_the_numbers_draw_the_first_and_the_last_row_that_have_weigh
     assert disagreed > 10  # in so many the sum that is searched, one by one, is less than that of the run
 
 
+def test_weights_beyond_two_to_the_24_are_summed_up_in_full() -> None:
+    weights = np.ones(1000, np.float32)
+    weights[0] = 2**24  # from which a plain sum in float32 does not go on
+    assert WeightTable("weights", weights).total == 2**24 + 999
+
+
+@pytest.mark.thorough
 def test_beyond_two_to_the_24_rows_are_still_drawn_evenly() -> None:
     n = 2**24 + 1000
     weights = np.ones(n, np.float32)  # whose plain sum in float32 would not go on from 2^24
