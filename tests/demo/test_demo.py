@@ -39,10 +39,7 @@ def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "load_digits", lambda: first)
 
 
-MOSTLY = [thorough("serial"), thorough("thread"), "process"]
-
-
-@pytest.mark.parametrize("pool", MOSTLY)
+@pytest.mark.parametrize("pool", [thorough("serial"), thorough("thread"), "process"])
 def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool) -> None:
     done = run(tmp_path, "demo", "--pool", pool, "--workers", "2", *([] if in_full else ["--epochs", "6"]))
     assert done.returncode == 0, done.stderr
@@ -119,7 +116,7 @@ def test_an_error_leaves_no_folder(pool: str, tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("pool", MOSTLY)
+@pytest.mark.parametrize("pool", [thorough("serial"), "thread", thorough("process")])
 def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
     started = command_line(tmp_path, "demo", "--pool", pool, "--epochs", "100000")
     # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.

@@ -235,10 +235,10 @@ def test_the_process() -> None:
     def marked(x: np.ndarray) -> Any:
         return (x + os.getpid(),)
 
-    error = caught(between(marked), "marked", pools=("processes",))
+    error = caught(ROWS.map(marked), "marked", pools=("processes",))
     assert error.setting == "is made by a pool of 1 process"
     assert "os.getpid()" in str(error)
-    assert_reproducible(between(marked), pools=HERE, workers=(2,))
+    assert_reproducible(ROWS.map(marked), pools=HERE, workers=(2,))
 
 
 def test_the_thread() -> None:
@@ -351,7 +351,7 @@ class Sampler(RandomAccessSampler):
 def test_a_sampler_of_ones_own(rows: Any, says: str) -> None:
     source = bu.ArrayDataSource([np.arange(100.0)], sampler=Sampler(rows)).map(each_sample, rng="sample")
     with pytest.raises(NotReproducible, match=says) as raised:
-        assert_reproducible(source)
+        assert_reproducible(source, pools=("processes",))
     assert raised.value.culprit == "Sampler"
     assert "draw only from what rows_at(positions, key) is given" in str(raised.value)
 
