@@ -19,7 +19,7 @@ from .left import Left, left_since
 PATIENCE = 20.0
 """Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
 
-EXAMPLES = {"quick": 12, "thorough": 1000}
+EXAMPLES = {"quick": 8, "thorough": 1000}
 """How many examples each property is tried with."""
 
 

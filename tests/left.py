@@ -1,7 +1,8 @@
 """What a test could leave behind: processes, threads, descriptors, files.
 
-All of it is found by way of the test's own processes and of the folder for temporary files that they alone use. A
-folder of the whole machine, such as ``/dev/shm``, is never listed: what is new there may be another program's.
+All of it is found by way of the test's own processes and of the folder for temporary files that they alone use. What
+is new in a folder of the whole machine, such as ``/dev/shm``, may be another program's: it is left behind only where
+one of the test's processes has it open or mapped.
 
 Shared by the check after every test (``conftest.py``) and by the programs of ``faults/``, each of which is checked in
 its own process. Imports no pytest, so that those programs start fast.
@@ -29,19 +30,22 @@ class Left:
         self.processes = _processes()
         self.threads = {thread.ident for thread in threading.enumerate()}
         self.descriptors = dict(_descriptors(os.getpid()))
-        named = named_shared_memory([os.getpid(), *self.processes])
-        self.files = {*named, *_entries(Path(tempfile.gettempdir()))}
+        self.files = _entries(Path(tempfile.gettempdir()))
+        self.shared = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
 
     def beyond(self, before: Left) -> dict[str, list[str]]:
         """Return what is there now that was not there before, by kind."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
+        shared = self.shared - before.shared
+        if shared:  # seldom: the maps of all processes take a millisecond each
+            shared &= named_shared_memory([os.getpid(), *self.processes])
         found = {
             "processes": [_describe(pid) for pid in self.processes - before.processes],
             "threads": [names.get(ident, "?") for ident in self.threads - before.threads],
             "descriptors": [
                 f"{fd} -> {target}" for fd, target in self.descriptors.items() if before.descriptors.get(fd) != target
             ],
-            "files": sorted(self.files - before.files),
+            "files": sorted((self.files - before.files) | shared),
         }
         return {kind: items for kind, items in found.items() if items}
 
@@ -54,12 +58,14 @@ def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]
         patience: Seconds.
         but: Kinds of things that may be left.
     """
-    deadline = time.monotonic() + patience
+    deadline, pause = time.monotonic() + patience, 0.001
     while left := {kind: items for kind, items in Left().beyond(before).items() if kind not in but}:
         if time.monotonic() > deadline:
             break
-        gc.collect()
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+        if pause > 0.01:  # what only ends in its own time needs no collection, which takes a tenth of a second
+            gc.collect()
     return left
 
 
@@ -90,7 +96,17 @@ def _processes() -> set[int]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return set()  # without a look at every process of the machine
-    return {process.pid for process in psutil.Process().children(recursive=True)}
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return {process.pid for process in psutil.Process().children(recursive=True)}
+    found, parents = set(), [os.getpid()]
+    while parents:
+        parent = parents.pop()
+        with contextlib.suppress(OSError):  # it, or a thread of it, has ended since
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                children = Path(f"/proc/{parent}/task/{thread}/children").read_text()
+                parents += map(int, children.split())
+        found.add(parent)
+    return found - {os.getpid()}
 
 
 def _describe(pid: int) -> str:

@@ -24,7 +24,7 @@ RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
     "moving_from_batchup",
 )  # fmt: skip
-QUICK = ("quickstart", "samplers")
+QUICK = ("quickstart",)
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

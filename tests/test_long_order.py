@@ -55,7 +55,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
     tracemalloc.start()
     try:
         batches = source.batch_iterator(1024, shuffle=7)
-        for _ in range(300):
+        for _ in range(150):
             next(batches)
         next(source.batch_iterator(1024, shuffle=7, state=batches.state_dict()))
         peak = tracemalloc.get_traced_memory()[1]

@@ -51,7 +51,7 @@ from .extent import quick
 POOLS = [("serial", 1), *itertools.product(KINDS[1:], WORKERS)]
 SETTINGS = list(itertools.product(POOLS, BUFFERS))
 QUICK = [(pool, BUFFERS[i % len(BUFFERS)], WORLDS[i % len(WORLDS)]) for i, pool in enumerate(POOLS)]
-STEP = 12
+STEP = 24
 """Every so many batches a state is taken; after each if thorough."""
 
 
@@ -145,7 +145,7 @@ def check_end(given: list[Any], left: list[Any], world: int) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "buffer", "world"),
-    quick([(1, 7, 3), (2, 1, 1), (4, 7, 2)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
+    quick([(1, 7, 3), (2, 1, 2)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
 )
 def test_a_killed_worker_changes_nothing(
     workers: int, buffer: int, world: int, expected: dict[bool, list[Any]]
@@ -188,7 +188,7 @@ def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_fu
     assert len(digests) == BATCHES
     assert all(len(json.dumps(state).encode()) <= 4096 for state in states)
     assert (states[-1]["counts"][2] > 10) is bad
-    looked_at = range(0, BATCHES + 1, 1 if in_full else 2 * STEP + 1)  # the very end among them
+    looked_at = range(0, BATCHES + 1, 1 if in_full else BATCHES // 3)  # the very end among them
     (tmp_path / "in.json").write_text(json.dumps({**told, "states": [states[at] for at in looked_at]}))
     tails = gone_on(tmp_path)
     assert len(tails) == len(looked_at)
@@ -216,8 +216,8 @@ def gone_on(folder: Path) -> list[list[int]]:
     return tails
 
 
-def test_no_draw_comes_twice(in_full: bool) -> None:
-    n = 12_500 if in_full else 2_000
+def test_no_draw_comes_twice(pools: dict[tuple[str, int], Any], in_full: bool) -> None:
+    n = 12_500 if in_full else 1_000
 
     def draws(x: np.ndarray, rng: bu.SampleRng) -> Any:
         return (rng.uniform(), rng.uniform())
@@ -230,11 +230,10 @@ def test_no_draw_comes_twice(in_full: bool) -> None:
 
     source = bu.ArrayDataSource([np.arange(n)]).map(draws, rng="sample").map(old_draws).map(more, rng="batch")
     found = []
-    with bu.WorkerProcessPool(4 if in_full else 2) as pool:
-        parallel = pool.parallel_data_source(source)
-        for epoch in range(2):
-            for batch in parallel.batch_iterator(8, SEED, epoch=epoch):
-                found += [column.copy() for column in batches.leaves(batch)]
+    parallel = pools["processes", 4].parallel_data_source(source)
+    for epoch in range(2):
+        for batch in parallel.batch_iterator(8, SEED, epoch=epoch):
+            found += [column.copy() for column in batches.leaves(batch)]
     together = np.concatenate(found)
     assert len(together) == len(np.unique(together)) == 8 * n
 
@@ -249,7 +248,7 @@ def test_no_two_batches_seed_the_global_generators_alike(in_full: bool) -> None:
     assert len(first) == n
 
 
-def test_nothing_is_read_on_resume_but_what_is_handed_out(pools: dict[tuple[str, int], Any]) -> None:
+def test_nothing_is_read_on_resume_but_what_is_handed_out(pools: dict[tuple[str, int], Any], in_full: bool) -> None:
     read: list[int] = []
 
     class Counted:
@@ -265,7 +264,7 @@ def test_nothing_is_read_on_resume_but_what_is_handed_out(pools: dict[tuple[str,
     source = bu.ArrayDataSource([Counted()])
     whole = [batch[0] for batch in source.batch_iterator(SIZE, SEED)]
     for setting, buffer in (s for s in SETTINGS if s[0][0] != "processes"):
-        for at in (0, 1, 77, 149, 150):
+        for at in (0, 1, 77, 149, 150) if in_full else (1, 149, 150):
             plain = source.batch_iterator(SIZE, SEED)
             for _ in range(at):
                 next(plain)

@@ -25,7 +25,7 @@ def rng(n: int = N, key: int = 5) -> SampleRng:
     return SampleRng(key, np.arange(n))
 
 
-@given(st.lists(st.integers() | st.text(max_size=5), min_size=1, max_size=5))
+@given(st.lists(st.integers() | st.text("ab\x00é中", max_size=5), min_size=1, max_size=5))
 def test_a_word_depends_on_each_part(parts: list[Any]) -> None:
     assert randomness.word(*parts) == randomness.word(*parts)
     for i, part in enumerate(parts):

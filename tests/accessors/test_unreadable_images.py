@@ -115,7 +115,7 @@ def test_too_many_pixels_are_refused_from_the_header(tmp_path, width, height):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="peaks of memory are read from /proc")
-@pytest.mark.parametrize("suffix", ["png", "webp"])
+@pytest.mark.parametrize("suffix", ["png", pytest.param("webp", marks=pytest.mark.thorough)])
 def test_a_refused_picture_takes_no_memory(tmp_path, suffix):
     if suffix == "webp" and not features.check("webp"):
         pytest.skip("this Pillow has no WebP")

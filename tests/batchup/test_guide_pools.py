@@ -48,6 +48,7 @@ def test_threads_prepare_cats_and_dogs(mixed_pictures: Path) -> None:
         assert_cats_and_dogs(list(par_iter))
 
 
+@pytest.mark.thorough
 def test_processes_prepare_cats_and_dogs(mixed_pictures: Path) -> None:
     paths = find_pictures(mixed_pictures)
     ds = data_source.ArrayDataSource([PictureLists(paths), is_dog(paths)])

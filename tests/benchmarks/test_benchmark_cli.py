@@ -117,6 +117,12 @@ def test_a_quick_run_of_consumer_has_both_consumers(scratch: Path, tmp_path: Pat
     }
 
 
+def test_a_quick_run_of_plain_loops_leaves_nothing(scratch: Path, tmp_path: Path) -> None:
+    done = run(scratch, tmp_path, "python", "--peers", "plain")
+    assert check_output("python", done, scratch, tmp_path) == {"python": dict.fromkeys(LOOPS["python"], "measured")}
+
+
+@pytest.mark.thorough
 def test_a_quick_run_of_memory_looks_after_each_epoch(scratch: Path, tmp_path: Path) -> None:
     done = run(scratch, tmp_path, "memory", "--peers", "ours-processes", "--parts", "arrays")
     assert check_output("memory", done, scratch, tmp_path) == {"arrays": {"ours-processes": "measured"}}

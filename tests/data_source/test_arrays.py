@@ -214,10 +214,10 @@ def test_writing_into_a_batch_changes_neither_data_nor_plan() -> None:
 
 def test_indices_of_any_integer_type_are_rows() -> None:
     big = np.arange(300)
+    wide = bu.ArrayDataSource([big[:9, None] * np.ones((1, 60_000))])
     for dtype in (np.uint8, np.int8, np.uint64, np.int32):
         assert ids(bu.subset(bu.ArrayDataSource([big]), np.arange(100, 104, dtype=dtype))) == [[100, 101, 102, 103]]
         assert ids(bu.ArrayDataSource([big], indices=np.array([5, 7], dtype=dtype))) == [[5, 7]]
-        wide = bu.ArrayDataSource([big[:, None] * np.ones((1, 60_000))])
         assert wide.samples_by_indices_nomapping(np.array([7, 5], dtype=dtype))[0][:, 0].tolist() == [7, 5]
     mine = np.array([1, 2])
     source = bu.ArrayDataSource([big], indices=mine)

@@ -108,7 +108,7 @@ def test_data_is_checked_and_columns_are_named(make: Any, error: type[Exception]
 
 
 def test_pools_give_the_same_dicts_large_ones_in_slots(pools: list[AbstractWorkerPool]) -> None:
-    big = np.random.default_rng(0).normal(size=(64, 5000))
+    big = np.random.default_rng(0).normal(size=(64, 1000))
     source = bu.ArrayDataSource({"big": big, "label": np.arange(64)}).map(lambda big, label: {"x": big * 2, "y": label})
     expected = list(source.batch_iterator(16, shuffle=3))
     for pool in pools:

@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.data_source import PlannedDataSource
 from batchup_ng.errors import ArgumentTypeError, StateError
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
 
 A = np.arange(23)
 
@@ -108,20 +109,19 @@ def test_torchs_own_function_works_in_any_pool(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_an_error_names_the_function_and_the_sample(kind: str) -> None:
+def test_an_error_names_the_function_and_the_sample(pools: list[AbstractWorkerPool], kind: str) -> None:
     def choosy(samples: list[Any]) -> Any:
         if any(i == 17 for i, _ in samples):
             raise ValueError("no 17")
         return stacked(samples)
 
-    pool = {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}[kind](2)
-    with pool:
-        with pytest.raises(bu.BatchError, match=r"no 17 .*row 17.*map 'choosy'") as caught:
-            list(pool.parallel_data_source(base().collate(choosy)).batch_iterator(5))
-        assert caught.value.op == "choosy"
-        skipping = pool.parallel_data_source(base().collate(choosy), on_error="skip").batch_iterator(5)
-        with pytest.warns(bu.SampleWarning):
-            left = np.concatenate([i for i, _ in skipping])
+    pool = pools[kind == "processes"]
+    with pytest.raises(bu.BatchError, match=r"no 17 .*row 17.*map 'choosy'") as caught:
+        list(pool.parallel_data_source(base().collate(choosy)).batch_iterator(5))
+    assert caught.value.op == "choosy"
+    skipping = pool.parallel_data_source(base().collate(choosy), on_error="skip").batch_iterator(5)
+    with pytest.warns(bu.SampleWarning):
+        left = np.concatenate([i for i, _ in skipping])
     assert left.tolist() == [i for i in range(23) if i != 17]
 
 

@@ -11,6 +11,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.data_source.ranks import LAUNCHERS, rank_from, shard_of
 from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
 
 SOURCE = bu.ArrayDataSource([np.arange(10)])
 
@@ -87,11 +88,10 @@ def old_code(x: np.ndarray) -> Any:
     return x, np.random.rand(len(x)) + random.random()
 
 
-@pytest.mark.parametrize("make", [bu.SerialPool, bu.WorkerProcessPool])
-def test_batches_with_a_mask_draw_from_seeded_global_generators_too(make: Any) -> None:
+def test_batches_with_a_mask_draw_from_seeded_global_generators_too(pools: list[AbstractWorkerPool]) -> None:
     source = bu.ArrayDataSource([np.arange(20)]).map(old_code)
     options: dict[str, Any] = {"shuffle": 3, "shard": (1, 2), "pad_mask": True}
     plain = list(source.batch_iterator(4, **options))
     assert_same_batches([batch[:-1] for batch in plain], list(source.batch_iterator(4, shuffle=3, shard=(1, 2))))
-    with make(*[1] * (make is bu.WorkerProcessPool)) as pool:
+    for pool in (bu.SerialPool(), pools[1]):
         assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(4, **options)), plain)

@@ -17,6 +17,7 @@ from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BatchSampler, BucketSampler, StandardSampler
 from batchup_ng.testing.samplers import BatchSamplerContract
 from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
 
 LENGTHS = np.random.default_rng(4).lognormal(3, 0.8, 3000).astype(int)
 KEY = OrderKey(3, 1)
@@ -202,12 +203,11 @@ def test_ranks_have_equally_many_batches_and_together_all_rows(world: int) -> No
     assert_same_batches(mixed[: len(whole)], whole)
 
 
-def test_processes_give_the_same_batches() -> None:
-    with bu.WorkerProcessPool(2) as pool:
-        for shuffle in (None, 7):
-            parallel = pool.parallel_data_source(source(max_tokens=1000))
-            expected = list(source(max_tokens=1000).batch_iterator(32, shuffle=shuffle))
-            assert_same_batches(list(parallel.batch_iterator(32, shuffle=shuffle)), expected)
+def test_processes_give_the_same_batches(pools: list[AbstractWorkerPool]) -> None:
+    for shuffle in (None, 7):
+        parallel = pools[1].parallel_data_source(source(max_tokens=1000))
+        expected = list(source(max_tokens=1000).batch_iterator(32, shuffle=shuffle))
+        assert_same_batches(list(parallel.batch_iterator(32, shuffle=shuffle)), expected)
 
 
 def negative(rows: np.ndarray) -> tuple[np.ndarray]:

@@ -76,11 +76,11 @@ SHARES = list(itertools.product([1, 2, 31, 32, 33, 1000, 100_000], [np.float64, 
 def test_each_row_is_drawn_in_proportion(n: int, dtype: Any) -> None:
     weights = (np.random.default_rng(n).integers(0, 5, n) * 40).astype(dtype)
     weights[-1] = 1
-    rows = WeightedSampler(weights).rows_at(np.arange(300_000), KEY)
+    rows = WeightedSampler(weights).rows_at(np.arange(100_000), KEY)
     shares = weights.astype(float) / weights.astype(float).sum()
-    assert not set(rows.tolist()) & set(np.flatnonzero(weights == 0).tolist())
-    cells = np.minimum(np.arange(n) * 1000 // n, 999)
-    expected = np.bincount(cells, shares) * 300_000
+    assert (weights[rows] > 0).all()
+    cells = np.minimum(np.arange(n) * 500 // n, 499)
+    expected = np.bincount(cells, shares) * 100_000
     if np.count_nonzero(expected) > 1:
         assert abs(chi_squared(np.bincount(cells[rows], minlength=len(expected)), expected)) < 5
 
@@ -120,6 +120,13 @@ def test_the_ends_of_the_numbers_draw_the_first_and_the_last_row_that_have_weigh
     assert disagreed > 10  # in so many the sum that is searched, one by one, is less than that of the run
 
 
+def test_weights_beyond_two_to_the_24_are_summed_up_in_full() -> None:
+    weights = np.ones(1000, np.float32)
+    weights[0] = 2**24  # from which a plain sum in float32 does not go on
+    assert WeightTable("weights", weights).total == 2**24 + 999
+
+
+@pytest.mark.thorough
 def test_beyond_two_to_the_24_rows_are_still_drawn_evenly() -> None:
     n = 2**24 + 1000
     weights = np.ones(n, np.float32)  # whose plain sum in float32 would not go on from 2^24
@@ -227,7 +234,7 @@ def shares_of_orders(weights: list[float], n: int) -> dict[tuple[int, ...], floa
 def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind: str) -> None:
     weights = [0.5, 4.0, 1.5, 2.0]
     shares = shares_of_orders(weights, n)
-    runs = 6000
+    runs = 3000
     sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=runs)
     if kind == "seed":
         rows = sampler.rows_at(np.arange(n * runs), KEY)
