@@ -89,9 +89,9 @@ def in_full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--thorough"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pools() -> Iterator[list[AbstractWorkerPool]]:
-    """A pool of threads and one of processes."""
+    """A pool of threads and one of processes, for all tests that end neither of them nor a worker."""
     with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
         processes.shared_constant("the first use starts the workers, which stay for all tests")
         yield [threads, processes]
