@@ -78,7 +78,7 @@ def told_of(act: Callable[[], object]) -> str:
 
 def hangs_in_start(kind: str) -> str:
     """F20: whatever is started first hangs before it gets to the worker's code; when it no longer does a pool works."""
-    lower_start_timeout(1.0)
+    lower_start_timeout(0.3)
     with HANGING_START[kind](), make_pool(kind) as pool:
         found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
     lower_start_timeout(60.0)
@@ -99,7 +99,7 @@ def hangs_in_replacement(kind: str) -> str:
             (server,) = psutil.Process().children()
             stop(server.pid)
         else:
-            lower_start_timeout(1.0)
+            lower_start_timeout(0.3)
             stack.enter_context(HANGING_START[kind]())
         for pid in pids:
             stop(pid)
