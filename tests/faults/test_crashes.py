@@ -62,7 +62,8 @@ def test_f1_a_result_that_was_sent_counts_though_its_worker_died(kind: str, exte
 
 
 @pytest.mark.parametrize(
-    ("kind", "road"), [("fork", "pipe"), ("forkserver", "slots"), thorough("spawn", "slots"), thorough("spawn", "pipe")]
+    ("kind", "road"),
+    [("forkserver", "slots"), thorough("fork", "pipe"), thorough("spawn", "slots"), thorough("spawn", "pipe")],
 )
 def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, road: str, seed: int, extent: Extent) -> None:
     kill_writers(extent, kind, seed, road=road)
@@ -121,7 +122,7 @@ def test_f5_a_row_that_kills_each_worker_is_named(kind: str, workers: int, size:
         assert found["deaths"] <= MOST_DEATHS, found
 
 
-@pytest.mark.parametrize(SETTING, cover(("fork", 1, "64 kB")))
+@pytest.mark.parametrize(SETTING, cover())
 def test_f5_a_row_that_kills_each_worker_can_be_skipped(kind: str, workers: int, size: str, extent: Extent) -> None:
     setting, ways = {"kind": kind, "workers": workers, "size": size}, list(HOW)[: extent.times(1, 4)]
     for act, found in zip(ways, play(crashes.a_row_that_kills, **setting, ways=ways, on_error="skip"), strict=True):

@@ -46,12 +46,12 @@ def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str, 
     assert grown <= (2 << 20) + slots
 
 
-@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
+@pytest.mark.parametrize("kind", quick([], PARALLEL))
 def test_f12_pools_forgotten_in_mid_epoch_leave_nothing(kind: str, extent: Extent) -> None:
     play(breaks.pools_forgotten, kind=kind, times=extent.times(1, 6))
 
 
-@pytest.mark.parametrize("kind", kinds("threads", pools=PARALLEL))
+@pytest.mark.parametrize("kind", quick([], PARALLEL))
 def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
     with program(kind, "--batches", 3, "--no-close") as stage:
         assert stage.wait() == 0

@@ -41,7 +41,7 @@ def test_f17_a_pool_that_is_made_without_a_descriptor_works_when_there_are_some(
 
 @pytest.mark.parametrize(
     ("kind", "killed", "lifted_after"),
-    quick([("fork", 1, None)], [(kind, *how) for kind in PROCESSES for how in ((1, None), (2, 1.5))]),
+    quick([], [(kind, *how) for kind in PROCESSES for how in ((1, None), (2, 1.5))]),
 )
 def test_f17_workers_are_replaced_when_there_are_descriptors(
     kind: str, killed: int, lifted_after: float | None

@@ -29,7 +29,7 @@ def test_f22_two_epochs_are_whole(kind: str, workers: int, size: str) -> None:
     assert play(streams.two_epochs, kind=kind, workers=workers, size=size) == [BATCHES, BATCHES]
 
 
-@pytest.mark.parametrize(SETTING, every("fork"))
+@pytest.mark.parametrize(SETTING, cover(pools=POOLS))
 def test_f22_three_iterators_at_once_are_whole(kind: str, workers: int, size: str) -> None:
     assert play(streams.three_at_once, kind=kind, workers=workers, size=size) == [BATCHES] * 3
 

@@ -88,7 +88,7 @@ def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
 
 def draw_together(_: int) -> tuple[int, float]:
     """Draw in a worker, slowly enough that each worker does one of the tasks."""
-    time.sleep(0.3)
+    time.sleep(0.1)
     return os.getpid(), float(np.random.rand())
 
 

@@ -16,7 +16,7 @@ import psutil
 
 import batchup_ng as bu
 from batchup_ng.work_pool import processes
-from batchup_ng.work_pool.processes import staff
+from batchup_ng.work_pool.processes import fork_server, staff
 
 from ..books import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop, wait_for
@@ -141,6 +141,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         nothing but what process 1 is to reap may be left, which does not count.
     """
     staff.CLOSE_SECONDS = patience
+    fork_server.SERVER_TIMEOUT = min(patience, fork_server.SERVER_TIMEOUT)
     pool = make_pool(kind)
     rows = planned_rows()[[POSITION, POSITION + BATCH]].tolist()  # in two batches, one after the other
     with tempfile.TemporaryDirectory() as folder:
