@@ -12,9 +12,8 @@ import itertools
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -64,18 +63,27 @@ def counting_batches(batch_size: int, **options: Any) -> Iterator[Any]:
         yield (np.arange(start, min(start + batch_size, 20)),)
 
 
-class PoolContract(PoolFaultsContract, ABC):
-    """What every pool must do; a subclass says how one is made."""
+class PoolContract(PoolFaultsContract):
+    """What every pool must do; a subclass says how one is made.
 
-    @abstractmethod
-    def make(self) -> AbstractWorkerPool:
-        """Return a new pool."""
+    Tests share a pool, but those which end it or lose one of its workers: each of these makes its own.
+    """
+
+    shared: ClassVar[AbstractWorkerPool]
+
+    @classmethod
+    def setup_class(cls) -> None:
+        cls.shared = cls().make()
+        assert cls.shared.work_stream(iter([(square, (3,))])).retrieve() == 9  # its workers have started
+
+    @classmethod
+    def teardown_class(cls) -> None:
+        cls.shared.close()
 
     @pytest.fixture
-    def pool(self) -> Iterator[PoolFixture]:
-        """A pool that is closed after the test."""
-        with self.make() as pool:
-            yield pool
+    def pool(self) -> PoolFixture:
+        """The pool that the tests of the class share."""
+        return self.shared
 
     # -- the work stream ---------------------------------------------------------------------------------------
 
@@ -195,7 +203,7 @@ class PoolContract(PoolFaultsContract, ABC):
 
     def source(self) -> ArrayDataSource:
         """Return a source of 50 samples."""
-        return ArrayDataSource([np.arange(50), np.arange(50.0).reshape(50, 1) * np.ones((1, 40000))])
+        return ArrayDataSource([np.arange(50), np.arange(50.0).reshape(50, 1) * np.ones((1, 4000))])
 
     @pytest.mark.parametrize("shuffle", [None, 7])
     def test_batches_are_those_of_the_source(self, pool: PoolFixture, shuffle: Any) -> None:

@@ -4,7 +4,8 @@ How it is organised:
 
 * ``test_<group>.py`` holds the tests, one a line or more, named by its id: ``test_f2_...``. A test only chooses the
   setting (pool, start method, workers, size of a result, seed) and states what must be seen. Each line is played once,
-  in the setting that tells most; the other settings and the repetitions that FAULTS.md names run with ``--thorough``.
+  in the setting that tells most, unless a quick test of ``tests/work_pool`` shows the same; the other settings and the
+  repetitions that FAULTS.md names run with ``--thorough``.
 * ``scenes/<group>.py`` holds what happens: functions that use the library as a user would, and assert. Each scene
   is played by ``stage.play`` in a process of its own, which is forked by ``host.py`` where all is imported already, the
   leader of a new session, with a limit. A hang is a failure, with the stacks of all processes of the scene; then all of

@@ -144,7 +144,7 @@ BUGS = [
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
         "            answer = encode_error(number, error)\n",
         "            answer = [] if isinstance(error, CannotTravel) else encode_error(number, error)\n",
-        "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[fork]",
+        "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",
     ),
     Bug(

@@ -72,18 +72,20 @@ WARM_UP = 0.2
 
 
 class Hunter:
-    """Kills a worker each 0.5 to 2 seconds.
+    """Kills a worker now and then.
 
     Args:
         kind: The pool.
         rng: Decides when and which.
         stops: Whether to stop workers too, for up to 50 ms, and to take all shared memory, for up to 200 ms.
+        pause: The least seconds from one to the next; at most it is four times as long.
     """
 
-    def __init__(self, kind: str, rng: random.Random, stops: bool) -> None:
+    def __init__(self, kind: str, rng: random.Random, stops: bool, pause: float) -> None:
         self._kind = kind
         self._rng = rng
         self._stops = stops
+        self._pause = pause
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._hunt)
         self.kills = 0
@@ -99,7 +101,7 @@ class Hunter:
             self._thread.join()
 
     def _hunt(self) -> None:
-        while not self._over.wait(self._rng.uniform(0.5, 2.0)):
+        while not self._over.wait(self._rng.uniform(self._pause, 4 * self._pause)):
             pids = worker_pids(self._kind)
             if self._stops and pids and send(pid := self._rng.choice(pids), signal.SIGSTOP):
                 self._over.wait(self._rng.random() * 0.05)
@@ -167,7 +169,7 @@ class Log:
         }  # fmt: skip
 
 
-def soak(kind: str, seconds: float, seed: int, stops: bool = False) -> dict[str, Any]:
+def soak(kind: str, seconds: float, seed: int, stops: bool = False, pause: float = 0.5) -> dict[str, Any]:
     """Run a pool of that kind for so long and return the figures.
 
     Raises:
@@ -175,7 +177,7 @@ def soak(kind: str, seconds: float, seed: int, stops: bool = False) -> dict[str,
     """
     rng, log = random.Random(seed), Log()
     width = SIZES["64 kB"]
-    with make_pool(kind, WORKERS) as pool, Hunter(kind, rng, stops) as hunter, warnings.catch_warnings():
+    with make_pool(kind, WORKERS) as pool, Hunter(kind, rng, stops, pause) as hunter, warnings.catch_warnings():
         warnings.simplefilter("ignore", bu.SampleWarning)
         failing = source(width, fault=AtRows(BAD, "raise"))
         parallel = pool.parallel_data_source(failing, AHEAD, on_error="skip")

@@ -38,7 +38,7 @@ GIVES_MEMORY_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_"
 def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str, extent: Extent) -> None:
     # FAULTS.md also asks for 5 ms a loop. Measured on a quiet machine: 1 ms, as nothing is started for a loop, which is
     # what the scene asserts.
-    setting = {"kind": kind, "workers": workers, "size": size, "times": extent.times(50, 500)}
+    setting = {"kind": kind, "workers": workers, "size": size, "times": extent.times(25, 500)}
     grown = play(breaks.broken_off, **setting, environment=GIVES_MEMORY_BACK)
     # Measured: 0.05 MB, with processes 0.8 MB. With 2 MB this process comes to know the slots one by one: 8 to 34 MB,
     # and no more after 4500 loops than after 1500.
@@ -46,12 +46,12 @@ def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str, 
     assert grown <= (2 << 20) + slots
 
 
-@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
+@pytest.mark.parametrize("kind", quick([], PARALLEL))
 def test_f12_pools_forgotten_in_mid_epoch_leave_nothing(kind: str, extent: Extent) -> None:
-    play(breaks.pools_forgotten, kind=kind, times=extent.times(2, 6))
+    play(breaks.pools_forgotten, kind=kind, times=extent.times(1, 6))
 
 
-@pytest.mark.parametrize("kind", kinds("threads", pools=PARALLEL))
+@pytest.mark.parametrize("kind", quick([], PARALLEL))
 def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
     with program(kind, "--batches", 3, "--no-close") as stage:
         assert stage.wait() == 0
@@ -85,7 +85,7 @@ def strike(stage: Stage, number: int, aim: str, rng: random.Random) -> None:
 
 def at_moment(kind: str, moment: str, rng: random.Random) -> Stage:
     """Start the program; return when it is at that moment."""
-    options = ["--batches", 4, "--last", 0.3] if moment == "close" else []
+    options = ["--batches", 4, "--last", 0.1] if moment == "close" else []
     stage = program(kind, *options)
     line, most = MOMENTS[moment]
     stage.wait_for(line)
@@ -106,7 +106,7 @@ def interrupted(kind: str, moments: list[str], times: int, seed: int) -> Iterato
 
 @pytest.mark.parametrize(
     ("kind", "moment"),
-    quick([("forkserver", "batch"), ("fork", "start"), ("threads", "close")], EACH_MOMENT),
+    quick([("forkserver", "batch"), ("threads", "close")], EACH_MOMENT),
 )
 def test_f13_an_interrupt_ends_the_program_with_one_traceback(
     kind: str, moment: str, seed: int, extent: Extent
@@ -131,7 +131,8 @@ def test_f13_workers_that_are_idle_do_not_notice_an_interrupt(kind: str) -> None
 def assert_one_interrupt(stage: Stage, code: int, where: str) -> None:
     """Assert that a program that was interrupted says so once, and nothing of its workers."""
     told = f"{where}: ended with {code} and said\n{stage.err}"
-    twice = "twice" in where
+    # An interrupt while a module makes an enum has Python chain it to one of its own.
+    twice = "twice" in where or "import" in where
     assert code in (-signal.SIGINT, 130), told
     assert not any(file in stage.err for file in ("worker.py", "server.py")), told
     # A second interrupt while the first is seen to makes Python write a second traceback, or that it lost sys.stderr.
@@ -152,13 +153,13 @@ def test_f13_an_interrupt_during_the_import_ends_the_program(seed: int, extent: 
 def test_f13_a_pool_whose_epochs_were_interrupted_is_as_good_as_before(
     kind: str, workers: int, size: str, seed: int, extent: Extent
 ) -> None:
-    setting = {"kind": kind, "workers": workers, "size": size, "times": extent.times(6, 60)}
+    setting = {"kind": kind, "workers": workers, "size": size, "times": extent.times(4, 60)}
     assert play(interrupts.in_mid_epoch, **setting, seed=seed) == setting["times"]
 
 
 @pytest.mark.parametrize("kind", kinds())
 def test_f13_a_pool_whose_start_was_interrupted_starts_anew(kind: str, seed: int, extent: Extent) -> None:
-    times = extent.times(2, 20)
+    times = extent.times(1, 20)
     assert play(interrupts.at_the_start, kind=kind, size="64 kB", times=times, seed=seed) == times
 
 
@@ -182,7 +183,7 @@ def assert_gone_after_a_kill(stage: Stage) -> None:
     stage.assert_nothing_left()
 
 
-@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("kind", quick([], PROCESSES))
 def test_f15_nothing_outlives_a_program_that_is_killed(kind: str, seed: int, extent: Extent) -> None:
     rng = random.Random(seed)
     for i in range(extent.times(2, 20)):
@@ -220,7 +221,7 @@ def test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_kil
         assert_gone_after_a_kill(stage)
 
 
-@pytest.mark.parametrize("kind", kinds("fork"))
+@pytest.mark.parametrize("kind", quick([], PROCESSES))
 def test_f15_workers_outlive_the_thread_that_started_them(kind: str) -> None:
     with program(kind, "--thread", "--batches", 30) as stage:
         assert stage.wait() == 0

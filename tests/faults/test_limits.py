@@ -27,7 +27,7 @@ def assert_each_told(found: dict[str, Any], pattern: str) -> None:
 
 @pytest.mark.parametrize("kind", kinds())
 def test_f17_too_few_descriptors_are_told_of_and_the_pool_works_when_there_are_more(kind: str, extent: Extent) -> None:
-    numbers = [40, 12, 8, 6, 5, 4, 3, 2, 1, 0] if extent.thorough else [40, 5, 0]
+    numbers = [40, 12, 8, 6, 5, 4, 3, 2, 1, 0] if extent.thorough else [40, 0]
     found = play(limits.few_descriptors, kind=kind, numbers=numbers)
     assert found["40"] is None
     assert found["0"] is not None
@@ -41,7 +41,7 @@ def test_f17_a_pool_that_is_made_without_a_descriptor_works_when_there_are_some(
 
 @pytest.mark.parametrize(
     ("kind", "killed", "lifted_after"),
-    quick([("fork", 1, None)], [(kind, *how) for kind in PROCESSES for how in ((1, None), (2, 1.5))]),
+    quick([], [(kind, *how) for kind in PROCESSES for how in ((1, None), (2, 1.5))]),
 )
 def test_f17_workers_are_replaced_when_there_are_descriptors(
     kind: str, killed: int, lifted_after: float | None
@@ -73,7 +73,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[str | None]:
 def test_f17_too_few_processes_are_told_of_and_the_pool_works_when_there_may_be_more(
     kind: str, group: str | None, extent: Extent
 ) -> None:
-    numbers = [*range(8)] if extent.thorough else [0, 2]
+    numbers = [*range(8)] if extent.thorough else [0]
     environment = {"OPENBLAS_NUM_THREADS": "1"}
     found = play(limits.few_processes, kind=kind, group=group, numbers=numbers, environment=environment)
     assert found["0"] is not None

@@ -12,7 +12,7 @@ from .stage import play
 
 
 def test_m2_whatever_is_done_to_a_pool_its_epochs_are_right(seed: int, extent: Extent) -> None:
-    examples, steps = extent.times(2, 40), extent.times(8, 15)
+    examples, steps = extent.times(1, 40), extent.times(8, 15)
     for part in range(extent.times(1, 20)):
         play(machines.pool_machine, limit=300, examples=examples, steps=steps, seed=seed + part)
 
@@ -48,7 +48,7 @@ def assert_kept_up(found: dict[str, Any], steps: int) -> None:
 
 @pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
 def test_m5_what_is_held_is_never_overwritten(kind: str, seed: int, extent: Extent) -> None:
-    play(leases.lease_machine, limit=300, kind=kind, examples=extent.times(3, 200), steps=25, seed=seed)
+    play(leases.lease_machine, limit=300, kind=kind, examples=extent.times(1, 200), steps=25, seed=seed)
 
 
 @pytest.mark.parametrize("kind", quick(["threads", "forkserver"], PARALLEL))

@@ -13,8 +13,14 @@ from .stage import play
 
 @pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_soak(kind: str, seed: int, extent: Extent) -> None:
-    seconds = extent.times(3, 300)
-    setting = {"kind": kind, "seconds": seconds, "seed": seed, "stops": extent.thorough}
+    seconds = extent.times(1, 300)
+    setting = {
+        "kind": kind,
+        "seconds": seconds,
+        "seed": seed,
+        "stops": extent.thorough,
+        "pause": 0.5 if extent.thorough else 0.1,
+    }
     figures = play(soak, limit=seconds + 60, alone=extent.thorough, **setting)
     print(json.dumps(figures, indent=2))
     assert figures["batches"] > 0

@@ -14,7 +14,7 @@ from .settings import PARALLEL, Extent, kinds, quick
 from .stage import Stage, play
 
 PROGRAM = str(Path(__file__).parent / "programs" / "stuck.py")
-TIMEOUT = 1.0
+TIMEOUT = 0.5
 
 STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
 """What a process can be stuck in. A thread can be in ``sleep`` and ``busy`` so that others still run."""
@@ -47,8 +47,14 @@ def leaves(kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "acts"),
     quick(
-        [("threads", ["sleep"])],
-        [("forkserver", STUCK[:3]), ("spawn", STUCK[1:4]), ("fork", STUCK[3:]), ("threads", ["busy"])],
+        [],  # the contract of each pool skips one
+        [
+            ("threads", ["sleep"]),
+            ("forkserver", STUCK[:3]),
+            ("spawn", STUCK[1:4]),
+            ("fork", STUCK[3:]),
+            ("threads", ["busy"]),
+        ],
     ),
 )
 def test_f19_samples_that_never_end_can_be_skipped(kind: str, acts: list[str]) -> None:
@@ -96,8 +102,10 @@ def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close
 # -- F20 ---------------------------------------------------------------------------------------------------------
 
 
-NOT_READY = r"^(WorkerLost|NoWorkers): .*a worker process \(pid \d+\) was not ready within 1 s of its start"
-NO_ANSWER = r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 1 s; it was still start"
+NOT_READY = r"^(WorkerLost|NoWorkers): .*a worker process \(pid \d+\) was not ready within 0\.3 s of its start"
+NO_ANSWER = (
+    r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 0\.3 s; it was still start"
+)
 NOT_STARTED = {"forkserver": NO_ANSWER, "spawn": NOT_READY, "fork": NOT_READY}
 """What is said of a start that hangs: who was waited for, and for what."""
 
@@ -117,6 +125,7 @@ def test_f20_a_worker_that_cannot_be_replaced_is_not_waited_for(kind: str) -> No
         assert re.search(NOT_STARTED[kind], said), said
 
 
+@pytest.mark.thorough
 def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
     how = play(hangs.server_killed, kind="forkserver")
     assert how == f"completed {BATCHES}" or how.startswith("WorkerLost")
@@ -135,5 +144,5 @@ def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
 def test_f20_two_workers_that_are_stuck_do_not_keep_close(
     kind: str, act: str, server_too: bool, extent: Extent
 ) -> None:
-    patience = 5.0 if extent.thorough else 0.5  # what the package allows them, or less
+    patience = 5.0 if extent.thorough else 0.2  # what the package allows them, or less
     assert not play(hangs.hangs_in_close, kind=kind, act=act, server_too=server_too, patience=patience)

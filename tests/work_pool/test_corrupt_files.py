@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,6 @@ def spoil(path: Path, kind: str) -> None:
         path.symlink_to(path.with_suffix(".gone"))
     elif kind == "header":
         path.write_bytes(b"\xff\xd8\xff\xe0" + bytes(200))
-
-
-MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(3), lambda: bu.WorkerProcessPool(2)]
-
-
-@pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with request.param() as pool:
-        pool.shared_constant("the first use starts the workers, which stay for all tests")
-        yield pool
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import RemoteTraceback, WorkerLost
-from batchup_ng.work_pool.processes import served
+from batchup_ng.work_pool.processes import dispatcher, served
 from batchup_ng.work_pool.processes.constants import LATELY, Room
 from batchup_ng.work_pool.processes.launch import ServerLauncher
 
@@ -107,7 +107,7 @@ def test_time_limits_are_kept_while_messages_keep_coming() -> None:
         most.start()
         try:
             with pytest.raises(bu.SampleTimeout, match="row 7"):
-                list(pool.parallel_data_source(source, timeout=0.5).batch_iterator(5))
+                list(pool.parallel_data_source(source, timeout=0.3).batch_iterator(5))
             assert not over.is_set()
         finally:
             over.set()
@@ -142,12 +142,12 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
     with bu.WorkerProcessPool(1, start_method="fork") as pool:
         iterator = pool.prefetch(bu.CallableDataSource(batches)).batch_iterator(5)
         assert next(iterator)[0].tolist() == [0] * 5
-        (dispatcher,) = [producer._dispatcher for producer in pool._producers]
+        (producing,) = [producer._dispatcher for producer in pool._producers]
         iterator.itself = iterator  # type: ignore[attr-defined]  # a cycle, which only the collector ends
         collected = threading.Event()
 
         def collect_in_mid_work() -> None:
-            with dispatcher._lock:
+            with producing._lock:
                 gc.collect()
             collected.set()
 
@@ -156,7 +156,7 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
         thread.start()
         assert collected.wait(20)
         thread.join()
-        wait_until(lambda: dispatcher._closed)
+        wait_until(lambda: producing._closed)
 
 
 def test_slots_become_smaller_when_results_do() -> None:
@@ -183,7 +183,8 @@ def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: p
         assert isinstance(caught.value.__cause__, RemoteTraceback)
 
 
-def test_a_pool_that_goes_on_with_fewer_workers_says_so() -> None:
+def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "START_PAUSE", 0.2)
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
         starter = pool._dispatcher._staff._starter

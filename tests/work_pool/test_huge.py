@@ -111,7 +111,7 @@ def test_batches_stay_the_same_meanwhile(monkeypatch: pytest.MonkeyPatch) -> Non
     source = bu.ArrayDataSource([array])
     with bu.WorkerProcessPool(2) as pool:
         parallel = pool.parallel_data_source(source, arrays="shared")
-        for epoch in range(6):
+        for epoch in range(3):
             rows = source.batch_indices_iterator(64, shuffle=5, epoch=epoch)
             for (x,), own in zip(parallel.batch_iterator(64, shuffle=5, epoch=epoch), rows, strict=True):
                 np.testing.assert_array_equal(x, array[own])

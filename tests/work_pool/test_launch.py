@@ -25,7 +25,7 @@ from batchup_ng.work_pool.processes import starting as begin
 from batchup_ng.work_pool.processes.launch import launcher
 from batchup_ng.work_pool.processes.starting import EXIT_UNKNOWN, Given, WorkerProcess
 
-from ..extent import methods
+from ..extent import methods, quick
 
 
 @contextmanager
@@ -67,10 +67,10 @@ def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> N
         os.close(fd)
 
 
-def test_the_server_is_started_again_if_it_has_died() -> None:
+def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_killed() -> None:
     with starting("forkserver") as starter:
-        first = starter.start()
-        ready(first)
+        first, stopped = starter.start(), starter.start()
+        assert ready(first) != ready(stopped)
         before = server_of(starter)
         before.kill()
         before.wait(20)
@@ -79,17 +79,10 @@ def test_the_server_is_started_again_if_it_has_died() -> None:
         assert server_of(starter).pid != before.pid
         assert psutil.pid_exists(first.pid)
         assert first.end() == EXIT_UNKNOWN
+        os.kill(stopped.pid, signal.SIGSTOP)
+        assert stopped.end(0.2) == EXIT_UNKNOWN
+        assert not fork_server._is_running(stopped.pid)
         assert second.end() == 0
-
-
-def test_a_worker_of_a_dead_server_is_killed_if_it_does_not_end() -> None:
-    with starting("forkserver") as starter:
-        worker = starter.start()
-        ready(worker)
-        server_of(starter).kill()
-        os.kill(worker.pid, signal.SIGSTOP)
-        assert worker.end(0.2) == EXIT_UNKNOWN
-        assert not fork_server._is_running(worker.pid)
 
 
 def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
@@ -156,8 +149,13 @@ def test_a_server_without_descriptors_says_so() -> None:
         assert (worker.end(), later.end()) == (0, 0)
 
 
-@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize(
+    ("method", "code"),
+    quick(
+        [("spawn", errno.EAGAIN)],
+        [(method, code) for method in ("spawn", "fork") for code in (errno.EAGAIN, errno.ENOMEM)],
+    ),
+)
 def test_a_system_that_gives_no_process_is_told_of(method: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise OSError(code, os.strerror(code))

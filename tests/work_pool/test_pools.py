@@ -29,7 +29,6 @@ class TestThreads(PoolContract):
         return WorkerThreadPool(2)
 
 
-@pytest.mark.thorough
 class TestProcesses(PoolContract):
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2)
@@ -47,6 +46,7 @@ class TestProcessesWithThreads(PoolContract):
         return WorkerProcessPool(2, threads=2)
 
 
+@pytest.mark.thorough
 class TestForkedProcesses(PoolContract):
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, start_method="fork")
@@ -78,7 +78,7 @@ def test_the_base_pool_says_what_is_missing() -> None:
             call()
 
 
-@pytest.mark.parametrize("method", methods("fork"))
+@pytest.mark.parametrize("method", methods("forkserver"))
 def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
     with WorkerProcessPool(3, start_method=method) as pool:
         tasks = [(draw_together, (3,)) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
 
 def draw_together(_: int) -> tuple[int, float]:
     """Draw in a worker, slowly enough that each worker does one of the tasks."""
-    time.sleep(0.3)
+    time.sleep(0.1)
     return os.getpid(), float(np.random.rand())
 
 

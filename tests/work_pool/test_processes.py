@@ -23,8 +23,19 @@ from ..extent import methods
 from .travel_helpers import one
 
 
+@pytest.fixture(params=methods("forkserver"))
+def pool(request: pytest.FixtureRequest, pools: Any) -> Any:
+    """A pool for tests that end no worker; that of the default start method is shared with others."""
+    if request.param == "forkserver":
+        yield pools[1]
+        return
+    with bu.WorkerProcessPool(2, start_method=request.param) as pool:
+        yield pool
+
+
 @pytest.fixture(params=methods("fork"))
-def pool(request: pytest.FixtureRequest) -> Any:
+def fresh(request: pytest.FixtureRequest) -> Any:
+    """A pool whose workers a test may end."""
     with bu.WorkerProcessPool(2, start_method=request.param) as pool:
         yield pool
 
@@ -120,15 +131,15 @@ def slow_pid() -> int:
     return os.getpid()
 
 
-def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(pool: Any) -> None:
-    before = pids_of(pool)
-    stream = pool.work_stream(iter([(time.sleep, (600,)), (time.sleep, (600,))]))
+def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(fresh: Any) -> None:
+    before = pids_of(fresh)
+    stream = fresh.work_stream(iter([(time.sleep, (600,)), (time.sleep, (600,))]))
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     for _ in before:
         with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
             stream.retrieve()
-    assert not before & pids_of(pool)
+    assert not before & pids_of(fresh)
 
 
 def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +158,10 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
 
 
 @pytest.mark.parametrize("code", [0, 7])
-def test_a_worker_that_exits_is_lost(pool: Any, code: int) -> None:
+def test_a_worker_that_exits_is_lost(fresh: Any, code: int) -> None:
     with pytest.raises(WorkerLost, match=f"ended with exit code {code} while it had work to do"):
-        one(pool, leave, code)
-    assert one(pool, len, "abc") == 3
+        one(fresh, leave, code)
+    assert one(fresh, len, "abc") == 3
 
 
 def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,11 +263,11 @@ class _Holding:
         return i
 
 
-def test_a_worker_that_dies_is_missed_though_its_own_child_lives(pool: Any, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp_path: Path) -> None:
     with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
-        one(pool, fork_and_die, tmp_path / "child")
+        one(fresh, fork_and_die, tmp_path / "child")
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it still was there
-    assert one(pool, len, "abc") == 3
+    assert one(fresh, len, "abc") == 3
 
 
 def leave(code: int) -> None:
@@ -333,9 +344,15 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
 
 
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
+    before = memory_files()
     bu.WorkerProcessPool(2, start_method="fork")
     gc.collect()
-    assert not [fd for fd in os.listdir("/proc/self/fd") if "memfd:batchup_ng" in _target(fd)]
+    assert memory_files() <= before
+
+
+def memory_files() -> set[str]:
+    """Return the descriptors of this process that are of a pool's shared memory."""
+    return {fd for fd in os.listdir("/proc/self/fd") if "memfd:batchup_ng" in _target(fd)}
 
 
 def _target(fd: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -265,16 +265,6 @@ def test_a_row_is_put_into_a_nest() -> None:
 
 
 # -- with pools ----------------------------------------------------------------------------------------------------
-
-
-MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(3), lambda: bu.WorkerProcessPool(2)]
-
-
-@pytest.fixture(scope="module", params=MAKERS, ids=["serial", "threads", "processes"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with request.param() as pool:
-        pool.shared_constant("the first use starts the workers, which stay for all tests")
-        yield pool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,14 +21,6 @@ from batchup_ng.work_pool.window import NO_JOB, Window
 
 from ..extent import quick
 
-MAKERS = [bu.SerialPool, lambda: bu.WorkerThreadPool(2), lambda: bu.WorkerProcessPool(2)]
-
-
-@pytest.fixture(params=MAKERS, ids=["serial", "threads", "processes"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with request.param() as pool:
-        yield pool
-
 
 def big(n: int = 60) -> bu.ArrayDataSource:
     """Return a source of samples of 10 kB."""
@@ -105,7 +97,7 @@ def test_batches_ahead_stay_within_their_bytes(buffer_bytes: int, most: int) -> 
 # -- who asks ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", MAKERS[:2])
+@pytest.mark.parametrize("make", [bu.SerialPool, lambda: bu.WorkerThreadPool(2)])
 def test_a_map_that_asks_its_own_iterator_is_refused(make: Any) -> None:
     iterators: list[Any] = []
 
@@ -135,8 +127,7 @@ def test_a_source_that_asks_its_own_iterator_is_refused() -> None:
     assert list(iterators[0]) == []
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_generator_of_tasks_that_asks_its_own_stream_is_refused(make: Any) -> None:
+def test_a_generator_of_tasks_that_asks_its_own_stream_is_refused(pool: Any) -> None:
     streams: list[Any] = []
 
     def tasks() -> Iterator[Any]:
@@ -144,11 +135,10 @@ def test_a_generator_of_tasks_that_asks_its_own_stream_is_refused(make: Any) -> 
         yield abs, (-2,)
         yield abs, (streams[0].retrieve(),)
 
-    with make() as pool:
-        streams.append(pool.work_stream(tasks(), task_buffer_size=1))
-        assert [streams[0].retrieve(), streams[0].retrieve()] == [1, 2]
-        with pytest.raises(bu.IteratorBusy):
-            streams[0].retrieve()
+    streams.append(pool.work_stream(tasks(), task_buffer_size=1))
+    assert [streams[0].retrieve(), streams[0].retrieve()] == [1, 2]
+    with pytest.raises(bu.IteratorBusy):
+        streams[0].retrieve()
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
@@ -198,17 +188,21 @@ def test_a_pool_cannot_be_pickled_or_copied(pool: Any) -> None:
             use(pool)
 
 
-def test_a_pool_in_a_source_is_refused_by_name() -> None:
-    with bu.WorkerProcessPool(1) as pool, pytest.raises(CannotTravel, match=r"closes over pool.*make a pool where"):
+def test_a_pool_in_a_source_is_refused_by_name(pools: Any) -> None:
+    pool = pools[1]
+    with pytest.raises(CannotTravel, match=r"closes over pool.*make a pool where"):
         pool.parallel_data_source(big().map(lambda x: (x, pool)))
 
 
 INNER = ["WorkerProcessPool(1)", "WorkerProcessPool(1, start_method='spawn')", "SerialPool()", "WorkerThreadPool(2)"]
 
 
-@pytest.mark.parametrize("kind", quick(INNER[:1], INNER))
-def test_a_pool_may_be_made_inside_a_worker(pool: Any, kind: str) -> None:
-    stream = pool.work_stream(iter([(sum_with_a_pool, (kind,))]))
+@pytest.mark.parametrize(
+    ("outer", "kind"),
+    quick([("processes", INNER[0])], [(outer, kind) for outer in ("threads", "processes") for kind in INNER]),
+)
+def test_a_pool_may_be_made_inside_a_worker(pools: Any, outer: str, kind: str) -> None:
+    stream = pools[outer == "processes"].work_stream(iter([(sum_with_a_pool, (kind,))]))
     assert next(stream) == 45
 
 

@@ -16,7 +16,7 @@ import psutil
 
 import batchup_ng as bu
 from batchup_ng.work_pool import processes
-from batchup_ng.work_pool.processes import staff
+from batchup_ng.work_pool.processes import fork_server, staff
 
 from ..books import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop, wait_for
@@ -78,7 +78,7 @@ def told_of(act: Callable[[], object]) -> str:
 
 def hangs_in_start(kind: str) -> str:
     """F20: whatever is started first hangs before it gets to the worker's code; when it no longer does a pool works."""
-    lower_start_timeout(1.0)
+    lower_start_timeout(0.3)
     with HANGING_START[kind](), make_pool(kind) as pool:
         found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
     lower_start_timeout(60.0)
@@ -99,7 +99,7 @@ def hangs_in_replacement(kind: str) -> str:
             (server,) = psutil.Process().children()
             stop(server.pid)
         else:
-            lower_start_timeout(1.0)
+            lower_start_timeout(0.3)
             stack.enter_context(HANGING_START[kind]())
         for pid in pids:
             stop(pid)
@@ -141,6 +141,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         nothing but what process 1 is to reap may be left, which does not count.
     """
     staff.CLOSE_SECONDS = patience
+    fork_server.SERVER_TIMEOUT = min(patience, fork_server.SERVER_TIMEOUT)
     pool = make_pool(kind)
     rows = planned_rows()[[POSITION, POSITION + BATCH]].tolist()  # in two batches, one after the other
     with tempfile.TemporaryDirectory() as folder:

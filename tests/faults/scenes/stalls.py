@@ -73,7 +73,7 @@ def stall_seconds(seconds: float) -> Iterator[None]:
 def warned_of(kind: str, act: str) -> dict[str, Any]:
     """F19: without a timeout a warning tells which rows keep the consumer waiting, once; then the loop is left."""
     row, told = stuck_row(), []
-    with tempfile.TemporaryDirectory() as folder, make_pool(kind) as pool, stall_seconds(0.5):
+    with tempfile.TemporaryDirectory() as folder, make_pool(kind) as pool, stall_seconds(0.25):
         # The first who reads the row is stuck; when the warning has come it is killed, which others then survive.
         parallel = pool.parallel_data_source(source(fault=AtRows([row], act, folder)), 4)
         iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
