@@ -19,7 +19,7 @@ import numpy as np
 
 from . import tensors
 from .buffers import FRESH, Buffers, Lease
-from .errors import ArgumentTypeError
+from .errors import MapResultError
 
 
 def _counted(value: Any) -> int:
@@ -50,7 +50,7 @@ def finished(batch: Any, buffers: Buffers) -> Any:
         buffers: Where the memory of copies comes from.
 
     Raises:
-        ArgumentTypeError: it holds a masked array.
+        MapResultError: it holds a masked array.
     """
     alone = getrefcount(batch) <= _PASSED
     if alone and type(batch) is tuple:
@@ -111,7 +111,7 @@ def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
 
 def _finished_array(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndarray:
     if isinstance(array, np.ma.MaskedArray):
-        raise ArgumentTypeError(
+        raise MapResultError(
             "a batch cannot hold a masked array, for its mask would be lost; return x.filled(value), and x.mask as an "
             "array of its own if it is needed"
         )
@@ -172,11 +172,14 @@ def _owns(array: np.ndarray, common: Any) -> bool:
 
 
 def _owns_tensor(tensor: Any) -> bool:
-    """Return whether a tensor is dense, on memory of PyTorch's own that no other tensor of Python's shows."""
-    base = tensor._base
-    if base is not None and getrefcount(base) > _HELD:
+    """Return whether a tensor is dense, on memory of PyTorch's own that no other tensor shows."""
+    storage, base = tensor.untyped_storage(), tensor._base
+    count = getattr(sys.modules["torch"]._C, "_storage_Use_Count", None)
+    if count is None or (base is not None and getrefcount(base) > _HELD):
         return False
-    return bool(tensor.untyped_storage().resizable()) and tensors.is_dense(tensor)
+    # Of what refers to the memory two are `storage` and the tensor; the one that it is a view of is a third.
+    shown = count(storage._cdata) > (2 if base is None else 3)
+    return not shown and bool(storage.resizable()) and tensors.is_dense(tensor)
 
 
 def _is_picture(value: Any) -> bool:

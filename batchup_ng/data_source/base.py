@@ -355,6 +355,11 @@ class MapDataSource(PlannedDataSource):
                 f"return x, y, or return (x,) for one"
             )
         made, given = batches.lengths(result), batches.lengths(batch)
+        if given and (not made or any(isinstance(part, Iterator) for part in batches.leaves(result))):
+            raise MapResultError(
+                f"map {function_name(self.fn)!r} returned no array, or a generator beside it; let it return arrays "
+                f"with one row for each sample: return x, y"
+            )
         if made <= given or not given or (self.resizes and (len(made) == 1 or len(given) > 1)):
             return result
         name, several = function_name(self.fn), sorted(made)
@@ -418,7 +423,7 @@ def _all_of_one_length(result: Any, batch: Any) -> bool:
     for part in result:
         if type(part) is not np.ndarray or part.shape[:1] != length:
             return False
-    return bool(length)
+    return bool(length and result)
 
 
 def _in_words(result: Any) -> str:

@@ -139,19 +139,22 @@ class _Unnumbered:
     """Remembers the latest epoch of a source that was given no number; an empty one where the source is sent.
 
     Attributes:
-        latest: Its seed and books; None before the first.
+        latest: Its options and books; None before the first.
         warned: Whether it was warned of epochs that repeat each other.
     """
 
-    latest: tuple[int, Books] | None = None
+    latest: tuple[EpochOptions, Books] | None = None
     warned = False
 
     def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
         return _Unnumbered, ()
 
     def repeated_by(self, options: EpochOptions) -> bool:
-        """Return whether an epoch, again without a number, has the seed of one that was handed out."""
-        return self.latest is not None and self.latest[0] == options.seed and self.latest[1].batches > 0
+        """Return whether an epoch, again without a number, has the order and shard of one that was handed out."""
+        if self.latest is None or self.latest[1].batches == 0:
+            return False
+        before = self.latest[0]
+        return (before.shuffled, before.seed, before.shard) == (options.shuffled, options.seed, options.shard)
 
     def warn(self, options: EpochOptions) -> None:
         """Warn, once, on behalf of who called ``batch_iterator``."""
@@ -256,7 +259,7 @@ class MakesEpochs(SourceNode):
         if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
             unnumbered.warn(options)
         begun = self.begin_epoch(options, state)
-        unnumbered.latest = (options.seed, begun.books)
+        unnumbered.latest = (options, begun.books)
         return BatchIterator(begun)
 
     @checks.known_names(unless=operator.methodcaller("calls_user_functions"))

@@ -2,7 +2,8 @@
 
 A sample is bad if it fails when it is read alone, with the random numbers that it has in its batch. The rows of the
 batch are read again in halves, then in halves of those that fail, so that one bad sample among n costs about 2 log2(n)
-reads. Where a batch fails and each of its samples can be made alone, no sample is to blame: the whole batch is.
+reads. Where each sample can be made alone, or all fail in another way than the batch did (a map that needs a whole
+batch), no sample is to blame: the batch is made again once, and if it fails again the whole batch is to blame.
 """
 
 from __future__ import annotations
@@ -85,11 +86,12 @@ def isolate(
             error = raised
     verdict, places = Verdict(kept=n), np.arange(n)
     for _ in range(MAX_ROUNDS):
-        bad = _find_bad(read, rows, places[places < probed], error, policy.action == "raise")
-        if not bad:
-            break
+        suspects = places[places < probed]
+        bad = _find_bad(read, rows, suspects, error, policy.action == "raise")
+        if len(bad) == len(suspects) > 1 and not any(type(raised) is type(error) for raised in bad.values()):
+            bad = {}
         verdict.bad = {**bad, **verdict.bad}
-        if policy.action == "raise":
+        if bad and policy.action == "raise":
             return verdict
         if policy.action == "replace":
             for place in sorted(bad):
@@ -106,6 +108,8 @@ def isolate(
             verdict.batch = read(rows, None) if len(places) == n else read(take_rows(rows, places), places)
         except FAILURES as raised:
             error = raised
+            if not bad:
+                break
             continue
         verdict.made = True
         return verdict
@@ -125,6 +129,8 @@ def _find_bad(
         try:
             read(take_rows(rows, part), part)
         except FAILURES as raised:
+            if first_only and type(raised) is not type(error):
+                continue  # of a map that needs a whole batch, say
             bad.update({int(part[0]): raised} if len(part) == 1 else _find_bad(read, rows, part, raised, first_only))
         if bad and first_only:
             break

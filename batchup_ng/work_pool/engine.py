@@ -124,9 +124,11 @@ class BatchEngine:
 
     def close(self) -> None:
         self._window.cancel()
+        if self._seam is not None:
+            self._seam.engine = None  # which refers to this one
 
     def abandon(self) -> None:
-        self._window.cancel()
+        self.close()
 
     # -- the consumer ------------------------------------------------------------------------------------------
 

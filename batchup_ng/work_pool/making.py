@@ -50,7 +50,11 @@ class ByteBound:
 
     def saw(self, batch: Any) -> None:
         """Take note of the size of a batch."""
-        self.largest = max(self.largest, batches.nbytes(batch))
+        try:
+            nbytes = batches.nbytes(batch)
+        except Exception:  # an object of the user's that cannot tell, as a sparse tensor
+            nbytes = 0
+        self.largest = max(self.largest, 1, nbytes)
 
 
 def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:

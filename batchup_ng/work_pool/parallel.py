@@ -105,10 +105,12 @@ class _WithConsumerMaps(EpochSource):
         return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
 
     def __getitem__(self, which: Any) -> Any:
-        source = self._source
-        for node in self._maps:
-            source = type(node)(source, node.fn, rng=node.rng)
-        return source[which]
+        if self._maps:
+            raise ArgumentTypeError(
+                "samples are looked at before the maps behind a pool, whose results may be anything; look at the "
+                "source that the pool was given, or at a batch: next(source.batch_iterator(4))"
+            )
+        return self._source[which]
 
     def map(
         self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
@@ -127,7 +129,11 @@ class _WithConsumerMaps(EpochSource):
         return self._followed_by(SampleMapDataSource(self, fn, rng=rng))
 
     def collate(self: WithMaps, fn: Callable[[list[Any]], Any]) -> WithMaps:
-        """Return this source with `fn` applied to the list of samples behind the pool: see :meth:`map`."""
+        """Return this source with `fn` applied to the list of samples behind the pool: see :meth:`map`.
+
+        A sample is what the batch has of it here, a tuple of rows. A function that wants the samples as a data set gave
+        them belongs before the pool.
+        """
         return self._followed_by(CollateDataSource(self, fn))
 
     def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:

@@ -141,3 +141,32 @@ def test_on_error_of_an_epoch_goes_before_that_of_the_parallel_source() -> None:
             assert [len(x) for x, _ in iterator] == [9, 10, 10]
         with background.batch_iterator(10) as iterator, pytest.raises(KeyError, match="row 3"):
             next(iterator)
+
+
+def test_a_map_that_needs_a_whole_batch_keeps_its_own_error() -> None:
+    def whole(x: np.ndarray) -> Any:
+        if len(x) != 4:
+            raise ValueError("needs 4")
+        if 5 in x:
+            raise KeyError("row five")
+        return (x,)
+
+    for policy in ("raise", "skip"):
+        iterator = bu.ArrayDataSource([np.arange(12)]).map(whole).batch_iterator(4, on_error=policy)
+        with iterator, pytest.raises(KeyError, match=r"row five.*in the whole batch"):
+            list(iterator)
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
+def test_a_fault_that_does_not_come_again_loses_nothing(policy: str) -> None:
+    calls: list[int] = []
+
+    def hiccup(x: np.ndarray) -> Any:
+        calls.append(len(x))
+        if len(calls) == 2:
+            raise OSError("the share was away")
+        return (x,)
+
+    with bu.ArrayDataSource([np.arange(8)]).map(hiccup).batch_iterator(2, on_error=policy) as iterator:
+        assert [x.tolist() for (x,) in iterator] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        assert iterator.errors == []

@@ -99,3 +99,9 @@ def test_a_wrong_result_is_no_samples_fault(pools: list[AbstractWorkerPool]) -> 
         with iterator, pytest.raises(bu.MapResultError, match="returned 3 samples for a batch of 4"):
             list(iterator)
         assert iterator.errors == []
+
+
+@pytest.mark.parametrize("wrong", [lambda x, y: (), lambda x, y: (x.mean(), y.sum()), lambda x, y: (x, iter(y))])
+def test_a_batch_has_arrays_and_no_generators(wrong: Any) -> None:
+    with pytest.raises(bu.MapResultError, match="returned no array, or a generator"):
+        next(SOURCE.map(wrong).batch_iterator(4))
