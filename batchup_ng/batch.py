@@ -71,7 +71,17 @@ def trim(batch: Any, n: int) -> Any:
 
     >>> trim((np.arange(4), [5, 6, 7, 8]), 2)
     (array([0, 1]), [5, 6])
+
+    Raises:
+        ArgumentError: its leaves have different lengths, so that they do not hold one row for each sample.
     """
+    found = sorted(lengths(batch))
+    if len(found) > 1:
+        raise ArgumentError(
+            f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; where it comes from "
+            f"a CompositeDataSource with batch_size, apply take, or repeats, to its parts, and do not nest it in another: "
+            f"put all parts in one, as batch_size=[1, 7, 1]"
+        )
     return map_leaves(lambda leaf: leaf[:n], batch)
 
 

@@ -15,7 +15,7 @@ from ..buffers import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
-from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows
+from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .node import joined_names
 from .options import EpochOptions
@@ -79,12 +79,13 @@ class CompositeDataSource(PlannedDataSource):
             raise self._no_random_access("samples_by_indices")
         self._check_rows(indices)
         pairs = zip(self.datasets, read_only(self._ungrouped(indices)), strict=True)
-        return self._joined([source.samples_by_indices(rows) for source, rows in pairs])
+        return self._joined([source.samples_by_indices(rows) for source, rows in pairs], indices)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         self._check_rows(rows)
         parts = enumerate(zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True))
-        return self._joined([source.read(part, key.child(i).of_groups(n), buffers) for i, (source, part, n) in parts])
+        read = [source.read(part, key.child(i).of_groups(n), buffers) for i, (source, part, n) in parts]
+        return self._joined(read, rows)
 
     def sample_name(self, rows: Any) -> str | None:
         parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
@@ -103,9 +104,10 @@ class CompositeDataSource(PlannedDataSource):
                 f"should be equal"
             )
 
-    def _joined(self, parts: Sequence[Any]) -> Any:
-        """Return one batch of the batches of all sources."""
-        return join(batches.trim_to_shortest(parts, self._sizes) if self.trim else parts, self.flatten)
+    def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
+        """Return one batch of the batches of all sources; those of a plan, which has cut their rows, are even."""
+        uneven = self.trim and not (rows is not None and _even(rows))
+        return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
@@ -171,6 +173,15 @@ class CompositeDataSource(PlannedDataSource):
 
     def calls_user_functions(self) -> bool:
         return any(source.calls_user_functions() for source in self.datasets)
+
+
+def _even(rows: Any) -> bool:
+    """Return whether the rows of all parts stand for equally many samples; False where that is not known."""
+    try:
+        fewest, most = whole_samples(tuple(rows))
+    except TypeError:  # rows of the user's that have no length, such as slices
+        return False
+    return fewest == most
 
 
 def join(parts: Sequence[Any], flatten: bool) -> Any:
