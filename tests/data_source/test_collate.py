@@ -154,3 +154,14 @@ def test_a_batch_with_unequal_columns_is_not_taken_apart(mapped: Any) -> None:
         with pytest.raises(bu.ArgumentError, match=r"have 1 and 2 samples .*trim=True"):
             list(mapped(bu.CompositeDataSource(parts, trim=False)).batch_iterator(4))
         assert len(list(mapped(bu.CompositeDataSource(parts)).batch_iterator(4))) == 1
+
+
+@pytest.mark.parametrize("column", [A, bu.MapStyle([(i,) for i in range(23)])])
+def test_row_numbers_are_part_of_the_samples(column: Any) -> None:
+    seen: list[Any] = []
+    indexed = bu.ArrayDataSource([column]).subset(range(5, 9)).with_index()
+    list(indexed.collate(lambda samples: seen.extend(samples) or (A[:2],)).batch_iterator(2))
+    assert seen == [(0, 5), (1, 6), (2, 7), (3, 8)]
+    pair = bu.CompositeDataSource([base(), bu.ArrayDataSource([A])]).with_index()
+    list(pair.collate(lambda samples: seen.append(samples[1][:2]) or (A,)).batch_iterator(23))
+    assert seen[-1] == (1, 1)
