@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -192,7 +192,7 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
     """
     if not flatten:
         return tuple(parts)
-    if all(isinstance(part, dict) for part in parts):
+    if all(isinstance(part, Mapping) for part in parts):
         joined = {name: column for part in parts for name, column in part.items()}
         if len(joined) < sum(map(len, parts)):
             names = [name for part in parts for name in part]
