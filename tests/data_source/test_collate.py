@@ -165,3 +165,27 @@ def test_row_numbers_are_part_of_the_samples(column: Any) -> None:
     pair = bu.CompositeDataSource([base(), bu.ArrayDataSource([A])]).with_index()
     list(pair.collate(lambda samples: seen.append(samples[1][:2]) or (A,)).batch_iterator(23))
     assert seen[-1] == (1, 1)
+
+
+def test_samples_of_a_data_set_are_handed_on_as_they_are() -> None:
+    wrapped = [({"x": i},) for i in range(4)]
+    seen: list[Any] = []
+    for source in (
+        bu.ArrayDataSource([bu.MapStyle(wrapped)]),
+        bu.ArrayDataSource([np.arange(4)]).map_samples(lambda i: ({"x": i},)),
+    ):
+        list(source.collate(lambda samples: seen.append(samples) or (A,)).batch_iterator(4))
+        assert seen[-1] == wrapped
+    bare = bu.ArrayDataSource([bu.MapStyle([{"x": i} for i in range(4)])])
+    for source in (bare, bare.map(lambda batch: (batch,))):
+        list(source.collate(lambda samples: seen.append(samples) or (A,)).batch_iterator(4))
+        assert seen[-1] == [{"x": i} for i in range(4)]
+
+
+def test_padding_is_marked_behind_the_arrays_of_a_list() -> None:
+    source = base().collate(lambda samples: list(stacked(samples)))
+    for number, row, mask in source.batch_iterator(4, shard=(1, 2), pad_mask=True):
+        assert len(number) == len(row) == len(mask)
+    with bu.SerialPool() as pool:
+        behind = pool.parallel_data_source(base()).collate(lambda samples: list(stacked(samples)))
+        assert [len(batch) for batch in behind.batch_iterator(12, pad_mask=True, shard=(0, 2))] == [3]
