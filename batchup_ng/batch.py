@@ -79,8 +79,8 @@ def trim(batch: Any, n: int) -> Any:
     if len(found) > 1:
         raise ArgumentError(
             f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; if it comes from "
-            f"a CompositeDataSource with batch_size, apply take to its parts, and instead of one composite in another make "
-            f"one of all parts, as batch_size=[1, 7, 1]"
+            f"a CompositeDataSource with batch_size, apply take to its parts, and instead of one composite in another "
+            f"make one of all parts, as batch_size=[1, 7, 1]"
         )
     return map_leaves(lambda leaf: leaf[:n], batch)
 
@@ -200,8 +200,9 @@ def samples_of(batch: Any) -> Iterator[Any]:
     lengths = sorted({len(leaf) for leaf in leaves(batch)})
     if len(lengths) > 1:
         raise ArgumentError(
-            f"a batch whose arrays have {lengths[0]} and {lengths[-1]} samples cannot be taken apart to samples; give "
-            f"its CompositeDataSource trim=True, which is the default"
+            f"a batch whose arrays have {lengths[0]} and {lengths[-1]} samples cannot be taken apart to samples; if "
+            f"its CompositeDataSource has parts of different batch_size, apply it to the parts before, else give it "
+            f"trim=True, which is the default"
         )
     for i in range(length(batch)):
         yield map_leaves(operator.itemgetter(i), batch)
