@@ -30,6 +30,7 @@ class CompositeDataSource(PlannedDataSource):
     With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` is 7 unlabelled samples for
     each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. What counts as one
     sample, for lengths, resuming, shards and ``on_error=``, is such a group of 1 and 7, which is never torn.
+    So batches that are streamed cannot be cut by ``take`` or by a composite around them, which raise an error.
 
     Args:
         datasets: The sources.
