@@ -18,7 +18,7 @@ def length(batch: Any) -> int:
     >>> length(((np.zeros((3, 2)), np.zeros(3)), np.zeros(3)))
     3
     """
-    while isinstance(batch, (tuple, dict)) and batch:
+    while isinstance(batch, (tuple, Mapping)) and batch:
         batch = batch[0] if isinstance(batch, tuple) else next(iter(batch.values()))
     return len(batch)
 
@@ -52,15 +52,15 @@ def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
     """
     if isinstance(batch, tuple):
         return tuple([map_leaves(fn, part) for part in batch])
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {name: map_leaves(fn, part) for name, part in batch.items()}
     return fn(batch)
 
 
 def leaves(batch: Any) -> Iterator[Any]:
     """Yield the leaves of `batch` from left to right."""
-    if isinstance(batch, (tuple, dict)):
-        for part in batch.values() if isinstance(batch, dict) else batch:
+    if isinstance(batch, (tuple, Mapping)):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
             yield from leaves(part)
     else:
         yield batch
@@ -71,7 +71,17 @@ def trim(batch: Any, n: int) -> Any:
 
     >>> trim((np.arange(4), [5, 6, 7, 8]), 2)
     (array([0, 1]), [5, 6])
+
+    Raises:
+        ArgumentError: its leaves have different lengths, so that they do not hold one row for each sample.
     """
+    found = sorted(lengths(batch))
+    if len(found) > 1:
+        raise ArgumentError(
+            f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; if it comes from "
+            f"a CompositeDataSource with batch_size, apply take to its parts, and instead of one composite in another "
+            f"make one of all parts, as batch_size=[1, 7, 1]"
+        )
     return map_leaves(lambda leaf: leaf[:n], batch)
 
 
@@ -109,8 +119,8 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
         if any(not isinstance(part, tuple) or len(part) != len(first) for part in parts):
             raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
         return tuple([scatter(column, offsets, buffers) for column in zip(*parts, strict=True)])
-    if isinstance(first, dict):
-        if any(not isinstance(part, dict) or part.keys() != first.keys() for part in parts):
+    if isinstance(first, Mapping):
+        if any(not isinstance(part, Mapping) or part.keys() != first.keys() for part in parts):
             raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
         return {name: scatter([part[name] for part in parts], offsets, buffers) for name in first}
     n = sum(len(places) for places in offsets)
@@ -150,10 +160,10 @@ def batch_of(samples: Sequence[Any]) -> Any:
         ArgumentError: they are dicts of different names.
     """
     first = samples[0]
-    if not isinstance(first, dict):
+    if not isinstance(first, Mapping):
         stacked = stack(samples)
         return stacked if isinstance(stacked, tuple) else (stacked,)
-    if any(not isinstance(sample, dict) or sample.keys() != first.keys() for sample in samples):
+    if any(not isinstance(sample, Mapping) or sample.keys() != first.keys() for sample in samples):
         raise ArgumentError(f"the samples of a batch must have the same names, those of the first: {sorted(first)}")
     return {name: stack([sample[name] for sample in samples]) for name in first}
 
@@ -190,8 +200,9 @@ def samples_of(batch: Any) -> Iterator[Any]:
     lengths = sorted({len(leaf) for leaf in leaves(batch)})
     if len(lengths) > 1:
         raise ArgumentError(
-            f"a batch whose arrays have {lengths[0]} and {lengths[-1]} samples cannot be taken apart to samples; give "
-            f"its CompositeDataSource trim=True, which is the default"
+            f"a batch whose arrays have {lengths[0]} and {lengths[-1]} samples cannot be taken apart to samples; if "
+            f"its CompositeDataSource has parts of different batch_size, apply it to the parts before, else give it "
+            f"trim=True, which is the default"
         )
     for i in range(length(batch)):
         yield map_leaves(operator.itemgetter(i), batch)
@@ -199,7 +210,7 @@ def samples_of(batch: Any) -> Iterator[Any]:
 
 def nbytes(batch: Any) -> int:
     """Return the bytes that the arrays of `batch` hold; other leaves count as nothing."""
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         batch = tuple(batch.values())
     if not isinstance(batch, (tuple, list)):
         return int(getattr(batch, "nbytes", 0))

@@ -68,6 +68,8 @@ def _of_pandas(name: str, column: Any) -> Any:
         raise ArgumentTypeError(
             f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()"
         )
+    if isinstance(column, pandas.MultiIndex):
+        raise ArgumentTypeError(f"{name} is a pandas {kind}; pass each level: .get_level_values(0).to_numpy()")
     if not isinstance(column, (pandas.api.extensions.ExtensionArray, pandas.Index)):
         return column
     if bool(column.isna().any()) and np.asarray(column).dtype.kind not in "fcMm":

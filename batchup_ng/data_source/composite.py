@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..buffers import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
-from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows
+from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .node import joined_names
 from .options import EpochOptions
@@ -30,6 +30,7 @@ class CompositeDataSource(PlannedDataSource):
     With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` is 7 unlabelled samples for
     each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. What counts as one
     sample, for lengths, resuming, shards and ``on_error=``, is such a group of 1 and 7, which is never torn.
+    So batches that are streamed cannot be cut by ``take`` or by a composite around them, which raise an error.
 
     Args:
         datasets: The sources.
@@ -79,12 +80,13 @@ class CompositeDataSource(PlannedDataSource):
             raise self._no_random_access("samples_by_indices")
         self._check_rows(indices)
         pairs = zip(self.datasets, read_only(self._ungrouped(indices)), strict=True)
-        return self._joined([source.samples_by_indices(rows) for source, rows in pairs])
+        return self._joined([source.samples_by_indices(rows) for source, rows in pairs], indices)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         self._check_rows(rows)
         parts = enumerate(zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True))
-        return self._joined([source.read(part, key.child(i).of_groups(n), buffers) for i, (source, part, n) in parts])
+        read = [source.read(part, key.child(i).of_groups(n), buffers) for i, (source, part, n) in parts]
+        return self._joined(read, rows)
 
     def sample_name(self, rows: Any) -> str | None:
         parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
@@ -103,9 +105,10 @@ class CompositeDataSource(PlannedDataSource):
                 f"should be equal"
             )
 
-    def _joined(self, parts: Sequence[Any]) -> Any:
-        """Return one batch of the batches of all sources."""
-        return join(batches.trim_to_shortest(parts, self._sizes) if self.trim else parts, self.flatten)
+    def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
+        """Return one batch of the batches of all sources; those of a plan, which has cut their rows, are even."""
+        uneven = self.trim and not (rows is not None and _even(rows))
+        return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
@@ -173,6 +176,15 @@ class CompositeDataSource(PlannedDataSource):
         return any(source.calls_user_functions() for source in self.datasets)
 
 
+def _even(rows: Any) -> bool:
+    """Return whether the rows of all parts stand for equally many samples; False where that is not known."""
+    try:
+        fewest, most = whole_samples(tuple(rows))
+    except TypeError:  # rows of the user's that have no length, such as slices
+        return False
+    return fewest == most
+
+
 def join(parts: Sequence[Any], flatten: bool) -> Any:
     """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`; of dicts, in one dict.
 
@@ -181,7 +193,7 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
     """
     if not flatten:
         return tuple(parts)
-    if all(isinstance(part, dict) for part in parts):
+    if all(isinstance(part, Mapping) for part in parts):
         joined = {name: column for part in parts for name, column in part.items()}
         if len(joined) < sum(map(len, parts)):
             names = [name for part in parts for name in part]

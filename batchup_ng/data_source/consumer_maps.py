@@ -6,6 +6,7 @@ the same maps would have in the source.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..blame import described, function_name, note_map
@@ -44,6 +45,6 @@ class ConsumerMaps(NamedTuple):
 
 def _as_batch(result: Any) -> Any:
     """Return what a map returned such that the next is called with its parts; a single object is one part."""
-    if isinstance(result, (tuple, dict)):
+    if isinstance(result, (tuple, Mapping)):
         return result
     return tuple(result) if isinstance(result, list) else (result,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,7 +38,6 @@ def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], co
     for start in range(0, n, AT_ONCE):
         positions = np.arange(start, min(start + AT_ONCE, n))
         batch = read_in_order(source if narrow is None else narrow, positions)
-        batch = dict(batch) if isinstance(batch, Mapping) else batch
         if names is not None and narrow is None:
             batch = _picked(batch, names)
         kept = [_decided(predicate, sample) for sample in batches.samples_of(batch)]
@@ -64,7 +64,11 @@ def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSourc
     """Return a source that only reads some columns of `source`; None where it cannot but read all."""
     if type(source) is SubsetDataSource:
         part = _narrowed(source.source, names)
-        return None if part is None else SubsetDataSource(part, source.rows)
+        if part is None:
+            return None
+        narrow = copy.copy(source)  # with its rows and repeats
+        narrow.source = part
+        return narrow
     if type(source) is not ArrayDataSource or source.include_indices:
         return None
     if any(isinstance(array, MapStyle) for array in source.data):
@@ -79,7 +83,7 @@ def _picked(batch: Any, names: list[Any]) -> Any:
     Raises:
         ArgumentError: it has no such column.
     """
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {name: batch[checks.one_of("columns", name, batch)] for name in names}
     for name in names:
         if not -len(batch) <= checks.integer("columns", name) < len(batch):

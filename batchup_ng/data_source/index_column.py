@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def with_rows(batch: Any, *rows: np.ndarray) -> Any:
     Raises:
         ArgumentError: the dict has such a column, or there are several arrays of row numbers for it.
     """
-    if not isinstance(batch, dict):
+    if not isinstance(batch, Mapping):
         return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
     if len(rows) != 1 or INDEX in batch:
         why = f"they have a column {INDEX!r}" if INDEX in batch else "they come from several sources"

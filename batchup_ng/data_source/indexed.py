@@ -34,6 +34,10 @@ class IndexedDataSource(Wrapped):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return with_rows(self.source.read(rows, key.child(0), buffers), *row_arrays(rows))
 
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        samples = self.source.read_samples(rows, key.child(0), buffers)
+        return [with_rows(sample, *numbers) for sample, *numbers in zip(samples, *row_arrays(rows), strict=True)]
+
     def samples_by_indices(self, indices: Any) -> Any:
         return with_rows(self.source.samples_by_indices(indices), *row_arrays(indices))
 

@@ -184,7 +184,7 @@ def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:
     """Return a batch with an array at its end that is False where a sample only pads: ``(planned,) bool``."""
     # What pads was in the epoch before, so that its position is one that lies behind.
     mask = key.positions(planned) >= key.start
-    return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
+    return (*batch, mask) if isinstance(batch, (tuple, list)) else (batch, mask)
 
 
 @dataclasses.dataclass(frozen=True)

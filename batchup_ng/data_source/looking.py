@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -55,7 +54,7 @@ class HasSamples(MapsEpochs):
         if not isinstance(chosen, int):
             return read_in_order(self, chosen)
         batch = read_in_order(self, np.array([chosen]))
-        samples = list(batches.samples_of(dict(batch) if isinstance(batch, Mapping) else batch))
+        samples = list(batches.samples_of(batch))
         if len(samples) != 1:
             raise ArgumentError(
                 f"sample {chosen} comes out of the maps as {len(samples)}; look at a batch: source[i : i + 1]"

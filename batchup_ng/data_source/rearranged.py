@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,7 @@ def _form(batch: Any) -> str:
     """
     if isinstance(batch, tuple):
         return f"({', '.join(map(_form, batch))})"
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
     return "array"
 

@@ -92,7 +92,7 @@ class TakeDataSource(Wrapped):
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         left = self.n
         for batch in map(as_batch, self.source.stream(options, (*path, 0))):
-            cut = batches.trim(batch, left)
+            cut = batches.trim(batch, left) if batches.length(batch) > left else batch
             yield cut
             left -= batches.length(cut)
             if left == 0:

@@ -158,3 +158,9 @@ def test_a_choice_cannot_be_put_in_groups(shuffle: Any) -> None:
         list(bu.CompositeDataSource([arrays(5), choice], batch_size=[1, 2]).batch_iterator(2, shuffle=rng))
     ok = bu.CompositeDataSource([choice, arrays(50)], batch_size=[1, 2])
     assert all(len(u) == 2 * len(x) for x, u in ok.batch_iterator(2, shuffle=rng))
+
+
+def test_samples_of_groups_cannot_be_taken_apart() -> None:
+    for use in (lambda s: s[0], lambda s: s.filter(bool), lambda s: next(s.collate(list).batch_iterator(2))):
+        with pytest.raises(bu.ArgumentError, match="has parts of different batch_size, apply it to the parts before"):
+            use(both())

@@ -141,3 +141,27 @@ def without_five(x: Any, y: Any) -> Any:
     if 5 in y:
         raise ValueError("five")
     return {"x": x, "y": y}
+
+
+def other_mapping(**columns: Any) -> Any:
+    return collections.UserDict(columns)
+
+
+def test_mappings_that_are_no_dict_are_batches_by_name() -> None:
+    source = named().map(lambda image, label: other_mapping(image=image, label=label))
+    assert source[3]["label"] == 3
+    assert next(source.take(2).batch_iterator(3))["label"].tolist() == [0, 1]
+    samples = source.map_samples(lambda image, label: other_mapping(y=label))
+    assert next(samples.batch_iterator(3))["y"].tolist() == [0, 1, 2]
+    assert len(source.filter(lambda label: label > 4, columns="label")) == 15
+    assert sorted(next(source.concat(source).batch_iterator(40, shuffle=1))["label"]) == sorted([*Y, *Y])
+    assert list(next(source.zip(bu.ArrayDataSource({"w": Y})).batch_iterator(3))) == ["image", "label", "w"]
+    assert next(source.with_index().batch_iterator(3))["index"].tolist() == [0, 1, 2]
+    streamed = bu.IteratorDataSource(iter([other_mapping(y=Y)])).take(2)
+    assert next(streamed.batch_iterator(3))["y"].tolist() == [0, 1]
+
+
+def test_maps_behind_a_pool_take_mappings_that_are_no_dict_by_name() -> None:
+    with bu.SerialPool() as pool:
+        behind = pool.parallel_data_source(named()).map(other_mapping).map(lambda image, label: (label,))
+        assert next(behind.batch_iterator(3))[0].tolist() == [0, 1, 2]

@@ -154,3 +154,38 @@ def test_a_batch_with_unequal_columns_is_not_taken_apart(mapped: Any) -> None:
         with pytest.raises(bu.ArgumentError, match=r"have 1 and 2 samples .*trim=True"):
             list(mapped(bu.CompositeDataSource(parts, trim=False)).batch_iterator(4))
         assert len(list(mapped(bu.CompositeDataSource(parts)).batch_iterator(4))) == 1
+
+
+@pytest.mark.parametrize("column", [A, bu.MapStyle([(i,) for i in range(23)])])
+def test_row_numbers_are_part_of_the_samples(column: Any) -> None:
+    seen: list[Any] = []
+    indexed = bu.ArrayDataSource([column]).subset(range(5, 9)).with_index()
+    list(indexed.collate(lambda samples: seen.extend(samples) or (A[:2],)).batch_iterator(2))
+    assert seen == [(0, 5), (1, 6), (2, 7), (3, 8)]
+    pair = bu.CompositeDataSource([base(), bu.ArrayDataSource([A])]).with_index()
+    list(pair.collate(lambda samples: seen.append(samples[1][:2]) or (A,)).batch_iterator(23))
+    assert seen[-1] == (1, 1)
+
+
+def test_samples_of_a_data_set_are_handed_on_as_they_are() -> None:
+    wrapped = [({"x": i},) for i in range(4)]
+    seen: list[Any] = []
+    for source in (
+        bu.ArrayDataSource([bu.MapStyle(wrapped)]),
+        bu.ArrayDataSource([np.arange(4)]).map_samples(lambda i: ({"x": i},)),
+    ):
+        list(source.collate(lambda samples: seen.append(samples) or (A,)).batch_iterator(4))
+        assert seen[-1] == wrapped
+    bare = bu.ArrayDataSource([bu.MapStyle([{"x": i} for i in range(4)])])
+    for source in (bare, bare.map(lambda batch: (batch,))):
+        list(source.collate(lambda samples: seen.append(samples) or (A,)).batch_iterator(4))
+        assert seen[-1] == [{"x": i} for i in range(4)]
+
+
+def test_padding_is_marked_behind_the_arrays_of_a_list() -> None:
+    source = base().collate(lambda samples: list(stacked(samples)))
+    for number, row, mask in source.batch_iterator(4, shard=(1, 2), pad_mask=True):
+        assert len(number) == len(row) == len(mask)
+    with bu.SerialPool() as pool:
+        behind = pool.parallel_data_source(base()).collate(lambda samples: list(stacked(samples)))
+        assert [len(batch) for batch in behind.batch_iterator(12, pad_mask=True, shard=(0, 2))] == [3]

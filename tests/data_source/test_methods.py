@@ -163,3 +163,11 @@ def test_filter_takes_tensors() -> None:
     pairs = [(torch.full((2,), i), torch.tensor(i)) for i in range(6)]
     source = bu.ArrayDataSource([bu.MapStyle(pairs)]).filter(lambda x, y: y > 3, columns=[0, 1])
     assert len(source) == 2
+
+
+def test_filter_by_columns_keeps_the_repeats_of_a_subset() -> None:
+    source = numbers(4).subset([3, 2, 0]).repeat(2)
+    for columns in (None, [0, 1]):
+        assert flat(ids(source.filter(lambda x, y: x % 2 == 0, columns=columns))) == [2, 0, 2, 0]
+    repeated = bu.ArrayDataSource([A], repeats=2)
+    assert len(repeated.filter(lambda x: x < 2, columns=[0])) == len(repeated.filter(lambda x: x < 2)) == 4
