@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from .. import batch as batches
 from .. import checks
 from ..batch import as_batch
@@ -24,6 +22,7 @@ from .epochs import MakesEpochs, Seam
 from .failures import Failures
 from .iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
 from .looking import HasSamples
+from .map_results import checked_result
 from .node import SourceNode
 from .options import EpochOptions, known_count
 from .resume import open_epoch
@@ -333,7 +332,7 @@ class MapDataSource(PlannedDataSource):
             raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self._checked(as_batch(self.result_of(batch, key, planned)), batch)
+        return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what the function returns for a batch of so many planned samples, as it is."""
@@ -347,34 +346,6 @@ class MapDataSource(PlannedDataSource):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return result
-
-    def _checked(self, result: Any, batch: Any) -> Any:
-        """Return what the map made of `batch`, if it is a batch."""
-        if _all_of_one_length(result, batch):
-            return result
-        if not isinstance(result, (tuple, Mapping)):
-            raise MapResultError(
-                f"map {function_name(self.fn)!r} returned {_in_words(result)}; let it return a tuple of arrays: "
-                f"return x, y, or return (x,) for one"
-            )
-        made, given = batches.lengths(result), batches.lengths(batch)
-        if given and (not made or any(isinstance(part, Iterator) for part in batches.leaves(result))):
-            raise MapResultError(
-                f"map {function_name(self.fn)!r} returned no array, or a generator beside it; let it return arrays "
-                f"with one row for each sample: return x, y"
-            )
-        if made <= given or not given or (self.resizes and (len(made) == 1 or len(given) > 1)):
-            return result
-        name, several = function_name(self.fn), sorted(made)
-        if len(made) > 1:
-            raise MapResultError(
-                f"map {name!r} returned arrays of different lengths, {_columns(result)}; let each have one row for "
-                f"each sample"
-            )
-        raise MapResultError(
-            f"map {name!r} returned {several[0]} samples for a batch of {max(given)}; let it return one for each, or "
-            f"pass map(fn, resizes=True) if it is to make more or fewer"
-        )
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
@@ -416,31 +387,6 @@ class MapDataSource(PlannedDataSource):
 
     def stateful(self) -> Any:
         return self.source.stateful()
-
-
-def _all_of_one_length(result: Any, batch: Any) -> bool:
-    """Return whether `result` is a tuple of arrays as long as those of `batch`: the quick way for nearly all."""
-    if type(result) is not tuple or type(batch) is not tuple or not batch or type(batch[0]) is not np.ndarray:
-        return False
-    length = batch[0].shape[:1]
-    for part in result:
-        if type(part) is not np.ndarray or part.shape[:1] != length:
-            return False
-    return bool(length and result)
-
-
-def _in_words(result: Any) -> str:
-    """Return what a map returned that is no batch."""
-    if isinstance(result, np.ndarray):
-        return f"an array of shape {result.shape}"
-    return "None" if result is None else f"a {type(result).__name__}"
-
-
-def _columns(batch: Any) -> str:
-    """Return how many rows the parts of a batch have, in words: ``8 in [0], 5 in [1]``."""
-    parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
-    found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
-    return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)
 
 
 class SampleMapDataSource(MapDataSource):
