@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="batchup_ng-tests-", dir=beside)
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if beside is None:
+        # Hundreds of interpreters are started, which would all compile the package where none may write bytecode.
+        for package in (Path(bu.__file__).parent, Path(__file__).parent):
+            compileall.compile_dir(package, quiet=2)
     _set_examples("thorough" if config.getoption("--thorough") else "quick")
 
 

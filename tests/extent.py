@@ -21,4 +21,4 @@ def quick(chosen: Sequence[Any], everything: Sequence[Any]) -> list[Any]:
 
 def methods(first: str) -> list[Any]:
     """Return the start methods of processes, of which `first` runs always."""
-    return quick([first], ["forkserver", "spawn", "fork"])
+    return quick([first], ["forkserver", "spawn"])

@@ -22,14 +22,18 @@ from pathlib import Path
 
 import psutil
 
+from batchup_ng.work_pool.processes import fork_server
+
 
 class Left:
     """What exists at one moment that a test could leave behind."""
 
     def __init__(self) -> None:
-        self.processes = _processes()
+        spare = fork_server._spare.get(os.getpid())  # the program keeps it for its next pool
+        self.processes = _processes() - ({spare._process.pid} if spare else set())
         self.threads = {thread.ident for thread in threading.enumerate()}
-        self.descriptors = dict(_descriptors(os.getpid()))
+        own = {spare._sock.fileno(), spare._life.fd, spare._life.held} if spare else set()
+        self.descriptors = {fd: target for fd, target in _descriptors(os.getpid()) if int(fd) not in own}
         self.files = _entries(Path(tempfile.gettempdir()))
         self.shared = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
 

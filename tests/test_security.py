@@ -101,13 +101,19 @@ def hook(event, details):
         if details[0] != os.devnull:
             raise SystemExit(f"{event} {details}")
 
+def audit(*batch):
+    if not hasattr(sys, "audited"):
+        sys.audited = True
+        sys.addaudithook(hook)
+    return batch
+
 folder = sys.argv[1]
 files = [f"{folder}/{k}.png" for k in range(30)]
-sys.addaudithook(hook)
-for method in ("fork", "forkserver"):  # forked workers have the hook as well
-    with bu.WorkerProcessPool(2, start_method=method) as pool:
-        source = pool.parallel_data_source(bu.ArrayDataSource([bu.ImageFiles(files, 8), np.arange(30)]))
-        assert sum(len(rows) for _, rows in source.batch_iterator(4, shuffle=1)) == 30
+audit()
+with bu.WorkerProcessPool(2) as pool:
+    source = pool.parallel_data_source(bu.ArrayDataSource([bu.ImageFiles(files, 8), np.arange(30)]).map(audit))
+    for epoch in range(3):  # of which the workers audit all but their first batches
+        assert sum(len(rows) for _, rows in source.batch_iterator(4, shuffle=1, epoch=epoch)) == 30
 print("done")
 """
 

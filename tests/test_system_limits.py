@@ -192,7 +192,6 @@ def threads_of_blas() -> list[int]:
         ("forkserver", {}, {}, 1),
         ("spawn", {"OPENBLAS_NUM_THREADS": "2"}, {"blas_threads": None}, 2),
         thorough("spawn", {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, {}, 1),
-        thorough("fork", {}, {}, 1),
         thorough("forkserver", {}, {"blas_threads": 2}, 2),
     ],
 )

@@ -9,10 +9,9 @@ from benchmarks.peers.ours import open_feed, processes
 
 
 def variants(kind: str) -> tuple[Variant, ...]:
-    """The default and the two other methods, for data in memory, data mapped from a file, and none."""
+    """The default and the other method, for data in memory, data mapped from a file, and none."""
     make = partial(Variant, module=__name__, family="ours", needs=("batchup_ng", "psutil"), copies=4)
     return (
         make(name="ours-default", open=partial(open_feed, pool=processes)),
         make(name="ours-spawn", open=partial(open_feed, pool=partial(processes, start_method="spawn"))),
-        make(name="ours-fork", open=partial(open_feed, pool=partial(processes, start_method="fork"))),
     )

@@ -81,8 +81,8 @@ def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_quick_run_of_startup_watches_new_pools(scratch: Path, tmp_path: Path) -> None:
-    done = run(scratch, tmp_path, "startup", "--peers", "ours-default,ours-fork")
-    both = {"ours-default": "measured", "ours-fork": "measured"}
+    done = run(scratch, tmp_path, "startup", "--peers", "ours-default,ours-spawn")
+    both = {"ours-default": "measured", "ours-spawn": "measured"}
     assert check_output("startup", done, scratch, tmp_path) == {"ready": both, "memory": both, "mapped": both}
 
 

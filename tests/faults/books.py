@@ -26,7 +26,7 @@ SHUFFLE = 11
 SIZES = {"0 B": 0, "64 kB": (64 << 10) // BATCH, "2 MB": (2 << 20) // BATCH}
 """Bytes of payload that a row has, by the size of a batch's result."""
 
-PROCESSES = ("forkserver", "spawn", "fork")
+PROCESSES = ("forkserver", "spawn")
 POOLS = ("serial", "threads", *PROCESSES)
 
 

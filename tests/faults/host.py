@@ -9,11 +9,18 @@ fork of it is as good as an interpreter of its own; it becomes the leader of a s
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 from typing import Any
+
+from batchup_ng.work_pool.processes import fork_server, server, starting
 
 from . import actor
 from .scenes import (  # noqa: F401
@@ -66,7 +73,54 @@ def play(request: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # TMPDIR is another now
+    start_spare()
     return actor.main(*request["arguments"])
+
+
+def start_spare() -> None:
+    """Give the scene a spare fork server, as if it had closed a pool before.
+
+    It is forked from here, for an interpreter that imports all that it needs takes a third of a second; how those are
+    started is tried in ``tests/work_pool``.
+    """
+    started, fork_server.run = fork_server.run, fork
+    fork_server.give_back(fork_server.ForkServer(1))
+    fork_server.run = started
+
+
+def fork(module: str, fds: list[int], blas_threads: int, *numbers: int) -> Forked:
+    """Do with a fork of this process what ``starting.run`` does with a new interpreter."""
+    pid = os.fork()
+    if pid == 0:
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError):  # the one that listed the folder
+                if fd > 2 and fd not in fds:
+                    os.close(fd)
+        os.environ.update(starting.environment(blas_threads))
+        try:
+            server.main(*numbers)
+        finally:
+            os._exit(0)
+    return Forked(pid)
+
+
+class Forked:
+    """A forked child, with those methods of ``Popen`` that a fork server's owner uses."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def kill(self) -> None:
+        """Kill it."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float = math.inf) -> None:
+        """Wait until it has ended."""
+        deadline = time.monotonic() + timeout
+        while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("server", timeout)
+            time.sleep(0.001)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which settings of a test run: the most telling one always, a pairwise cover of all with ``--thorough``.
 
-The settings are pool or start method, workers, size of a result. The cover is a Latin square: with three start methods,
-three numbers of workers and three sizes, nine settings hold each pair of values once, where all would be twenty-seven.
+The settings are pool or start method, workers, size of a result. Each number of workers meets each size once, in one
+pool after the other: nine settings, however many pools.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ PARALLEL = POOLS[1:]
 def cover(*chosen: Setting, pools: Sequence[str] = PROCESSES) -> list[Any]:
     """Return (pool, workers, size of a result): `chosen` always, with ``--thorough`` a pairwise cover of `pools`."""
     pairwise = [
-        (kind, workers, size)
-        for i, kind in enumerate(pools)
-        for j, workers in enumerate(WORKERS if kind != "serial" else WORKERS[:1])
+        (pools[(j + k) % len(pools)], workers, size)
+        for j, workers in enumerate(WORKERS)
         for k, size in enumerate(SIZES)
-        if (i + j + k) % 3 == 0
     ]
     return quick(chosen, pairwise)

@@ -39,7 +39,7 @@ def test_f1_a_worker_killed_at_any_moment_costs_nothing(
         assert play(crashes.killed_at_moments, **setting, moments=moments) == moments
 
 
-@pytest.mark.parametrize(SETTING, [thorough("forkserver", 2, "0 B"), thorough("fork", 2, "2 MB")])
+@pytest.mark.parametrize(SETTING, [thorough("forkserver", 2, "0 B"), thorough("spawn", 2, "2 MB")])
 def test_f1_the_batch_of_a_killed_worker_is_there_at_once(kind: str, workers: int, size: str, seed: int) -> None:
     # FAULTS.md asks for 50 ms, and 1 s at most. Measured on a quiet machine: 13 ms, 22 ms (fork).
     setting = {"kind": kind, "workers": workers, "size": size}
@@ -50,12 +50,12 @@ def test_f1_the_batch_of_a_killed_worker_is_there_at_once(kind: str, workers: in
     assert max(taken) <= 10.0, taken
 
 
-@pytest.mark.parametrize("kind", kinds("fork"))
+@pytest.mark.parametrize("kind", kinds())
 def test_f1_workers_killed_while_idle_are_replaced(kind: str) -> None:
     assert play(crashes.dead_before_it_was_asked, kind=kind) == BATCHES
 
 
-@pytest.mark.parametrize("kind", kinds("fork"))
+@pytest.mark.parametrize("kind", kinds())
 def test_f1_a_result_that_was_sent_counts_though_its_worker_died(kind: str, extent: Extent) -> None:
     times = extent.times(1, 3)
     assert play(crashes.dies_when_it_has_answered, kind=kind, times=times) == times
@@ -63,13 +63,13 @@ def test_f1_a_result_that_was_sent_counts_though_its_worker_died(kind: str, exte
 
 @pytest.mark.parametrize(
     ("kind", "road"),
-    [("forkserver", "slots"), thorough("fork", "pipe"), thorough("spawn", "slots"), thorough("spawn", "pipe")],
+    [("forkserver", "slots"), thorough("forkserver", "pipe"), thorough("spawn", "slots"), thorough("spawn", "pipe")],
 )
 def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, road: str, seed: int, extent: Extent) -> None:
     kill_writers(extent, kind, seed, road=road)
 
 
-@pytest.mark.parametrize(("kind", "consumers"), quick([], [("fork", 2), ("spawn", 1), ("forkserver", 2)]))
+@pytest.mark.parametrize(("kind", "consumers"), quick([], [("spawn", 1), ("forkserver", 2)]))
 def test_f3_as_f2_with_consumers_on_other_threads(kind: str, consumers: int, seed: int, extent: Extent) -> None:
     kill_writers(extent, kind, seed, consumers=consumers, main=False)
 
@@ -83,7 +83,7 @@ def kill_writers(extent: Extent, kind: str, seed: int, **how: Any) -> None:
         assert figures["stood"] + figures["by themselves"] == kills
 
 
-@pytest.mark.parametrize("kind", kinds("fork"))
+@pytest.mark.parametrize("kind", kinds())
 def test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else(kind: str) -> None:
     assert play(writes.stopped_in_write, kind=kind) == BATCHES
 
@@ -93,7 +93,9 @@ def test_f4_all_workers_killed_at_once_cost_nothing(kind: str, workers: int, siz
     assert play(crashes.all_at_once, kind=kind, workers=workers, size=size) == BATCHES
 
 
-@pytest.mark.parametrize(SETTING, quick([], [("forkserver", 2, "0 B"), ("spawn", 2, "64 kB"), ("fork", 4, "0 B")]))
+@pytest.mark.parametrize(
+    SETTING, [thorough("forkserver", 2, "0 B"), thorough("spawn", 2, "64 kB"), thorough("forkserver", 4, "0 B")]
+)
 def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     kind: str, workers: int, size: str, seed: int
 ) -> None:
@@ -131,6 +133,6 @@ def test_f5_a_row_that_kills_each_worker_can_be_skipped(kind: str, workers: int,
         assert found["deaths"] <= MOST_DEATHS, found
 
 
-@pytest.mark.parametrize(SETTING, cover(("fork", 2, "64 kB")))
+@pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "64 kB")))
 def test_f6_an_exit_with_code_0_is_a_crash(kind: str, workers: int, size: str) -> None:
     assert play(crashes.exit_zero, kind=kind, workers=workers, size=size) == BATCHES

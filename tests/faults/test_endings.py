@@ -59,7 +59,7 @@ def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
         assert stage.err == ""
 
 
-@pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f12_what_a_broken_loop_had_queued_is_not_done(kind: str) -> None:
     assert play(breaks.made_after_a_break, kind=kind) <= 6  # one under way, those that a worker holds, and some more
 
@@ -149,7 +149,7 @@ def test_f13_an_interrupt_during_the_import_ends_the_program(seed: int, extent: 
         stage.assert_nothing_left()
 
 
-@pytest.mark.parametrize(("kind", "workers", "size"), cover(("fork", 2, "64 kB"), pools=PARALLEL))
+@pytest.mark.parametrize(("kind", "workers", "size"), cover(("forkserver", 2, "64 kB"), pools=PARALLEL))
 def test_f13_a_pool_whose_epochs_were_interrupted_is_as_good_as_before(
     kind: str, workers: int, size: str, seed: int, extent: Extent
 ) -> None:
@@ -206,7 +206,7 @@ def test_f15_long_tasks_do_not_outlive_a_program_that_is_killed(kind: str, how: 
 @pytest.mark.parametrize(
     ("kind", "inside", "how"),
     quick(
-        [("forkserver", "lock", "--pause=0.01"), ("fork", "stopped", "--thread")],
+        [("forkserver", "lock", "--pause=0.01"), ("forkserver", "stopped", "--thread")],
         [(kind, inside, "--pause=0.01") for kind in PROCESSES for inside in ("lock", "stopped")],
     ),
 )

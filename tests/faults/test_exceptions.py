@@ -80,7 +80,7 @@ def test_f9_a_result_that_cannot_travel_is_named(kind: str) -> None:
         assert what in found["message"]
 
 
-@pytest.mark.parametrize("kind", kinds("fork"))
+@pytest.mark.parametrize("kind", kinds())
 def test_f9_a_result_that_kills_or_cannot_be_loaded_costs_one_error(kind: str) -> None:
     ways = ["load kills", "load raises here", "end kills"]
     loaded, here, ended = play(exceptions.results_that_cannot_travel, kind=kind, ways=ways)

@@ -34,7 +34,7 @@ def test_f17_too_few_descriptors_are_told_of_and_the_pool_works_when_there_are_m
     assert_each_told(found, OF_DESCRIPTORS)
 
 
-@pytest.mark.parametrize("kind", kinds("fork"))
+@pytest.mark.parametrize("kind", kinds())
 def test_f17_a_pool_that_is_made_without_a_descriptor_works_when_there_are_some(kind: str) -> None:
     assert play(limits.made_without_descriptors, kind=kind)
 

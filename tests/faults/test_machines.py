@@ -46,7 +46,7 @@ def assert_kept_up(found: dict[str, Any], steps: int) -> None:
     assert found["steps"] * 0.005 <= found["sleeps"] <= found["steps"] * 0.02, found
 
 
-@pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_m5_what_is_held_is_never_overwritten(kind: str, seed: int, extent: Extent) -> None:
     play(leases.lease_machine, limit=300, kind=kind, examples=extent.times(1, 200), steps=25, seed=seed)
 

@@ -73,8 +73,8 @@ def own_shm(options: str) -> list[str]:
     quick(
         [("forkserver", "size=16m", "", True)],
         [
-            ("fork", "size=16m", "full", False),
-            ("fork", "size=256m", "filled", True),
+            ("spawn", "size=16m", "full", False),
+            ("forkserver", "size=256m", "filled", True),
             ("forkserver", "size=16m,ro", "", False),
         ],
     ),
@@ -90,7 +90,9 @@ def test_f16_a_small_file_system_costs_speed_and_no_batch(
         assert filled != "filled" or figures["roads"]["slots"] > FILLED_AT
 
 
-@pytest.mark.parametrize(("first", "code", "old"), quick([("fork", "ENOSPC", True)], [("forkserver", "ENOMEM", False)]))
+@pytest.mark.parametrize(
+    ("first", "code", "old"), quick([("forkserver", "ENOSPC", True)], [("spawn", "ENOMEM", False)])
+)
 def test_f16_pages_that_are_refused_from_some_time_on_cost_no_batch(
     first: str, code: str, old: bool, batches: int, seed: int, extent: Extent
 ) -> None:
@@ -103,7 +105,7 @@ def test_f16_pages_that_are_refused_from_some_time_on_cost_no_batch(
 
 
 @pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="the number of the call is not known here")
-@pytest.mark.parametrize(("first", "code"), quick([("fork", "ENOSYS")], [("forkserver", "EPERM")]))
+@pytest.mark.parametrize(("first", "code"), quick([("forkserver", "ENOSYS")], [("spawn", "EPERM")]))
 def test_f16_a_system_without_files_of_memory_costs_no_batch(
     first: str, code: str, batches: int, extent: Extent
 ) -> None:
@@ -114,7 +116,7 @@ def test_f16_a_system_without_files_of_memory_costs_no_batch(
 
 @pytest.mark.parametrize(
     ("first", "nbytes", "slots"),
-    quick([("fork", 64 << 20, True)], [("spawn", 1 << 20, False), ("forkserver", 8 << 20, False)]),
+    quick([("forkserver", 64 << 20, True)], [("spawn", 1 << 20, False), ("forkserver", 8 << 20, False)]),
 )
 def test_f16_a_limit_on_the_size_of_files_costs_no_batch(
     first: str, nbytes: int, slots: bool, batches: int, extent: Extent

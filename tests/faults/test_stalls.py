@@ -26,7 +26,7 @@ STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
         [("forkserver", 2, "SIGSTOP")],
         [
             *[("forkserver", 2, act) for act in STUCK],
-            *[("spawn", 4, "SIGSTOP"), ("spawn", 1, "backtrack"), ("fork", 1, "C call"), ("fork", 4, "lock")],
+            *[("spawn", 4, "SIGSTOP"), ("spawn", 1, "backtrack"), ("spawn", 1, "C call"), ("spawn", 4, "lock")],
             *[("threads", 2, "sleep"), ("threads", 2, "busy")],
         ],
     ),
@@ -51,8 +51,7 @@ def leaves(kind: str) -> list[str]:
         [
             ("threads", ["sleep"]),
             ("forkserver", STUCK[:3]),
-            ("spawn", STUCK[1:4]),
-            ("fork", STUCK[3:]),
+            ("spawn", STUCK[1:]),
             ("threads", ["busy"]),
         ],
     ),
@@ -63,7 +62,7 @@ def test_f19_samples_that_never_end_can_be_skipped(kind: str, acts: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "act"), quick([("fork", "C call")], [("forkserver", act) for act in STUCK] + [("spawn", "SIGSTOP")])
+    ("kind", "act"), quick([("forkserver", "C call")], [("forkserver", act) for act in STUCK] + [("spawn", "SIGSTOP")])
 )
 def test_f19_without_a_timeout_a_warning_names_the_rows(kind: str, act: str) -> None:
     found = play(stalls.warned_of, kind=kind, act=act)
@@ -106,7 +105,7 @@ NOT_READY = r"^(WorkerLost|NoWorkers): .*a worker process \(pid \d+\) was not re
 NO_ANSWER = (
     r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 0\.3 s; it was still start"
 )
-NOT_STARTED = {"forkserver": NO_ANSWER, "spawn": NOT_READY, "fork": NOT_READY}
+NOT_STARTED = {"forkserver": NO_ANSWER, "spawn": NOT_READY}
 """What is said of a start that hangs: who was waited for, and for what."""
 
 
@@ -137,7 +136,7 @@ def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
         [("forkserver", "SIGSTOP", True)],
         [
             ("forkserver", "SIGSTOP", False), ("forkserver", "sleep", True), ("forkserver", "C call", False),
-            ("spawn", "SIGSTOP", False), ("spawn", "C call", False), ("fork", "SIGSTOP", False),
+            ("spawn", "SIGSTOP", False), ("spawn", "C call", False),
         ],
     ),
 )  # fmt: skip

@@ -39,7 +39,7 @@ def test_f22_three_consumers_on_threads_get_whole_epochs(kind: str, workers: int
     assert play(streams.three_threads, kind=kind, workers=workers, size=size)
 
 
-@pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f22_two_threads_may_draw_from_one_iterator(kind: str) -> None:
     assert play(streams.one_iterator_two_threads, kind=kind) == N
 
@@ -49,7 +49,7 @@ def test_f22_an_abandoned_iterator_harms_no_other(kind: str, workers: int, size:
     assert play(streams.abandoned, kind=kind, workers=workers, size=size)
 
 
-@pytest.mark.parametrize("kind", kinds("fork", pools=POOLS))
+@pytest.mark.parametrize("kind", kinds(pools=POOLS))
 def test_f22_after_the_end_there_is_nothing_more(kind: str) -> None:
     assert play(streams.after_the_end, kind=kind)
 
@@ -69,6 +69,6 @@ def test_f28_a_fork_of_the_users_is_told_what_is_wrong(kind: str) -> None:
     assert said["source"].startswith("PoolClosed: ") or said["source"] == "nothing", said
 
 
-@pytest.mark.parametrize("kind", kinds("fork", pools=PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f28_a_fork_of_the_users_that_ends_harms_nobody(kind: str) -> None:
     assert play(streams.fork_child_exits, kind=kind)

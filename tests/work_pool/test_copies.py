@@ -21,7 +21,7 @@ from .travel_helpers import MB, crossing, one, same
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_there_is_one_copy_however_many_workers(workers: int) -> None:
     array = np.arange(1_000_000)
-    with bu.WorkerProcessPool(workers, start_method="fork") as pool:
+    with bu.WorkerProcessPool(workers) as pool:
         constant = pool.shared_constant({"source": bu.ArrayDataSource([array]), "again": [array]})
         for _ in range(4 * workers):
             assert one(pool, lambda c: int(c["again"][0].sum()), constant) == array.sum()
@@ -57,7 +57,7 @@ def test_an_array_that_was_written_to_is_copied_anew() -> None:
 
 
 def test_a_pool_gives_the_memory_of_forgotten_constants_back() -> None:
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         arena = pool._dispatcher.copies.arena
         for i in range(5):
             constant = pool.shared_constant(np.full(1_000_000, i))
@@ -144,7 +144,7 @@ def test_the_private_memory_of_a_worker_does_not_grow_with_what_is_shared() -> N
         return int(psutil.Process().memory_full_info().uss)
 
     array = np.ones(200 * MB, np.uint8)
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         idle = one(pool, private)
         constant = pool.shared_constant(bu.ArrayDataSource([array]))
         assert one(pool, lambda s: int(s.data[0].sum()), constant) == array.size

@@ -72,7 +72,7 @@ def sees_deaths_first(pool: Any, pid: int) -> Iterator[None]:
 
 
 def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         pid = one(pool, os.getpid)
         with sees_deaths_first(pool, pid):
             stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (leave, (3,))]))
@@ -91,7 +91,7 @@ def test_time_limits_are_kept_while_messages_keep_coming() -> None:
 
     source = bu.ArrayDataSource([np.arange(40)]).map(stuck)
     over = threading.Event()
-    with bu.WorkerProcessPool(2, start_method="fork") as pool:
+    with bu.WorkerProcessPool(2) as pool:
         one(pool, os.getpid)
 
         def keep_it_busy() -> None:
@@ -139,7 +139,7 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
         for i in itertools.count():
             yield (np.full(batch_size, i),)
 
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         iterator = pool.prefetch(bu.CallableDataSource(batches)).batch_iterator(5)
         assert next(iterator)[0].tolist() == [0] * 5
         (producing,) = [producer._dispatcher for producer in pool._producers]
@@ -175,7 +175,7 @@ def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: p
         raise MemoryError
 
     monkeypatch.setattr(served.Server, "_answer", out_of_memory)
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         array = np.arange(200_000.0)
         parallel = pool.parallel_data_source(bu.ArrayDataSource([array]), arrays="served")
         with pytest.raises(RuntimeError, match="a MemoryError") as caught:

@@ -87,7 +87,7 @@ def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeyp
         masks.append((threading.current_thread().name, signal.SIGINT in own_mask()))
         return start(self)
 
-    for launcher in (launch.ServerLauncher, launch.SpawnLauncher, launch.ForkLauncher):
+    for launcher in (launch.ServerLauncher, launch.SpawnLauncher):
         monkeypatch.setattr(launcher, "start", functools.partialmethod(noted, launcher.start))
     with bu.WorkerProcessPool(1, start_method=kind) as pool:
         # Where a worker ignores it instead, for programs that a user's function starts inherit what is blocked.

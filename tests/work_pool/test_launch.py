@@ -85,6 +85,65 @@ def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_k
         assert second.end() == 0
 
 
+def server_of_a_new_pool() -> int:
+    with starting("forkserver") as starter:
+        worker = starter.start()
+        assert ready(worker) == worker.pid
+        pid = server_of(starter).pid
+        assert worker.end() == 0
+    return int(pid)
+
+
+def test_the_next_pool_has_the_server_of_the_last_if_its_workers_are_to_be_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = server_of_a_new_pool()
+    assert server_of_a_new_pool() == first
+    with starting("forkserver") as one, starting("forkserver") as other:
+        workers = one.start(), other.start()
+        assert server_of(one).pid == first != server_of(other).pid
+        assert [worker.end() for worker in workers] == [0, 0]
+    fork_server.close_spare()
+    assert not psutil.pid_exists(first)
+    for change in (
+        lambda: monkeypatch.setenv("BATCHUP_NG_ANYTHING", "else"),
+        lambda: monkeypatch.chdir(tmp_path),
+        lambda: monkeypatch.syspath_prepend(str(tmp_path)),
+    ):
+        before = server_of_a_new_pool()
+        change()
+        assert server_of_a_new_pool() != before
+        assert not psutil.pid_exists(before)
+
+
+def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used() -> None:
+    first = psutil.Process(server_of_a_new_pool())
+    first.kill()
+    first.wait(20)
+    second = server_of_a_new_pool()
+    assert second != first.pid
+    with starting("forkserver") as starter:
+        worker = starter.start()
+        ready(worker)
+        server_of(starter).suspend()
+        assert worker.end() == EXIT_UNKNOWN
+    assert server_of_a_new_pool() != second
+
+
+def test_a_fork_of_the_users_leaves_the_spare_server_alone() -> None:
+    first = server_of_a_new_pool()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            own = server_of_a_new_pool()
+            fork_server.close_spare()
+            os._exit(own == first)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert server_of_a_new_pool() == first
+
+
 def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
     with starting("forkserver", start_timeout=0.3) as starter:
         starter._given = starter._given._replace(start_timeout=60)
@@ -153,7 +212,7 @@ def test_a_server_without_descriptors_says_so() -> None:
     ("method", "code"),
     quick(
         [("spawn", errno.EAGAIN)],
-        [(method, code) for method in ("spawn", "fork") for code in (errno.EAGAIN, errno.ENOMEM)],
+        [("spawn", errno.ENOMEM)],
     ),
 )
 def test_a_system_that_gives_no_process_is_told_of(method: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +262,7 @@ def test_users_of_a_limit_on_processes_see_it_by_name() -> None:
         "os.setgid(65534); os.setuid(65534)\n"
         "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
         "try:\n"
-        "    with bu.WorkerProcessPool(1, start_method='fork') as pool:\n"
+        "    with bu.WorkerProcessPool(1) as pool:\n"
         "        next(pool.work_stream(iter([(len, ('abc',))])))\n"
         "except bu.WorkerLost as error: print(error)\n"
     )

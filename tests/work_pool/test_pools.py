@@ -49,7 +49,7 @@ class TestProcessesWithThreads(PoolContract):
 @pytest.mark.thorough
 class TestForkedProcesses(PoolContract):
     def make(self) -> AbstractWorkerPool:
-        return WorkerProcessPool(2, start_method="fork")
+        return WorkerProcessPool(2)
 
 
 @pytest.mark.parametrize("make", [WorkerThreadPool, WorkerProcessPool])

@@ -33,7 +33,7 @@ def pool(request: pytest.FixtureRequest, pools: Any) -> Any:
         yield pool
 
 
-@pytest.fixture(params=methods("fork"))
+@pytest.fixture(params=methods("forkserver"))
 def fresh(request: pytest.FixtureRequest) -> Any:
     """A pool whose workers a test may end."""
     with bu.WorkerProcessPool(2, start_method=request.param) as pool:
@@ -178,7 +178,7 @@ def test_constants_are_forgotten_with_their_last_reference() -> None:
 
         return len(WORKER_CONSTANTS._values)
 
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         constant = pool.shared_constant(np.arange(10))
         assert pool.shared_constant(constant) is constant
         assert one(pool, np.sum, constant) == 45
@@ -195,7 +195,7 @@ def test_a_constant_is_sent_to_each_worker_once() -> None:
         def __reduce__(self) -> Any:
             return counted, ()
 
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         constant = pool.shared_constant(Counted())
         results = [one(pool, lambda c: c, constant) for _ in range(5)]
     assert results == [1] * 5
@@ -243,7 +243,7 @@ def test_what_cannot_travel_is_named(tmp_path: Path) -> None:
         r"map fn 'Log.note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
         r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
     }
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         for message, source in sources.items():
             with pytest.raises(CannotTravel, match=message):
                 pool.parallel_data_source(source)
@@ -284,7 +284,7 @@ def fork_and_die(path: Path) -> None:
 
 
 def test_a_pool_closes_at_once_though_a_fork_of_the_users_lives() -> None:
-    with bu.WorkerProcessPool(2, start_method="fork") as pool:
+    with bu.WorkerProcessPool(2) as pool:
         assert one(pool, len, "abc") == 3
         child = os.fork()
         if child == 0:
@@ -303,11 +303,11 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs() 
             return int, ()
 
     for _ in range(2):
-        pool = bu.WorkerProcessPool(1, start_method="fork")
+        pool = bu.WorkerProcessPool(1)
         cycle: list[Any] = [pool, pool.work_stream((len, ("abc",)) for _ in range(30))]
         cycle.append(cycle)
         del pool, cycle
-        with bu.WorkerProcessPool(1, start_method="fork") as other:
+        with bu.WorkerProcessPool(1) as other:
             assert one(other, abs, Collects()) == 0
 
 
@@ -332,7 +332,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
     def fail() -> None:
         raise Unprintable
 
-    with bu.WorkerProcessPool(1, start_method="fork") as pool:
+    with bu.WorkerProcessPool(1) as pool:
         pid = one(pool, os.getpid)
         with pytest.raises(CannotTravel, match="an exception of type Unprintable"):
             one(pool, fail)
@@ -345,7 +345,7 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer() -> None:
 
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
     before = memory_files()
-    bu.WorkerProcessPool(2, start_method="fork")
+    bu.WorkerProcessPool(2)
     gc.collect()
     assert memory_files() <= before
 

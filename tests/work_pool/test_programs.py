@@ -96,17 +96,3 @@ def test_workers_need_nothing_of_the_folder_that_they_start_in(tmp_path: Path) -
         cwd=Path(bu.__file__).parents[1], capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("3\n", "")
-
-
-def test_what_the_program_has_yet_to_print_is_not_printed_by_forked_workers_too() -> None:
-    program = (
-        "import batchup_ng as bu\n"
-        "print('once')\n"
-        "with bu.WorkerProcessPool(2, start_method='fork') as pool:\n"
-        "    list(pool.work_stream((len, ('ab',)) for _ in range(4)).retrieve_iter())\n"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, env=environment
-    )
-    assert done.stdout == "once\n"

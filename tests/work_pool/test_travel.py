@@ -16,7 +16,7 @@ from batchup_ng.work_pool.processes.travel import SMALLEST_APART
 from ..extent import methods
 from .travel_helpers import MB, crossing, one, same
 
-METHODS = methods("fork")
+METHODS = methods("forkserver")
 DTYPES = [
     "u1", "?", "<i2", ">i4", "<f2", "<f4", ">f8", "<c8", "<c16", "M8[ns]", "m8[s]", "S7", "<U3", ">U2", "V5",
     [("a", "<i2"), ("b", ">f8", (2,))],

@@ -1,15 +1,11 @@
 """How many threads the libraries for linear algebra may use in a worker.
 
 Sums that are shared out to threads are added up in another order, so that a product of matrices has other last bits
-with one thread than with two. Workers therefore use one, however many CPUs and workers there are. Interpreters that are
-started get environment variables, which the libraries, torch among them, read when they are loaded. A forked worker
-(``start_method="fork"``) has them loaded already: there threadpoolctl does it, if it is installed.
+with one thread than with two. Workers therefore use one, however many CPUs and workers there are: they get environment
+variables, which the libraries, torch among them, read when they are loaded.
 """
 
 from __future__ import annotations
-
-import os
-import sys
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -28,18 +24,3 @@ def environment(threads: int | None) -> dict[str, str]:
     ('1', {})
     """
     return {} if threads is None else dict.fromkeys(VARIABLES, str(threads))
-
-
-def limit(threads: int | None) -> None:
-    """Have the libraries that are loaded, and those that will be, use so many threads."""
-    if threads is None:
-        return
-    os.environ.update(environment(threads))
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(threads)
-    try:
-        import threadpoolctl
-    except ImportError:
-        return
-    for library in threadpoolctl.ThreadpoolController().lib_controllers:
-        library.set_num_threads(threads)

@@ -1,18 +1,26 @@
-"""The process that forks workers, from the pool's side: asks it for workers and for how they ended."""
+"""The process that forks workers, from the pool's side: asks it for workers and for how they ended.
+
+Who owns what. A pool has a server to itself from its first worker until its workers have ended; then the program keeps
+one server for the next pool, which need not wait until NumPy and this package are imported once more. A server that was
+started in other surroundings (environment, folder, ``sys.path``, standard output, CPUs) is not used again.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import socket
 import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from ...errors import WorkerLost
 from . import server
 from .lifeline import Lifeline
-from .starting import EXIT_UNKNOWN, Given, hang_up, new_pair, refused, run
+from .starting import EXIT_UNKNOWN, Given, command, environment, hang_up, new_pair, refused, run
 
 ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to tell how a worker ended which has."""
@@ -21,21 +29,73 @@ SERVER_TIMEOUT = 1.0
 """Seconds that the server, whose workers have ended, has to end by itself before it is killed."""
 
 
+_spare: dict[int, ForkServer] = {}
+"""The server that no pool has just now, by the number of the process that started it: a fork has none."""
+
+
+def take(blas_threads: int | None) -> ForkServer:
+    """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one.
+
+    Raises:
+        OSError, WorkerLost: none can be started.
+    """
+    server = _spare.pop(os.getpid(), None)
+    if server is not None and server.surroundings == _surroundings(blas_threads):
+        return server
+    if server is not None:
+        server.close()
+    return ForkServer(blas_threads)
+
+
+def give_back(server: ForkServer) -> None:
+    """Keep a server, whose workers have ended, for the next pool; end it if something is wrong or there is one."""
+    if server.ended or server.was_silent or _spare.setdefault(os.getpid(), server) is not server:
+        server.close()
+
+
+@atexit.register
+def close_spare() -> None:
+    """End the spare server."""
+    if (server := _spare.pop(os.getpid(), None)) is not None:
+        with contextlib.suppress(KeyboardInterrupt):  # the program is ending, and the server with it
+            server.close()
+
+
+def _surroundings(blas_threads: int | None) -> tuple[Any, ...]:
+    """Return all that a worker has from the server that it is forked from."""
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    streams = []
+    for fd in (1, 2):
+        with contextlib.suppress(OSError):  # it is closed
+            status = os.fstat(fd)
+            streams.append((fd, status.st_dev, status.st_ino))
+    return command("server"), environment(blas_threads), os.getcwd(), streams, cpus
+
+
 class ForkServer:
     """One server process; it ends when the socket to it is closed.
 
     Attributes:
+        surroundings: What its workers have from it.
         ended: Whether it was found dead.
+        has_forked: Whether it has started a worker, of any pool.
+        was_silent: Whether it did not tell how a worker ended: it may have been stopped.
     """
 
-    def __init__(self, blas_threads: int | None, life: Lifeline) -> None:
-        with new_pair() as (ours, theirs):
-            fds = [theirs.fileno(), life.fd]
-            self._process = run("server", fds, blas_threads, *fds)
+    def __init__(self, blas_threads: int | None) -> None:
+        self.surroundings = _surroundings(blas_threads)
+        self._life = Lifeline()
+        try:
+            with new_pair() as (ours, theirs):
+                fds = [theirs.fileno(), self._life.fd]
+                self._process = run("server", fds, blas_threads, *fds)
+        except BaseException:
+            self._life.close()
+            raise
         self._sock = ours
         self._codes: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.ended = False
+        self.ended = self.has_forked = self.was_silent = False
 
     def kill(self) -> None:
         """Kill the server; whoever waits for its answer learns that it is dead."""
@@ -66,7 +126,11 @@ class ForkServer:
                 f"{given.start_timeout:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
                 f"sys.path of this program, or was stopped; it was killed"
             )
-        return None if answer is None else answer[1]
+        if answer is None:
+            return None
+        self.has_forked = True
+        self._codes.pop(answer[1], None)  # of an earlier process that had the number
+        return answer[1]
 
     def exit_code(self, pid: int, timeout: float) -> int | None:
         """Return how a worker ended, waiting so long for it; None if it has not."""
@@ -81,7 +145,8 @@ class ForkServer:
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.002)
-        return EXIT_UNKNOWN  # the server is dead, or does not answer
+        self.was_silent = True  # or dead
+        return EXIT_UNKNOWN
 
     def _told(self, pid: int, deadline: float) -> int | None:
         """Return how a worker ended, as the server tells; None if it has not, or the server does not answer."""
@@ -121,6 +186,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._life.close()
 
 
 def _is_running(pid: int) -> bool:

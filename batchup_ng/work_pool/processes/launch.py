@@ -1,12 +1,13 @@
 """Starts worker processes.
 
-There are three ways, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker. ``forkserver``
-starts one, the server, which imports this package, stays single-threaded, forks a worker when asked. ``fork`` forks
-the calling process, half-copied threads and locks and all, and is only for those who ask for it. None of them runs
-the user's main module again, so scripts need no ``__main__`` guard: functions travel by value.
+There are two ways, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker. ``forkserver``
+starts one, the server, which imports this package, stays single-threaded, forks a worker when asked. None of them runs
+the user's main module again, so scripts need no ``__main__`` guard: functions travel by value. (``fork``, the third
+way, would copy this process with threads cut short and locks that stay locked.)
 
-Who owns what. A launcher belongs to one pool; any thread may use it. It owns the server, if there is one; a
-:class:`WorkerProcess` owns the pool's end of one socket. The shared memory is the pool's; a worker gets a descriptor.
+Who owns what. A launcher belongs to one pool; any thread may use it. It has the server, if there is one, to itself
+until its workers have ended; a :class:`WorkerProcess` owns the pool's end of one socket. The shared memory is the
+pool's; a worker gets a descriptor.
 
 What happens on a crash. A worker's death is seen by its end of the socket being closed; how it died is asked of the
 server, which is its parent, or of the system. If the server died, the next worker is started by a new one; how its
@@ -16,23 +17,18 @@ error is a :class:`~batchup_ng.errors.WorkerLost` that names the limit, and noth
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable
 from typing import Protocol
 
 from ... import checks
 from ...errors import WorkerLost
-from . import server, worker
+from . import fork_server, server, worker
 from .fork_server import ForkServer
 from .lifeline import Lifeline
-from .starting import EXIT_UNKNOWN, Given, WorkerProcess, interrupts_held, new_pair, ours_open, run
+from .starting import Given, WorkerProcess, new_pair, run
 
-START_METHODS = ("forkserver", "spawn", "fork")
+START_METHODS = ("forkserver", "spawn")
 
 
 class Launcher(Protocol):
@@ -97,12 +93,7 @@ def launcher(start_method: str | None, given: Given) -> Launcher:
         ArgumentError: there is no such method.
     """
     method = checks.one_of("start_method", start_method or START_METHODS[0], START_METHODS)
-    kinds: dict[str, Callable[[Given], Launcher]] = {
-        "forkserver": ServerLauncher,
-        "spawn": SpawnLauncher,
-        "fork": ForkLauncher,
-    }
-    return kinds[method](given)
+    return SpawnLauncher(given) if method == "spawn" else ServerLauncher(given)
 
 
 class SpawnLauncher(_Launcher):
@@ -136,9 +127,10 @@ class ServerLauncher(_Launcher):
     def start(self) -> WorkerProcess:
         with self._lock, new_pair() as (ours, theirs):
             self._check_open()
-            old, server_of_it, fds = self._server, self._running(), self._given.fds(theirs, self._lifeline())
+            fds = self._given.fds(theirs, self._lifeline())
+            server_of_it = self._running()
             pid = server_of_it.fork(self._given, fds)
-            if pid is None and old is not None and not self._closed:
+            if pid is None and server_of_it.has_forked and not self._closed:
                 # It died some time ago, which shows only now.
                 server_of_it = self._running()
                 pid = server_of_it.fork(self._given, fds)
@@ -151,13 +143,13 @@ class ServerLauncher(_Launcher):
         if self._server is None or self._server.ended:
             if self._server is not None:
                 self._server.close()
-            self._server = ForkServer(self._given.blas_threads, self._lifeline())
+            self._server = fork_server.take(self._given.blas_threads)
         return self._server
 
     def rest(self) -> None:
         with self._lock:
             if self._server is not None:
-                self._server.close()
+                fork_server.give_back(self._server)
                 self._server = None
             super().rest()
 
@@ -167,44 +159,6 @@ class ServerLauncher(_Launcher):
             self._lock.release()
         elif self._server is not None:
             self._server.kill()  # another thread waits for its answer
-
-
-class ForkLauncher(_Launcher):
-    """Workers forked from the calling process."""
-
-    def __init__(self, given: Given) -> None:
-        super().__init__(given)
-        self._ended: dict[int, int] = {}
-
-    def start(self) -> WorkerProcess:
-        given = self._given
-        self._check_open()
-        with new_pair() as (ours, theirs), interrupts_held():
-            life = self._lifeline()
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(AttributeError, ValueError, OSError):
-                    stream.flush()  # or the child would write what is buffered once more
-            pid = os.fork()
-            if pid == 0:
-                fd = theirs.detach()
-                fds = fd, life.fd, given.arena_fd
-                server.run_forked(*fds, given.threads, sorted(ours_open), given.blas_threads)
-        return WorkerProcess(pid, ours, lambda timeout: self._exit_code(pid, timeout))
-
-    def _exit_code(self, pid: int, timeout: float) -> int | None:
-        deadline = time.monotonic() + timeout
-        while pid not in self._ended:
-            try:
-                done, status = os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                return EXIT_UNKNOWN  # somebody else has waited for it
-            if done:
-                self._ended[pid] = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > deadline:
-                return None
-            else:
-                time.sleep(0.002)
-        return self._ended[pid]
 
 
 # The names under which the started interpreters find their modules; imported here so that a mistake shows at once.

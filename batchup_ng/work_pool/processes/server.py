@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from numpy import random as numpy_random  # here, for the import lock may be held for ever in a forked child
 
-from . import blas, lifeline, worker
+from . import lifeline, worker
 
 STARTED = b"S"
 ENDED = b"E"
@@ -94,7 +94,7 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, own: li
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        run_forked(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, close=own)
+        _work(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, close=own)
     _close_all(fds)
     sock.sendall(MESSAGE.pack(STARTED, pid, 0))
 
@@ -104,9 +104,7 @@ def _close_all(fds: list[int]) -> None:
         os.close(fd)
 
 
-def run_forked(
-    fd: int, life_fd: int, arena_fd: int, threads: int, close: list[int], blas_threads: int | None = None
-) -> NoReturn:
+def _work(fd: int, life_fd: int, arena_fd: int, threads: int, close: list[int]) -> NoReturn:
     """Be a worker in a process that was just forked; never returns.
 
     Args:
@@ -115,7 +113,6 @@ def run_forked(
         arena_fd: The shared memory; -1 if there is none.
         threads: How many tasks to run at once.
         close: Descriptors of the parent that the worker must not keep open.
-        blas_threads: How many threads libraries that are loaded may use; None leaves them as they are.
     """
     code = 1
     try:
@@ -123,7 +120,6 @@ def run_forked(
             os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
         numpy_random.seed()
-        blas.limit(blas_threads)
         worker.main(fd, life_fd, arena_fd, threads)
         code = 0
     except BaseException:

@@ -43,20 +43,9 @@ _BOOT = (
 _HOME = str(Path(__file__).resolve().parents[3])
 """The folder that this package lies in."""
 
-ours_open: set[int] = set()
-"""Descriptors of this process at whose end something else ends; a forked worker must not keep them open."""
-
-
-def _pair() -> tuple[socket.socket, socket.socket]:
-    """Return the two ends of a new socket, ours to be closed by :func:`hang_up`."""
-    ours, theirs = socket.socketpair()
-    ours_open.add(ours.fileno())
-    return ours, theirs
-
 
 def hang_up(sock: socket.socket) -> None:
     """Hang up, even where a fork of the user's holds a copy of the socket."""
-    ours_open.discard(sock.fileno())
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
     sock.close()
@@ -171,7 +160,7 @@ def refused(error: OSError) -> WorkerLost:
 def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     """Yield the two ends of a new socket: theirs is closed after it, ours if what was to be started was not."""
     try:
-        ours, theirs = _pair()
+        ours, theirs = socket.socketpair()
     except OSError as error:
         raise refused(error) from error
     with theirs:
@@ -185,7 +174,8 @@ def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             raise
 
 
-def _command(module: str, *numbers: int) -> list[str]:
+def command(module: str, *numbers: int) -> list[str]:
+    """Return the command of an interpreter like this one that calls ``main`` of a module with numbers."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing uses it as well
     paths = [os.path.abspath(entry) for entry in sys.path if entry], [os.path.abspath(entry) for entry in sys.path]
     texts = ["\n".join(path if _HOME in path else [*path, _HOME]) for path in paths]
@@ -194,12 +184,17 @@ def _command(module: str, *numbers: int) -> list[str]:
 
 def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
     """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
-    environment = {**os.environ, "PYTHONHASHSEED": _hash_seed(), **blas.environment(blas_threads)}
+    arguments = command(module, *numbers)
     with interrupts_held():
-        return subprocess.Popen(_command(module, *numbers), pass_fds=fds, stdin=subprocess.DEVNULL, env=environment)
+        return subprocess.Popen(
+            arguments, pass_fds=fds, stdin=subprocess.DEVNULL, env=environment(blas_threads)
+        )
 
 
-def _hash_seed() -> str:
-    """Return the seed of ``hash`` of texts that all workers have, or sets of them would differ in their order."""
+def environment(blas_threads: int | None) -> dict[str, str]:
+    """Return the environment of workers: this process's, with one seed for all of ``hash`` of texts.
+
+    With seeds of their own, sets of texts would differ in their order.
+    """
     own = os.environ.get("PYTHONHASHSEED", "")
-    return own if own.isdigit() else "0"
+    return {**os.environ, "PYTHONHASHSEED": own if own.isdigit() else "0", **blas.environment(blas_threads)}

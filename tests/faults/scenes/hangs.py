@@ -8,7 +8,6 @@ import importlib
 import os
 import pkgutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from batchup_ng.work_pool.processes import fork_server, staff
 
 from ..books import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop, wait_for
-from ..mischief import FOREVER, AtRows
+from ..mischief import AtRows
 from ..tree import orphaned, state_of
 from .stalls import POSITION, usable
 
@@ -50,21 +49,6 @@ def interpreters_hang() -> Iterator[None]:
             os.environ |= {"PYTHONPATH": path, "BATCHUP_NG_TEST_HANGS": ""}
 
 
-@contextlib.contextmanager
-def forks_hang() -> Iterator[None]:
-    """Let each process that this one forks within hang before it gets to the worker's code."""
-    hanging = [True]
-    os.register_at_fork(after_in_child=lambda: time.sleep(FOREVER) if hanging else None)
-    try:
-        yield
-    finally:
-        hanging.clear()
-
-
-HANGING_START = {"forkserver": interpreters_hang, "spawn": interpreters_hang, "fork": forks_hang}
-"""By start method, what makes the first start of a worker hang."""
-
-
 def told_of(act: Callable[[], object]) -> str:
     """Return what an error of ours says; an empty text if there is none."""
     try:
@@ -79,7 +63,7 @@ def told_of(act: Callable[[], object]) -> str:
 def hangs_in_start(kind: str) -> str:
     """F20: whatever is started first hangs before it gets to the worker's code; when it no longer does a pool works."""
     lower_start_timeout(0.3)
-    with HANGING_START[kind](), make_pool(kind) as pool:
+    with interpreters_hang(), make_pool(kind) as pool:
         found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
     lower_start_timeout(60.0)
     with make_pool(kind) as pool:
@@ -100,7 +84,7 @@ def hangs_in_replacement(kind: str) -> str:
             stop(server.pid)
         else:
             lower_start_timeout(0.3)
-            stack.enter_context(HANGING_START[kind]())
+            stack.enter_context(interpreters_hang())
         for pid in pids:
             stop(pid)
             send(pid)

@@ -171,6 +171,7 @@ def refused(kind: str) -> dict[str, str]:
         What is said of each.
     """
     said = {}
+    before = psutil.Process().children()  # the spare fork server
     with make_pool(kind) as pool:
         for what, (make, words) in REFUSED.items():
             made = make()
@@ -179,7 +180,7 @@ def refused(kind: str) -> dict[str, str]:
             except bu.CannotTravel as error:
                 said[what] = str(error)
             assert not [word for word in words if word not in said[what]], said
-        assert not psutil.Process().children(recursive=True)
+        assert psutil.Process().children(recursive=True) == before
         # The pool is as good as new.
         assert len(list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(70)])).batch_iterator(BATCH))) == 10
     return said
