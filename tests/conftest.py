@@ -79,6 +79,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup() -> None:
+    """Undo that pytest names the test in the environment: a pool has the last one's fork server if that is the same."""
+    os.environ["PYTEST_CURRENT_TEST"] = "a test"
+
+
+pytest_pyfunc_call = pytest_fixture_setup  # before the test itself pytest names it once more
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test after which a process, thread, descriptor, shared memory or temporary file is left."""
