@@ -210,10 +210,10 @@ def samples_of(batch: Any) -> Iterator[Any]:
 
 def nbytes(batch: Any) -> int:
     """Return the bytes that the arrays of `batch` hold; other leaves count as nothing."""
-    if isinstance(batch, Mapping):
-        batch = tuple(batch.values())
     if not isinstance(batch, (tuple, list)):
-        return int(getattr(batch, "nbytes", 0))
+        if not isinstance(batch, Mapping):
+            return int(getattr(batch, "nbytes", 0))
+        batch = tuple(batch.values())
     total = 0
     for part in batch:  # of each batch that a pool makes: a generator would take twice as long
         total += part.nbytes if isinstance(part, np.ndarray) else nbytes(part)

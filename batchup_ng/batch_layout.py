@@ -53,10 +53,9 @@ def finished(batch: Any, buffers: Buffers) -> Any:
         MapResultError: it holds a masked array.
     """
     alone = getrefcount(batch) <= _PASSED
-    if alone and type(batch) is tuple:
-        common = buffers.common
+    if alone and type(batch) is tuple:  # nearly all batches, in half the time
         for part in batch:
-            if type(part) is not np.ndarray or getrefcount(part) > _HELD or not _is_finished(part, common):
+            if type(part) is not np.ndarray or getrefcount(part) > _HELD or not _is_finished(part, buffers):
                 break
         else:
             return batch
@@ -117,11 +116,10 @@ def _finished_array(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndar
         )
     if type(array) is np.ndarray and array.dtype == object:
         return _finished_objects(array, alone, buffers)
-    common = buffers.common
     if type(array) is np.ndarray and alone:
-        if _is_finished(array, common):
+        if _is_finished(array, buffers):
             return array
-        if array.flags.carray and array.dtype.isnative and _owns(array, common):
+        if array.flags.carray and array.dtype.isnative and _owns(array, buffers.common):
             return array.reshape(-1).reshape(array.shape)  # axes of length 1 have the strides of any array then
     dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     out = np.empty(array.shape, dtype) if dtype.hasobject else buffers.empty(array.shape, dtype)
@@ -140,14 +138,16 @@ def _finished_objects(array: np.ndarray, alone: bool, buffers: Buffers) -> np.nd
     return out.reshape(array.shape)
 
 
-def _is_finished(array: np.ndarray, common: Any) -> bool:
+def _is_finished(array: np.ndarray, buffers: Buffers) -> bool:
     """Return whether an array to which only the batch refers is as it is to be."""
     flags, dtype = array.flags, array.dtype
-    if not flags.carray or not dtype.isnative or dtype.hasobject or not (flags.owndata or _owns(array, common)):
+    if not flags.carray or not dtype.isnative or dtype.hasobject:
+        return False
+    if not flags.owndata and not _owns(array, buffers.common):
         return False
     # NumPy calls an array contiguous whatever the strides of its axes of length 1, by which others choose algorithms.
     shape = array.shape
-    return (1 not in shape and 0 not in shape) or array.strides == np.empty(shape, array.dtype).strides
+    return (1 not in shape and 0 not in shape) or array.strides == np.empty(shape, dtype).strides
 
 
 def _owns(array: np.ndarray, common: Any) -> bool:

@@ -71,6 +71,7 @@ class ArrayDataSource(RandomAccessDataSource):
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self.data = list(columns.values())
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
+        self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # which may write to rows
 
     @property
     def columns(self) -> Any:
@@ -116,7 +117,8 @@ class ArrayDataSource(RandomAccessDataSource):
         return not own or not all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
 
     def _gather(self, rows: Any, buffers: Buffers) -> Any:
-        rows = read_only(rows)
+        if self._has_accessors:
+            rows = read_only(rows)
         parts = [gather(array, rows, buffers) for array in self.data]
         batch = tuple(parts) if self._names is None and not self._has_samples else self._batch(parts)
         if not self.include_indices:

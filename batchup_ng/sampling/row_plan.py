@@ -97,8 +97,8 @@ class OfBatches:
 class SamplerPlan:
     """The rows of a source that has a sampler.
 
-    A shuffled order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy
-    costs besides its work is then shared by the batches of the block. The first blocks are small, for somebody waits.
+    The order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy costs
+    besides its work is then shared by the batches of the block. The first blocks are small, for somebody waits.
     Who asks for batches at random, as a shuffled choice does, gets no more computed than he asks for, unless the order
     is so short that it is one block.
 
@@ -130,8 +130,6 @@ class SamplerPlan:
         return self.rows_between(self.samples_before(number), self.samples_before(number + 1))
 
     def rows_between(self, start: int, stop: int) -> Any:
-        if self._key is None:
-            return self._computed(start, stop)
         first, end, rows = self._block
         if not first <= start <= stop <= end:
             # Two threads may both compute it; each uses its own.
@@ -437,6 +435,8 @@ def planned_samples(rows: Any, batch: Any) -> int:
 
     Where a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
     """
+    if isinstance(rows, np.ndarray):
+        return len(rows)
     try:
         return whole_samples(rows)[1]
     except TypeError:

@@ -35,6 +35,10 @@ class ByteBound:
     first: int
     least: int = 1
     largest: int = 0
+    _limit: int = 0
+
+    def __post_init__(self) -> None:
+        self._limit = min(self.size, self.first)
 
     def __str__(self) -> str:
         nbytes = self.buffer_bytes
@@ -42,11 +46,7 @@ class ByteBound:
 
     def limit(self) -> int:
         """Return how many batches may be ahead now."""
-        if not self.largest:
-            return min(self.size, self.first)
-        fit = self.buffer_bytes // self.largest
-        # Two less than fit: the consumer has one in its hands, and is given another.
-        return min(self.size, max(self.least if fit else 1, fit - 2))
+        return self._limit
 
     def saw(self, batch: Any) -> None:
         """Take note of the size of a batch."""
@@ -54,7 +54,11 @@ class ByteBound:
             nbytes = batches.nbytes(batch)
         except Exception:  # an object of the user's that cannot tell, as a sparse tensor
             nbytes = 0
-        self.largest = max(self.largest, 1, nbytes)
+        if nbytes > self.largest or not self.largest:
+            self.largest = max(1, nbytes)
+            fit = self.buffer_bytes // self.largest
+            # Two less than fit: the consumer has one in its hands, and is given another.
+            self._limit = min(self.size, max(self.least if fit else 1, fit - 2))
 
 
 def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
