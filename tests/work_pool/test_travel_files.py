@@ -101,6 +101,20 @@ def test_a_file_that_is_another_or_shorter_in_the_worker_is_named(file: Path) ->
             both.arrived(constant)
 
 
+def test_f26_a_file_that_is_cut_short_in_mid_epoch_is_named(file: Path) -> None:
+    source = bu.ArrayDataSource([np.load(file, mmap_mode="r")])
+    with bu.WorkerProcessPool(1) as pool:
+        parallel = pool.parallel_data_source(source, batch_buffer_size=2)
+        batches = parallel.batch_iterator(50)
+        next(batches)
+        os.truncate(file, 800_000)  # a map of what is gone kills who reads it, by SIGBUS
+        with pytest.raises(SampleReadError, match=r"data.npy' has 800000 bytes, and 1600128 are needed") as caught:
+            list(batches)
+        assert caught.value.source == str(file)
+        file.unlink()
+        assert next(pool.work_stream(iter([(len, ("abc",))]))) == 3
+
+
 def test_many_arrays_over_a_file_open_it_once(file: Path) -> None:
     array = np.load(file, mmap_mode="r")
     with crossing() as both:

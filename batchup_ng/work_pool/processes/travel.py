@@ -11,7 +11,8 @@ so that a refusal costs nothing: what cannot be pickled is found before a proces
 What crosses the boundary: the pickle, which holds for each large array its dtype, shape and strides; the array's memory
 as out-of-band buffer. An array over a file crosses as the name of the file (:mod:`.mapped`). Every array of 64 KiB or
 more arrives on memory of its own, which the worker may write to if the original may be; what it writes nobody else
-sees. Arrays of objects, small ones, subclasses with a pickle of their own go as NumPy pickles them.
+sees. Long lists of samples are packed into one array (:mod:`.packed_list`). Arrays of objects, small ones, subclasses
+with a pickle of their own go as NumPy pickles them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ...accessors.map_style import MapStyle
 from ...accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ...data_source.array import ArrayDataSource
 from ...errors import CannotTravel
@@ -34,6 +36,7 @@ from .by_value import CACHED, Pickler, send_by_value_if_need_be
 from .channel import Placed
 from .copies import Bulk
 from .mapped import Stretch, reopened, stretch_of
+from .packed_list import packed_list
 from .served import ServedArray
 
 SMALLEST_APART = 1 << 16
@@ -150,6 +153,10 @@ class _Packer(Pickler):
                 return reduced
         elif isinstance(obj, ArrayDataSource):
             self._note_rows_only(obj)
+        elif type(obj) is MapStyle and type(obj.dataset) in (list, tuple):
+            packed = packed_list(obj.dataset)
+            if packed is not None:
+                return MapStyle, (packed,)
         elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
             send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
