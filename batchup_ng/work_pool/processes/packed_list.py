@@ -42,7 +42,7 @@ class PackedList:
             raise IndexError(f"list index {place} out of range")
         place %= len(self)
         start = self._ends[place - 1] if place else 0
-        return pickle.loads(memoryview(self._pickles[start : self._ends[place]]))
+        return pickle.loads(self._pickles[start : self._ends[place]].data)
 
 
 def packed_list(items: Sequence[Any]) -> PackedList | None:
