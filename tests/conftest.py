@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         for package in (Path(bu.__file__).parent, Path(__file__).parent):
             compileall.compile_dir(package, quiet=2)
     _set_examples("thorough" if config.getoption("--thorough") else "quick")
+    gc.disable()  # until all is collected: nothing of that goes
 
 
 def _set_examples(profile: str) -> None:
@@ -77,6 +78,7 @@ def pytest_collection_finish() -> None:
     """Let the collector look no more at what was imported and collected, which took it 0.3 s each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
