@@ -15,7 +15,7 @@ import pytest
 from batchup_ng import cli
 from batchup_ng.demo import digits, job
 from batchup_ng.errors import ArgumentError
-from tests.extent import thorough
+from tests.extent import quick, thorough
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,6 +89,7 @@ def test_a_wrong_option_gets_one_line_and_exit_code_2(
     assert re.fullmatch(rf"batchup_ng.*{message}.*\n", printed.err)
 
 
+@pytest.mark.thorough
 def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
     done = run(tmp_path, "demo", "--pool", "none")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -103,7 +104,7 @@ def test_an_accuracy_too_low_is_exit_code_1(
 
 
 @pytest.mark.usefixtures("few_digits")
-@pytest.mark.parametrize("pool", job.POOLS)
+@pytest.mark.parametrize("pool", quick(["process"], job.POOLS))
 def test_an_error_leaves_no_folder(pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job.tempfile, "tempdir", str(tmp_path))
 
