@@ -37,7 +37,7 @@ class TestBlocksForEver(SamplerContract):
     batch_sizes = (1, 3, 7, 100)
 
     def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(40, 7, 2, repeats=-1)
+        return BlockShuffleSampler(300, 7, 2, repeats=-1)
 
 
 def order(sampler: RandomAccessSampler, key: OrderKey = OrderKey(1, 0)) -> np.ndarray:  # noqa: B008  # a constant

@@ -37,7 +37,7 @@ class TestStratifiedForEver(SamplerContract):
     batch_sizes = (1, 3, 7, 100)
 
     def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(np.tile(Y, 3), repeats=-1)
+        return StratifiedSampler(np.tile(Y, 20), repeats=-1)
 
 
 class TestBalanced(SamplerContract):
