@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         for package in (Path(bu.__file__).parent, Path(__file__).parent):
             compileall.compile_dir(package, quiet=2)
     _set_examples("thorough" if config.getoption("--thorough") else "quick")
+    gc.disable()  # until all is collected: nothing of that goes
 
 
 def _set_examples(profile: str) -> None:
@@ -77,6 +78,7 @@ def pytest_collection_finish() -> None:
     """Let the collector look no more at what was imported and collected, which took it 0.3 s each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -96,6 +98,12 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     request.node.funcargs.clear()  # pytest would hold what other fixtures made for the test until after this check
     if left := left_since(before, PATIENCE):
         pytest.fail(f"{request.node.nodeid} left behind: {left}")
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder as pytest's own does, which counts its folders and makes a link each time: a millisecond."""
+    return Path(tempfile.mkdtemp(dir=tmp_path_factory.getbasetemp()))
 
 
 @pytest.fixture(scope="session")

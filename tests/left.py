@@ -107,8 +107,8 @@ def _processes() -> set[int]:
         parent = parents.pop()
         with contextlib.suppress(OSError):  # it, or a thread of it, has ended since
             for thread in os.listdir(f"/proc/{parent}/task"):
-                children = Path(f"/proc/{parent}/task/{thread}/children").read_text()
-                parents += map(int, children.split())
+                with open(f"/proc/{parent}/task/{thread}/children", "rb", buffering=0) as children:
+                    parents += map(int, children.read().split())
         found.add(parent)
     return found - {os.getpid()}
 

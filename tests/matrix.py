@@ -1,4 +1,4 @@
-"""The source of ``test_matrix.py``, an epoch of 150 batches with every kind of randomness; shared with a program.
+"""The source of ``test_matrix.py``, an epoch of 96 batches with every kind of randomness; shared with a program.
 
 Run as a program it goes on from saved states in a process of its own: see :func:`main`.
 """
@@ -18,7 +18,7 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.testing.digests import digest_of, layout_of
 
-BATCHES = 150
+BATCHES = 96
 SIZE = 4
 ROWS = BATCHES * SIZE
 SEED = 11

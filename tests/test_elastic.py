@@ -127,7 +127,7 @@ def test_a_batch_draws_by_its_number_and_its_place() -> None:
 
 @pytest.mark.parametrize("kind", ["serial", "threads"])
 def test_a_state_that_another_thread_takes_is_whole(kind: str) -> None:
-    source = bu.ArrayDataSource([np.arange(1_500)]).map(noisy, rng="sample")
+    source = bu.ArrayDataSource([np.arange(600)]).map(noisy, rng="sample")
     whole = list(source.batch_iterator(10, 5))
     states: list[Any] = []
     done, taken = threading.Event(), threading.Semaphore(0)

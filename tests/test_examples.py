@@ -48,8 +48,9 @@ LAST_LINE = {
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "digits", "distributed", "hdf5_file", "jax_checkpoint", "keras_digits", "lightning_checkpoint", "lmdb_file",
-    "predict", "resume", "semi_supervised", "table_of_files", "torch_checkpoint", "torch_digits", "train_and_validate",
+    "digits", "distributed", "hdf5_file", "images_of_different_sizes", "jax_checkpoint", "keras_digits",
+    "lightning_checkpoint", "lmdb_file", "predict", "resume", "semi_supervised", "table_of_files", "torch_checkpoint",
+    "torch_digits", "train_and_validate",
 }  # fmt: skip
 
 # Folders of settings or compiled code that Keras and torch make, of which we know nothing.

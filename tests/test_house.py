@@ -41,20 +41,23 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imported(path: Path) -> Iterator[tuple[str, ast.AST]]:
-    """Yield each module of ours that a module imports, by its dotted name below the package, with the statement."""
+@functools.cache
+def imported(path: Path) -> list[tuple[str, ast.AST]]:
+    """Return each module of ours that a module imports, by its dotted name below the package, with the statement."""
+    found: list[tuple[str, ast.AST]] = []
     package = ("batchup_ng", *path.relative_to(PACKAGE).parts[:-1])
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             whole = ".".join([*base, *(node.module or "").split(".")]).strip(".")
             if whole == "batchup_ng":
-                yield from ((alias.name, node) for alias in node.names)
+                found += [(alias.name, node) for alias in node.names]
             elif whole.startswith("batchup_ng."):
-                yield whole.removeprefix("batchup_ng."), node
+                found.append((whole.removeprefix("batchup_ng."), node))
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name.startswith("batchup_ng")]
-            yield from ((name.removeprefix("batchup_ng."), node) for name in names)
+            found += [(name.removeprefix("batchup_ng."), node) for name in names]
+    return found
 
 
 def test_every_module_has_a_floor() -> None:

@@ -9,6 +9,7 @@ once, a state is taken after some batches, and of what it hands out the first ba
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -98,11 +99,11 @@ def test_every_setting_hands_out_the_one_stream_and_any_other_goes_on_with_it(
     in_full: bool,
 ) -> None:
     old = pool[0] != "threads"
-    made = {setting: pools[setting[0]].parallel_data_source(augmented(old), setting[1]) for setting in SETTINGS}
+    made = functools.cache(lambda pool, buffer: pools[pool].parallel_data_source(augmented(old), buffer))
     others = itertools.cycle(itertools.product(SETTINGS, WORLDS))
     for _ in range(7 * SETTINGS.index((pool, buffer))):
         next(others)
-    ranks, given = iterators(made[pool, buffer], world, epoch=EPOCH), []
+    ranks, given = iterators(made(pool, buffer), world, epoch=EPOCH), []
     for round_ in range(BATCHES // world):
         states = [rank.state_dict() for rank in ranks]
         assert len({(state["samples"], state["batches"]) for state in states}) == 1
@@ -121,7 +122,7 @@ def check_tail(
     if old and pool[0] == "threads":
         pool = ("processes", pool[1])  # threads share the global generators
     state = json.loads(json.dumps(state))
-    ranks = iterators(made[pool, buffer], world, state=state)
+    ranks = iterators(made(pool, buffer), world, state=state)
     left = expected[reached:]
     whole = len(left) // world
     rounds = whole if in_full else min(whole, math.ceil(LOOKED_AT / world))
@@ -145,7 +146,7 @@ def check_end(given: list[Any], left: list[Any], world: int) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "buffer", "world"),
-    quick([(1, 7, 3), (2, 1, 2)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
+    quick([(2, 7, 3)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
 )
 def test_a_killed_worker_changes_nothing(
     workers: int, buffer: int, world: int, expected: dict[bool, list[Any]]
@@ -187,7 +188,7 @@ def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_fu
             digests.append(digest_of([batch, layout_of(batch)]))
     assert len(digests) == BATCHES
     assert all(len(json.dumps(state).encode()) <= 4096 for state in states)
-    assert (states[-1]["counts"][2] > 10) is bad
+    assert (states[-1]["counts"][2] > 5) is bad
     looked_at = range(0, BATCHES + 1, 1 if in_full else BATCHES // 3)  # the very end among them
     (tmp_path / "in.json").write_text(json.dumps({**told, "states": [states[at] for at in looked_at]}))
     tails = gone_on(tmp_path)

@@ -69,9 +69,10 @@ def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("limit", quick(["RLIMIT_AS"], ["RLIMIT_DATA"]))
 def test_limits_on_the_process_count(limit: str) -> None:
     program = (
-        f"import resource; resource.setrlimit(resource.{limit}, (3 << 30, 3 << 30))\n"
+        f"import mmap, resource; resource.setrlimit(resource.{limit}, (3 << 30, 3 << 30))\n"
         "from batchup_ng.system_limits import available\n"
-        "before = available(); held = bytearray(1 << 28); after = available(); print(before, after)"
+        "before = available(); held = mmap.mmap(-1, 1 << 28, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "print(before, available())"
     )
     before, after = map(float, _run(program).split())
     assert before < 3 << 30

@@ -1,7 +1,10 @@
 """What the tests of picture files share: pictures, files of them, how Pillow reads those."""
 
+import functools
 import struct
+import tempfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -29,14 +32,23 @@ def by_pillow(path, size=None, mode="RGB", resample=Image.Resampling.BILINEAR):
 
 def paths_of_all_kinds(folder):
     """Write six pictures of several formats, sizes and modes; return their paths."""
-    return [
-        save(folder / "a.jpg"),
-        save(folder / "b.png", colours(30, 10, seed=1)),
-        save(folder / "c.gif", colours(8, 8, seed=2)),
-        save(folder / "d.bmp", colours(7, 9, channels=1, seed=3)),
-        save(folder / "e.png", colours(9, 9, channels=4, seed=4)),
-        save(folder / "f.tif", colours(5, 40, seed=5)),
-    ]
+    for name, content in files_of_all_kinds().items():
+        (folder / name).write_bytes(content)
+    return [str(folder / name) for name in files_of_all_kinds()]
+
+
+@functools.cache
+def files_of_all_kinds():
+    with tempfile.TemporaryDirectory() as folder:
+        made = [
+            save(f"{folder}/a.jpg"),
+            save(f"{folder}/b.png", colours(30, 10, seed=1)),
+            save(f"{folder}/c.gif", colours(8, 8, seed=2)),
+            save(f"{folder}/d.bmp", colours(7, 9, channels=1, seed=3)),
+            save(f"{folder}/e.png", colours(9, 9, channels=4, seed=4)),
+            save(f"{folder}/f.tif", colours(5, 40, seed=5)),
+        ]
+        return {Path(path).name: Path(path).read_bytes() for path in made}
 
 
 def png_chunk(name, content):

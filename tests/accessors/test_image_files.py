@@ -24,6 +24,7 @@ class TestResizedGreyAsFloats(AccessorContract):
         return ImageFiles(paths, 6, "L", np.float32), expected
 
 
+@pytest.mark.thorough
 class TestResizedWithTransparency(AccessorContract):
     def make(self, tmp_path):
         paths = paths_of_all_kinds(tmp_path)

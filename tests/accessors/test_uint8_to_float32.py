@@ -40,6 +40,7 @@ class TestOverAnArray(AccessorContract):
         return ImageArrayUInt8ToFloat32(PICTURES), list(by_the_formula(PICTURES, 0.0, 1.0))
 
 
+@pytest.mark.thorough
 class TestOverAMemmapWithOtherLimits(AccessorContract):
     def make(self, tmp_path):
         np.save(tmp_path / "pictures.npy", PICTURES)

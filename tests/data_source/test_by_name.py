@@ -127,6 +127,7 @@ def test_padding_by_number_is_refused_and_dicts_become_sources() -> None:
     assert list(next(bu.coerce_data_source({"image": X}).batch_iterator(3))) == ["image"]
 
 
+@pytest.mark.thorough
 def test_named_sources_are_reproducible() -> None:
     def noisy(image: Any, label: Any, rng: Any) -> Any:
         return {"image": image + rng.normal(size=(1,)), "label": label}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source import PlannedDataSource
@@ -53,6 +54,7 @@ class TestArrayWithWeights(SourceContract):
         return array(sampler=bu.WeightedSampler(np.arange(23)))
 
 
+@pytest.mark.thorough
 class TestArrayWithWeightsInTurn(SourceContract):
     shuffles = SHUFFLED
 
@@ -60,6 +62,7 @@ class TestArrayWithWeightsInTurn(SourceContract):
         return array(sampler=bu.WeightedSampler(np.arange(23), replacement=False, num_samples=9, repeats=3))
 
 
+@pytest.mark.thorough
 class TestArrayInBuckets(SourceContract):
     def make(self) -> PlannedDataSource:
         return array(sampler=bu.BucketSampler(np.arange(23) * 7 % 10, num_buckets=3))
@@ -89,6 +92,7 @@ class TestMapWithRandomSamples(SourceContract):
         return array().map(noisy, rng="sample").map(double)
 
 
+@pytest.mark.thorough
 class TestMapOfSamples(SourceContract):
     def make(self) -> PlannedDataSource:
         return array().map_samples(lambda i, x: (i, x * x))
@@ -138,6 +142,7 @@ class TestZip(SourceContract):
         return bu.zip(array(), array(first=50).map(noisy, rng="sample"), flatten=False)
 
 
+@pytest.mark.thorough
 class TestTake(SourceContract):
     def make(self) -> PlannedDataSource:
         return bu.take(array(), 14)
@@ -162,6 +167,7 @@ class TestRepeat(SourceContract):
         return source
 
 
+@pytest.mark.thorough
 class TestRepeatOfAChoice(SourceContract):
     def make(self) -> PlannedDataSource:
         source = bu.repeat(bu.ChoiceDataSource([array(9), array(14, 100), array(5, 200)]), 3)

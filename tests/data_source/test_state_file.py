@@ -18,7 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source import state_file
-from batchup_ng.data_source.state_file import MOST_BYTES, read_state, write_state
+from batchup_ng.data_source.state_file import read_state, write_state
 from batchup_ng.errors import StateError
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
@@ -39,7 +39,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_files_are_read_as_they_stand(tmp_path: Path) -> None:
+def test_files_are_read_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.json"
     state = state_after(3)
     write_state(path, state)
@@ -50,7 +50,8 @@ def test_files_are_read_as_they_stand(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(StateError, match=says):
             read_state(path)
-    path.write_bytes(bytes(MOST_BYTES + 1))
+    monkeypatch.setattr(state_file, "MOST_BYTES", 1000)
+    path.write_bytes(bytes(1001))
     with pytest.raises(StateError, match="more than"):
         read_state(path)
     with pytest.raises(FileNotFoundError):

@@ -15,7 +15,7 @@ import pytest
 from batchup_ng import cli
 from batchup_ng.demo import digits, job
 from batchup_ng.errors import ArgumentError
-from tests.extent import thorough
+from tests.extent import quick, thorough
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,6 +89,7 @@ def test_a_wrong_option_gets_one_line_and_exit_code_2(
     assert re.fullmatch(rf"batchup_ng.*{message}.*\n", printed.err)
 
 
+@pytest.mark.thorough
 def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
     done = run(tmp_path, "demo", "--pool", "none")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -103,20 +104,33 @@ def test_an_accuracy_too_low_is_exit_code_1(
 
 
 @pytest.mark.usefixtures("few_digits")
-@pytest.mark.parametrize("pool", job.POOLS)
-def test_an_error_leaves_no_folder(pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pool", quick(["process"], job.POOLS))
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_leaves_no_folder(
+    pool: str, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job.tempfile, "tempdir", str(tmp_path))
 
     def fail(*_: object) -> None:
-        raise RuntimeError("no more")
+        raise error("no more")
 
     monkeypatch.setattr(job.Classifier, "train_batch", fail)
-    with pytest.raises(RuntimeError, match="no more"):
+    with pytest.raises(error, match="no more"):
         job.run_demo(job.DemoOptions(pool=pool, workers=2), say=list)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("pool", [thorough("serial"), "thread", thorough("process")])
+def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run_demo", interrupted)
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "batchup_ng: stopped"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pool", job.POOLS)
 def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
     started = command_line(tmp_path, "demo", "--pool", pool, "--epochs", "100000")
     # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.

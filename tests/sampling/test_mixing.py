@@ -21,19 +21,22 @@ from batchup_ng.testing.sources import SourceContract
 from batchup_ng.work_pool import AbstractWorkerPool
 
 
+@pytest.mark.thorough
 class TestThreeParts(SamplerContract):
     def make(self) -> RandomAccessSampler:
         return InterleaveSampler([11, 5, 2], [0.5, 0.3, 0.2])
 
 
 class TestForEver(SamplerContract):
+    batch_sizes = (1, 3, 7, 100)
+
     def make(self) -> RandomAccessSampler:
         return InterleaveSampler([7, 30], [1, 2], length=-1)
 
 
 class TestOfALength(SamplerContract):
     def make(self) -> RandomAccessSampler:
-        return InterleaveSampler([7, 30, 4], [math.pi, 1, 0], length=200)
+        return InterleaveSampler([7, 30, 4], [22, 7, 0], length=80)
 
 
 parts = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), min_size=1, max_size=6).filter(

@@ -32,12 +32,15 @@ class TestStandard(SamplerContract):
         return StandardSampler(23)
 
 
+@pytest.mark.thorough
 class TestStandardRepeated(SamplerContract):
     def make(self) -> RandomAccessSampler:
         return StandardSampler(11, repeats=3)
 
 
 class TestStandardForEver(SamplerContract):
+    batch_sizes = (1, 3, 7, 100)
+
     def make(self) -> RandomAccessSampler:
         return StandardSampler(11, repeats=-1)
 

@@ -16,6 +16,7 @@ from batchup_ng.sampling import RandomAccessSampler, SequentialSampler
 from batchup_ng.testing.samplers import SamplerContract
 
 
+@pytest.mark.thorough
 class TestEveryThird(SamplerContract):
     def make(self) -> RandomAccessSampler:
         return SequentialSampler(60, start=1, stride=3)
@@ -27,6 +28,8 @@ class TestBackwardsTwice(SamplerContract):
 
 
 class TestForEver(SamplerContract):
+    batch_sizes = (1, 3, 7, 100)
+
     def make(self) -> RandomAccessSampler:
         return SequentialSampler(20, 5, 15, 2, repeats=-1)
 

@@ -28,6 +28,7 @@ from tests.extent import quick
 KEY = OrderKey(3, 1)
 
 
+@pytest.mark.thorough
 class TestWeightedWithAnEnd(SamplerContract):
     in_order = False
 
@@ -35,6 +36,7 @@ class TestWeightedWithAnEnd(SamplerContract):
         return WeightedSampler(np.arange(30), num_samples=45)
 
 
+@pytest.mark.thorough
 class TestWithoutReplacement(SamplerContract):
     in_order = False
 
@@ -51,6 +53,7 @@ class TestSomeWithoutReplacement(SamplerContract):
 
 class TestSubsetWithoutReplacementForEver(SamplerContract):
     in_order = False
+    batch_sizes = (1, 3, 7, 100)
 
     def make(self) -> RandomAccessSampler:
         return WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False, repeats=-1)
@@ -72,7 +75,7 @@ def chi_squared(counts: Any, expected: Any) -> float:
 SHARES = list(itertools.product([1, 2, 31, 32, 33, 1000, 100_000], [np.float64, np.float32, np.uint8, bool]))
 
 
-@pytest.mark.parametrize(("n", "dtype"), quick(SHARES[::5], SHARES))
+@pytest.mark.parametrize(("n", "dtype"), quick(SHARES[::9], SHARES))
 def test_each_row_is_drawn_in_proportion(n: int, dtype: Any) -> None:
     weights = (np.random.default_rng(n).integers(0, 5, n) * 40).astype(dtype)
     weights[-1] = 1
@@ -231,10 +234,10 @@ def shares_of_orders(weights: list[float], n: int) -> dict[tuple[int, ...], floa
         list(itertools.product([1, 2, 4], ["seed", "RandomState", "Generator"])),
     ),
 )
-def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind: str) -> None:
+def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind: str, in_full: bool) -> None:
     weights = [0.5, 4.0, 1.5, 2.0]
     shares = shares_of_orders(weights, n)
-    runs = 3000
+    runs = 3000 if in_full else 1000
     sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=runs)
     if kind == "seed":
         rows = sampler.rows_at(np.arange(n * runs), KEY)
