@@ -10,6 +10,7 @@ fork of it is as good as an interpreter of its own; it becomes the leader of a s
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import math
 import os
@@ -43,6 +44,8 @@ from .scenes import (  # noqa: F401
 
 
 def main() -> int:
+    gc.collect()
+    gc.freeze()  # or each collection in a fork makes a copy of all that was imported
     answer("ready")
     while line := sys.stdin.readline():
         pid = os.fork()
