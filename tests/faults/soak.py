@@ -3,7 +3,7 @@
     python -m tests.faults.soak --seconds 90
     python -m tests.faults.soak --seconds 1200 --pools threads forkserver spawn fork --stops
 
-Epochs of 1000 rows in batches of 64 kB. A worker is killed each 0.5 to 2 seconds, two rows of each epoch raise and are
+Epochs of fifty batches of 64 kB. A worker is killed each 0.5 to 2 seconds, two rows of each epoch raise and are
 skipped, four of five loops are broken off after twenty batches, the fifth goes to its end. With ``--stops`` workers are
 stopped as well, for up to 50 ms, and now and then the system has no shared memory for up to 200 ms. Asserted: each
 batch is that of the serial iterator and the books of each epoch balance; after minutes also that the memory of the
@@ -41,7 +41,7 @@ from .scenes.shared_memory import no_pages
 from .tree import held
 
 WORKERS = 2
-BAD = (250, 750)
+BAD = (90, 260)
 BREAK_AFTER = 20
 SLOPE = 1.0
 """Megabytes that memory may grow by, for 1000 batches."""

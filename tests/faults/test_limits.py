@@ -86,5 +86,5 @@ def test_f17_too_few_processes_are_told_of_and_the_pool_works_when_there_may_be_
 )
 def test_f17_a_worker_without_memory_is_told_of(kind: str, how: str) -> None:
     found = play(limits.no_memory_in_a_worker, kind=kind, how=how)
-    assert (found["row"], found["memory"]) == (500, True), found
-    assert found["delivered"] == 500 // BATCH
+    assert (found["row"], found["memory"]) == (200, True), found
+    assert found["delivered"] == 200 // BATCH

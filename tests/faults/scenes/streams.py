@@ -121,7 +121,7 @@ def fails_at_20(rows: np.ndarray) -> Any:
 
 
 def fairness(kind: str) -> list[int]:
-    """F22: three streams share two workers; return how far each is when the first of them has a hundred batches."""
+    """F22: three streams share two workers; return how far each is when the first of them has thirty-five batches."""
     counts = [0, 0, 0]
     first: list[list[int]] = []
     with make_pool(kind, 2) as pool:
@@ -134,7 +134,7 @@ def fairness(kind: str) -> list[int]:
             start.wait(40)
             for _ in iterator:
                 counts[epoch] += 1
-                if counts[epoch] == 100:
+                if counts[epoch] == 35:
                     first.append(list(counts))
 
         in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
