@@ -166,9 +166,8 @@ BUGS = [
 
 def copy_of_the_package(folder: Path) -> None:
     """Copy what a test run needs."""
-    ignore = shutil.ignore_patterns("__pycache__")
     for name in ("batchup_ng", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+        shutil.copytree(ROOT / name, folder / name)  # what Python has compiled comes along, and fits but for the bug
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
