@@ -9,6 +9,7 @@ fork of it is as good as an interpreter of its own; it becomes the leader of a s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import json
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import Any
 
@@ -50,7 +52,7 @@ def main() -> int:
     while line := sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
-            return play(json.loads(line))
+            end(play(json.loads(line)))
         answer(pid)
         answer(os.waitpid(pid, 0)[1])
     return 0
@@ -78,6 +80,15 @@ def play(request: dict[str, Any]) -> int:
     tempfile.tempdir = None  # TMPDIR is another now
     start_spare()
     return actor.main(*request["arguments"])
+
+
+def end(code: int) -> None:
+    """End as an interpreter does, but leave it to the system to take down all that was imported: it is faster."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def start_spare() -> None:
