@@ -1,8 +1,9 @@
-"""Forks a process for each scene, so that the package and the scenes are imported once for all of them.
+"""Forks a process for each scene or program, so that the package and the scenes are imported once for all of them.
 
     python -m tests.faults.host
 
-Reads a request a line, as JSON: what the scene is called with, its environment, its folder. Answers with the pid of the
+Reads a request a line, as JSON: what the scene is called with, or the program's file and options, the environment, the
+folder. Answers with the pid of the
 process that plays it, then with the status in which that ended. This process has no other thread and no pool, so each
 fork of it is as good as an interpreter of its own; it becomes the leader of a session, as that would be.
 """
@@ -15,13 +16,14 @@ import gc
 import json
 import math
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from batchup_ng.work_pool.processes import fork_server, server, starting
 
@@ -52,7 +54,7 @@ def main() -> int:
     while line := sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
-            end(play(json.loads(line)))
+            return play(json.loads(line))
         answer(pid)
         answer(os.waitpid(pid, 0)[1])
     return 0
@@ -63,7 +65,7 @@ def answer(value: object) -> None:
 
 
 def play(request: dict[str, Any]) -> int:
-    """Become the program of a scene; return its exit code."""
+    """Become a program, or that of a scene; return its exit code."""
     os.setsid()
     folder = request["folder"]
     os.chdir(folder)
@@ -79,10 +81,14 @@ def play(request: dict[str, Any]) -> int:
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # TMPDIR is another now
     start_spare()
-    return actor.main(*request["arguments"])
+    if request["arguments"][0].endswith(".py"):
+        sys.argv = request["arguments"]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return 0
+    end(actor.main(*request["arguments"]))
 
 
-def end(code: int) -> None:
+def end(code: int) -> NoReturn:
     """End as an interpreter does, but leave it to the system to take down all that was imported: it is faster."""
     threading._shutdown()
     atexit._run_exitfuncs()
@@ -92,7 +98,7 @@ def end(code: int) -> None:
 
 
 def start_spare() -> None:
-    """Give the scene a spare fork server, as if it had closed a pool before.
+    """Give the program a spare fork server, as if it had closed a pool before.
 
     It is forked from here, for an interpreter that imports all that it needs takes a third of a second; how those are
     started is tried in ``tests/work_pool``.

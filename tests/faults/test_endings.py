@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -18,14 +16,12 @@ from .books import BATCH, POOLS, PROCESSES, SIZES
 from .hunting import wait_for
 from .scenes import breaks, interrupts
 from .settings import PARALLEL, Extent, cover, kinds, quick
-from .stage import Stage, play
-
-PROGRAM = str(Path(__file__).parent / "programs" / "epoch.py")
+from .stage import Stage, play, start
 
 
-def program(kind: str, *options: object) -> Stage:
-    """Start the program with a pool."""
-    return Stage([sys.executable, PROGRAM, "--pool", kind, *map(str, options)])
+def program(kind: str, *options: object, alone: bool = False) -> Stage:
+    """Start the program with a pool; `alone` where its imports, or the start of a server, are what is struck."""
+    return start("epoch.py", "--pool", kind, *options, alone=alone)
 
 
 # -- F12 ---------------------------------------------------------------------------------------------------------
@@ -53,7 +49,7 @@ def test_f12_pools_forgotten_in_mid_epoch_leave_nothing(kind: str, extent: Exten
 
 @pytest.mark.parametrize("kind", quick([], PARALLEL))
 def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
-    with program(kind, "--batches", 3, "--no-close") as stage:
+    with program(kind, "--batches", 3, "--no-close", alone=True) as stage:
         assert stage.wait() == 0
         stage.assert_nothing_left()
         assert stage.err == ""
@@ -86,7 +82,7 @@ def strike(stage: Stage, number: int, aim: str, rng: random.Random) -> None:
 def at_moment(kind: str, moment: str, rng: random.Random) -> Stage:
     """Start the program; return when it is at that moment."""
     options = ["--batches", 4, "--last", 0.1] if moment == "close" else []
-    stage = program(kind, *options)
+    stage = program(kind, *options, alone=moment in ("import", "start"))
     line, most = MOMENTS[moment]
     stage.wait_for(line)
     time.sleep(rng.random() * most)
@@ -187,7 +183,7 @@ def assert_gone_after_a_kill(stage: Stage) -> None:
 def test_f15_nothing_outlives_a_program_that_is_killed(kind: str, seed: int, extent: Extent) -> None:
     rng = random.Random(seed)
     for i in range(extent.times(2, 20)):
-        with program(kind, "--thread" if i % 2 else "--pause=0.01") as stage:
+        with program(kind, "--thread" if i % 2 else "--pause=0.01", alone=True) as stage:
             stage.wait_for("numpy")
             time.sleep(rng.random() * 0.7)
             assert_gone_after_a_kill(stage)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
 from .books import BATCH, BATCHES, PROCESSES
 from .scenes import hangs, stalls
 from .settings import PARALLEL, Extent, kinds, quick
-from .stage import Stage, play
+from .stage import play, start
 
-PROGRAM = str(Path(__file__).parent / "programs" / "stuck.py")
 TIMEOUT = 0.5
 
 STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
@@ -90,8 +87,7 @@ def test_f19_a_slow_batch_of_quick_samples_is_delivered(kind: str) -> None:
     ),
 )
 def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close: bool) -> None:
-    options = ["--pool", kind, "--act", act, *["--close"] * close]
-    with Stage([sys.executable, PROGRAM, *options]) as stage:
+    with start("stuck.py", "--pool", kind, "--act", act, *["--close"] * close) as stage:
         stage.wait_for("SampleTimeout")
         stage.wait_for("end")
         assert stage.wait() == 0
