@@ -74,8 +74,7 @@ def test_f17_too_few_processes_are_told_of_and_the_pool_works_when_there_may_be_
     kind: str, group: str | None, extent: Extent
 ) -> None:
     numbers = [*range(8)] if extent.thorough else [0]
-    environment = {"OPENBLAS_NUM_THREADS": "1"}
-    found = play(limits.few_processes, kind=kind, group=group, numbers=numbers, environment=environment)
+    found = play(limits.few_processes, kind=kind, group=group, numbers=numbers)
     assert found["0"] is not None
     assert_each_told(found, OF_PROCESSES)
 

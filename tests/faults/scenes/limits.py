@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
+from batchup_ng.work_pool.processes import fork_server
 
 from ..books import BATCH, BATCHES, SHUFFLE, N, balance, make_pool, source
 from ..hunting import all_workers, send
@@ -211,6 +212,7 @@ def few_processes(kind: str, group: str | None, numbers: list[int]) -> dict[str,
         For each number of them what the pool said, None if it worked.
     """
     found = {}
+    fork_server.close_spare()  # it was started before, by a user who has no limit
     with FewProcesses(group) as few:
         for more in numbers:
             with make_pool(kind) as pool:

@@ -23,6 +23,9 @@ from .crashes import in_threads
 WAYS = {"pipe": ("message", "full"), "slots": ("message", "slot")}
 """In what a worker can be struck, by the road of its results: they follow the message, or lie in a slot."""
 
+ROWS = 70
+"""Rows of the epoch that is held up: ten batches."""
+
 SETTLE = 0.02
 """Seconds in which all that a worker has written is read, so that half a message is what remains."""
 
@@ -131,9 +134,9 @@ def assert_road(iterator: Any, road: str, batches: int) -> None:
 def stopped_in_write(kind: str) -> int:
     """F2: a worker stands still with half of its result written; whoever else uses the pool is not held up by it."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, 2) as pool:
-        row = int(planned_rows()[3 * BATCH])
+        row = int(planned_rows(n=ROWS)[3 * BATCH])
         fault = InItsWrite([Mark(row, "message")], folder, signal.SIGSTOP, os.getpid())
-        stuck = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=True), 4)
+        stuck = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=True, n=ROWS), 4)
         others = pool.parallel_data_source(source(SIZES["64 kB"]), 4)
         with stuck.batch_iterator(BATCH, shuffle=SHUFFLE) as first:
             heads = [next(first) for _ in range(3)]
@@ -145,7 +148,7 @@ def stopped_in_write(kind: str) -> int:
                 batches = balance(others.batch_iterator(BATCH, shuffle=SHUFFLE), width=SIZES["64 kB"])
                 assert is_stopped(pid)
             rest = [batch[0] for batch in (*heads, *first)]
-        assert np.array_equal(np.concatenate(rest), planned_rows())
+        assert np.array_equal(np.concatenate(rest), planned_rows(n=ROWS))
         return batches
 
 
