@@ -170,7 +170,7 @@ class Log:
 
 
 def soak(kind: str, seconds: float, seed: int, stops: bool = False, pause: float = 0.5) -> dict[str, Any]:
-    """Run a pool of that kind for so long and return the figures.
+    """Run a pool of that kind for so long, and until a worker was killed, and return the figures.
 
     Raises:
         AssertionError: a batch is not the serial iterator's, or the books of an epoch do not balance.
@@ -182,7 +182,7 @@ def soak(kind: str, seconds: float, seed: int, stops: bool = False, pause: float
         failing = source(width, fault=AtRows(BAD, "raise"))
         parallel = pool.parallel_data_source(failing, AHEAD, on_error="skip")
         number = 0
-        while time.monotonic() - log.began < seconds:
+        while time.monotonic() - log.began < seconds or not (hunter.kills or kind == "threads"):
             most = None if number % 5 == 4 else BREAK_AFTER
             before, began, cpu, check = log.batches, time.monotonic(), time.process_time(), log.checking
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=number) as iterator:

@@ -291,8 +291,8 @@ def start(program: str, *options: object, alone: bool = False) -> Stage:
 
 
 def play(
-    scene: Callable[..., Any], /, *, limit: float = LIMIT, prefix: Sequence[str] = (),
-    environment: dict[str, str] | None = None, leaves: Sequence[str] = (), alone: bool = False, **arguments: Any,
+    scene: Callable[..., Any], /, *, limit: float = LIMIT, environment: dict[str, str] | None = None,
+    leaves: Sequence[str] = (), alone: bool = False, **arguments: Any,
 ) -> Any:  # fmt: skip
     """Run a function of ``scenes/`` in a program of its own and return what it returned.
 
@@ -302,16 +302,15 @@ def play(
     Args:
         scene: A function that can be imported; its arguments and its result go through JSON.
         limit: Seconds that it may take.
-        prefix: A command that runs the rest of its command line, in an interpreter of its own.
         environment: What to add to the environment, of an interpreter of its own.
         leaves: Kinds of things that may be left in the program's own process until it ends: ``threads``.
         alone: Whether it needs an interpreter of its own, as one whose memory is measured does.
         arguments: What the scene is called with.
     """
     command = [f"{scene.__module__}:{scene.__qualname__}", json.dumps(arguments), *leaves]
-    host = None if prefix or environment or alone else _host
+    host = None if environment or alone else _host
     if host is None:
-        command = [*prefix, sys.executable, "-m", "tests.faults.actor", *command]
+        command = [sys.executable, "-m", "tests.faults.actor", *command]
     with Stage(command, environment=environment, limit=limit, host=host) as stage:
         code = stage.wait()
         value = stage.verdict()
