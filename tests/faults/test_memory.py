@@ -41,7 +41,7 @@ def test_f27_batches_outlive_the_pool(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_fifty_epochs_hold_no_more_than_two(kind: str, extent: Extent) -> None:
-    found = play(memory.over_epochs, alone=True, kind=kind, times=extent.times(3, 50))
+    found = play(memory.over_epochs, alone=extent.thorough, kind=kind, times=extent.times(3, 50))
     steady = [memory for memory, _, _ in found[1:]]
     assert max(abs(memory - steady[0]) for memory in steady) <= 2e6, found
     assert len({descriptors for _, _, descriptors in found[1:]}) == 1, found
