@@ -1,7 +1,7 @@
 """The soak: a pool under kills, errors and broken loops for a long time, which must stay right, flat and lively.
 
     python -m tests.faults.soak --seconds 90
-    python -m tests.faults.soak --seconds 1200 --pools threads forkserver spawn fork --stops
+    python -m tests.faults.soak --seconds 1200 --pools threads forkserver spawn --stops
 
 Epochs of fifty batches of 64 kB. A worker is killed each 0.5 to 2 seconds, two rows of each epoch raise and are
 skipped, four of five loops are broken off after twenty batches, the fifth goes to its end. With ``--stops`` workers are
@@ -246,7 +246,7 @@ def judge(figures: dict[str, Any]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=90.0, help="for each pool")
-    parser.add_argument("--pools", nargs="+", default=["forkserver"], help="threads, forkserver, spawn, fork")
+    parser.add_argument("--pools", nargs="+", default=["forkserver"], help="threads, forkserver, spawn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stops", action="store_true", help="stop workers too, and let them go on")
     options = parser.parse_args()

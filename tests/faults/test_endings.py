@@ -14,7 +14,7 @@ import pytest
 from ..left import named_shared_memory
 from .books import BATCH, POOLS, PROCESSES, SIZES
 from .hunting import wait_for
-from .scenes import breaks, interrupts
+from .scenes import breaks, interrupts, streams
 from .settings import PARALLEL, Extent, cover, kinds, quick
 from .stage import Stage, play, start
 
@@ -211,6 +211,10 @@ def test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_kil
         state = psutil.STATUS_STOPPED if inside == "stopped" else psutil.STATUS_RUNNING
         wait_for(lambda: [psutil.Process(pid).status() for pid in workers].count(state) >= 2, f"two workers {inside}")
         assert_gone_after_a_kill(stage)
+
+
+def test_f15_a_fork_of_the_users_keeps_no_worker_alive() -> None:
+    assert play(streams.fork_lets_go) == "nothing"
 
 
 @pytest.mark.parametrize("kind", quick([], PROCESSES))

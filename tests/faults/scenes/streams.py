@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
+from batchup_ng.work_pool.processes.lifeline import Lifeline
 
 from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
 from .crashes import in_threads
@@ -190,6 +191,18 @@ def in_a_fork(use: Callable[[], Any]) -> str:
         time.sleep(0.005)
     said = os.read(read, 4096).decode()
     os.close(read)
+    return said
+
+
+def fork_lets_go() -> str:
+    """F15: return what is wrong with a fork of the user's, or ``nothing``: it must not keep the pool's workers alive."""
+    lifeline = Lifeline()
+
+    def look() -> None:
+        assert lifeline.held == -1, "the fork has the pipe's end that keeps workers alive"
+
+    said = in_a_fork(look)
+    lifeline.close()
     return said
 
 
