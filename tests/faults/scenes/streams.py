@@ -195,7 +195,7 @@ def in_a_fork(use: Callable[[], Any]) -> str:
 
 
 def fork_lets_go() -> str:
-    """F15: return what is wrong with a fork of the user's, or ``nothing``: it must not keep the pool's workers alive."""
+    """F15: return what is wrong with a fork of the user's, or ``nothing``: it must not keep workers alive."""
     lifeline = Lifeline()
 
     def look() -> None:
