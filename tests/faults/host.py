@@ -1,28 +1,33 @@
-"""Forks a process for each scene, so that the package and the scenes are imported once for all of them.
+"""Forks a process for each scene or program, so that the package and the scenes are imported once for all of them.
 
     python -m tests.faults.host
 
-Reads a request a line, as JSON: what the scene is called with, its environment, its folder. Answers with the pid of the
+Reads a request a line, as JSON: what the scene is called with, or the program's file and options, the environment, the
+folder. Answers with the pid of the
 process that plays it, then with the status in which that ended. This process has no other thread and no pool, so each
 fork of it is as good as an interpreter of its own; it becomes the leader of a session, as that would be.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import json
 import math
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from batchup_ng.work_pool.processes import fork_server, server, starting
 
-from . import actor
+from . import actor, books
 from .scenes import (  # noqa: F401
     breaks,
     crashes,
@@ -43,6 +48,9 @@ from .scenes import (  # noqa: F401
 
 
 def main() -> int:
+    books.planned_rows()  # NumPy imports some of itself at the first use
+    gc.collect()
+    gc.freeze()  # or each collection in a fork makes a copy of all that was imported
     answer("ready")
     while line := sys.stdin.readline():
         pid = os.fork()
@@ -58,7 +66,7 @@ def answer(value: object) -> None:
 
 
 def play(request: dict[str, Any]) -> int:
-    """Become the program of a scene; return its exit code."""
+    """Become a program, or that of a scene; return its exit code."""
     os.setsid()
     folder = request["folder"]
     os.chdir(folder)
@@ -74,11 +82,24 @@ def play(request: dict[str, Any]) -> int:
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # TMPDIR is another now
     start_spare()
-    return actor.main(*request["arguments"])
+    if request["arguments"][0].endswith(".py"):
+        sys.argv = request["arguments"]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return 0
+    end(actor.main(*request["arguments"]))
+
+
+def end(code: int) -> NoReturn:
+    """End as an interpreter does, but leave it to the system to take down all that was imported: it is faster."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def start_spare() -> None:
-    """Give the scene a spare fork server, as if it had closed a pool before.
+    """Give the program a spare fork server, as if it had closed a pool before.
 
     It is forked from here, for an interpreter that imports all that it needs takes a third of a second; how those are
     started is tried in ``tests/work_pool``.

@@ -15,13 +15,17 @@ from typing import Any
 
 import psutil
 
+from batchup_ng.work_pool.processes import fork_server
+
 
 def worker_pids(kind: str) -> list[int]:
     """Return the pids of all workers of this program: children of the fork server, or of this process itself."""
-    parents = psutil.Process().children()
+    found = psutil.Process().children()
     if kind == "forkserver":
-        parents = [worker for server in parents for worker in _children(server)]
-    return sorted(process.pid for process in parents if _lives(process))
+        found = [worker for server in found for worker in _children(server)]
+    spare = fork_server._spare.get(os.getpid())  # a child of this process, but no worker
+    others = [spare._process.pid] if spare else []
+    return sorted(process.pid for process in found if process.pid not in others and _lives(process))
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

@@ -1,7 +1,7 @@
 """Plays one fault in a program of its own, within a limit.
 
-A scene is played by a fork of a process that has imported everything (``host.py``), or, where that would change what is
-measured, by an interpreter of its own; other programs always are. Each is the leader of a new session and carries a
+A scene or a program is played by a fork of a process that has imported everything (``host.py``), or, where that would
+change what is measured, by an interpreter of its own. Each is the leader of a new session and carries a
 mark in its environment, both of which all that it starts inherits: by these whatever is left of it is found in /proc,
 also what has lost its parent. It has its own folder for temporary files. Python's fault handler is on in all of its
 interpreters, so that SIGABRT makes each of them write the stacks of all its threads: a program that is not done within
@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "BATCHUP_NG_STAGE"
 RESULT = "BATCHUP_NG_RESULT"
 
@@ -90,6 +91,10 @@ class Forked:
             self.returncode = os.waitstatus_to_exitcode(int(line))
         return self.returncode
 
+    def kill(self) -> None:
+        """Kill it."""
+        os.kill(self.pid, signal.SIGKILL)
+
     def poll(self) -> int | None:
         """Return its exit code, None if it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -101,7 +106,7 @@ class Stage:
     """A program that is to suffer a fault; to be used by ``with``, at whose end nothing of it is left.
 
     Args:
-        command: What to run; for a host, the arguments of ``actor.main``.
+        command: What to run; for a host, the arguments of ``actor.main``, or a file with its options.
         environment: What to add to the environment.
         limit: Seconds that it may take in all.
         host: Who is to fork it; without one it is an interpreter of its own.
@@ -279,9 +284,15 @@ def hosted() -> Iterator[None]:
         _host = None
 
 
+def start(program: str, *options: object, alone: bool = False) -> Stage:
+    """Start a file of ``programs/`` with options, in an interpreter of its own if it is to be `alone`."""
+    command = [str(PROGRAMS / program), *map(str, options)]
+    return Stage([sys.executable, *command]) if alone else Stage(command, host=_host)
+
+
 def play(
-    scene: Callable[..., Any], /, *, limit: float = LIMIT, prefix: Sequence[str] = (),
-    environment: dict[str, str] | None = None, leaves: Sequence[str] = (), alone: bool = False, **arguments: Any,
+    scene: Callable[..., Any], /, *, limit: float = LIMIT, environment: dict[str, str] | None = None,
+    leaves: Sequence[str] = (), alone: bool = False, **arguments: Any,
 ) -> Any:  # fmt: skip
     """Run a function of ``scenes/`` in a program of its own and return what it returned.
 
@@ -291,16 +302,15 @@ def play(
     Args:
         scene: A function that can be imported; its arguments and its result go through JSON.
         limit: Seconds that it may take.
-        prefix: A command that runs the rest of its command line, in an interpreter of its own.
         environment: What to add to the environment, of an interpreter of its own.
         leaves: Kinds of things that may be left in the program's own process until it ends: ``threads``.
         alone: Whether it needs an interpreter of its own, as one whose memory is measured does.
         arguments: What the scene is called with.
     """
     command = [f"{scene.__module__}:{scene.__qualname__}", json.dumps(arguments), *leaves]
-    host = None if prefix or environment or alone else _host
+    host = None if environment or alone else _host
     if host is None:
-        command = [*prefix, sys.executable, "-m", "tests.faults.actor", *command]
+        command = [sys.executable, "-m", "tests.faults.actor", *command]
     with Stage(command, environment=environment, limit=limit, host=host) as stage:
         code = stage.wait()
         value = stage.verdict()

@@ -105,18 +105,16 @@ def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     assert figures["killed"] >= 3, figures
 
 
-HOW = {"segfault": "SIGSEGV", "exit 7": "exit code 7", "exit 0": "exit code 0", "SIGKILL": "SIGKILL"}
+HOW = {"segfault": "SIGSEGV", "exit 0": "exit code 0", "exit 7": "exit code 7", "SIGKILL": "SIGKILL"}
 
 MOST_DEATHS = schedule.MOST_DEATHS + schedule.MOST_DEATHS_ALONE * 3
 """Workers that may die of one row of seven: with its batch, then alone with each half, quarter, and itself."""
 
 
 @pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "0 B")))
-def test_f5_a_row_that_kills_each_worker_is_named(kind: str, workers: int, size: str) -> None:
-    setting = {"kind": kind, "workers": workers, "size": size}
-    for act, found in zip(
-        HOW, play(crashes.a_row_that_kills, **setting, ways=list(HOW), on_error="raise"), strict=True
-    ):
+def test_f5_a_row_that_kills_each_worker_is_named(kind: str, workers: int, size: str, extent: Extent) -> None:
+    setting, ways = {"kind": kind, "workers": workers, "size": size}, list(HOW)[: extent.times(2, 4)]
+    for act, found in zip(ways, play(crashes.a_row_that_kills, **setting, ways=ways, on_error="raise"), strict=True):
         assert found["named"] == found["row"]
         assert found["is_batch_error"]
         assert str(found["row"]) in found["message"]

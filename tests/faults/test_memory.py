@@ -23,7 +23,7 @@ from .stage import play
 def test_f27_a_batch_that_is_held_is_never_overwritten(
     kind: str, mapped: bool, width: int, seed: int, extent: Extent
 ) -> None:
-    batches = extent.times(1000, 10_000 if width < 100_000 else 2_000)
+    batches = extent.times(400, 10_000 if width < 100_000 else 2_000)
     found = play(memory.kept_and_written, kind=kind, batches=batches, width=width, seed=seed, mapped=mapped)
     assert found["batches"] == batches
 
@@ -41,7 +41,7 @@ def test_f27_batches_outlive_the_pool(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_fifty_epochs_hold_no_more_than_two(kind: str, extent: Extent) -> None:
-    found = play(memory.over_epochs, alone=True, kind=kind, times=extent.times(5, 50))
+    found = play(memory.over_epochs, alone=extent.thorough, kind=kind, times=extent.times(3, 50))
     steady = [memory for memory, _, _ in found[1:]]
     assert max(abs(memory - steady[0]) for memory in steady) <= 2e6, found
     assert len({descriptors for _, _, descriptors in found[1:]}) == 1, found

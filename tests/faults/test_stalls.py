@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
 from .books import BATCH, BATCHES, PROCESSES
 from .scenes import hangs, stalls
 from .settings import PARALLEL, Extent, kinds, quick
-from .stage import Stage, play
+from .stage import play, start
 
-PROGRAM = str(Path(__file__).parent / "programs" / "stuck.py")
 TIMEOUT = 0.5
 
 STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
@@ -90,8 +87,7 @@ def test_f19_a_slow_batch_of_quick_samples_is_delivered(kind: str) -> None:
     ),
 )
 def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close: bool) -> None:
-    options = ["--pool", kind, "--act", act, *["--close"] * close]
-    with Stage([sys.executable, PROGRAM, *options]) as stage:
+    with start("stuck.py", "--pool", kind, "--act", act, *["--close"] * close) as stage:
         stage.wait_for("SampleTimeout")
         stage.wait_for("end")
         assert stage.wait() == 0
@@ -101,9 +97,9 @@ def test_f19_a_stuck_sample_does_not_keep_the_program(kind: str, act: str, close
 # -- F20 ---------------------------------------------------------------------------------------------------------
 
 
-NOT_READY = r"^(WorkerLost|NoWorkers): .*a worker process \(pid \d+\) was not ready within 0\.3 s of its start"
+NOT_READY = r"^(WorkerLost|NoWorkers): .*a worker process \(pid \d+\) was not ready within 0\.1 s of its start"
 NO_ANSWER = (
-    r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 0\.3 s; it was still start"
+    r"^WorkerLost: the server of worker processes \(pid \d+\) started no worker within 0\.1 s; it was still start"
 )
 NOT_STARTED = {"forkserver": NO_ANSWER, "spawn": NOT_READY}
 """What is said of a start that hangs: who was waited for, and for what."""
@@ -143,5 +139,5 @@ def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
 def test_f20_two_workers_that_are_stuck_do_not_keep_close(
     kind: str, act: str, server_too: bool, extent: Extent
 ) -> None:
-    patience = 5.0 if extent.thorough else 0.2  # what the package allows them, or less
+    patience = 5.0 if extent.thorough else 0.05  # what the package allows them, or less
     assert not play(hangs.hangs_in_close, kind=kind, act=act, server_too=server_too, patience=patience)

@@ -30,7 +30,7 @@ def main() -> None:
     pool = bu.WorkerThreadPool(2) if threads else bu.WorkerProcessPool(2, start_method=options.pool)
     source = bu.ArrayDataSource([np.arange(100)]).map(AtRows([50], options.act))
     try:
-        for _ in pool.parallel_data_source(source, 4, timeout=0.3).batch_iterator(7):
+        for _ in pool.parallel_data_source(source, 4, timeout=0.1).batch_iterator(7):
             pass
     except bu.SampleTimeout:
         say("SampleTimeout")

@@ -59,10 +59,10 @@ def time_to_replace(kind: str, workers: int, size: str, seed: int, moments: int)
 
 
 def _one_replaced(kind: str, workers: int, size: str, strike: int, moment: float) -> float:
-    """Return the seconds from the kill until the consumer has the batch `strike`, of fifty."""
+    """Return the seconds from the kill until the consumer has the batch `strike`."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, workers) as pool:
-        row = int(planned_rows(n=350)[strike * BATCH])
-        slow = source(SIZES[size], fault=AtRows([row], "sleep", folder), n=350)
+        row = int(planned_rows()[strike * BATCH])
+        slow = source(SIZES[size], fault=AtRows([row], "sleep", folder))
         with pool.parallel_data_source(slow, 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
             for _ in range(strike):
                 next(iterator)
@@ -75,7 +75,7 @@ def _one_replaced(kind: str, workers: int, size: str, strike: int, moment: float
             took = now() - struck[0]
             killer.join()
             assert row in batch[0]
-            assert sum(1 for _ in iterator) == 50 - strike - 1
+            assert sum(1 for _ in iterator) == BATCHES - strike - 1
     return took
 
 
@@ -136,7 +136,7 @@ def all_at_once(kind: str, workers: int, size: str) -> int:
         parallel = pool.parallel_data_source(source(SIZES[size], pause=0.001), 8)
 
         def act(batch: int) -> None:
-            if batch == 40:
+            if batch == 20:
                 for pid in all_workers(kind, workers):
                     send(pid)
 
@@ -147,7 +147,7 @@ def all_at_once(kind: str, workers: int, size: str) -> int:
 def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str, Any]:
     """F4: a worker is killed every 100 ms, without end: the epoch completes or one typed error comes.
 
-    An epoch has 143 batches of 10 ms: 1.4 s of one worker that is left in peace.
+    An epoch has 50 batches of 30 ms: 1.5 s of one worker that is left in peace.
     """
     rng, over = random.Random(seed), threading.Event()
     killed = 0
@@ -161,7 +161,7 @@ def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str,
     hunter.start()
     try:
         with make_pool(kind, workers) as pool:
-            parallel = pool.parallel_data_source(source(SIZES[size], pause=0.01), 8)
+            parallel = pool.parallel_data_source(source(SIZES[size], pause=0.03), 8)
             try:
                 with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
                     balance(iterator, width=SIZES[size])
@@ -183,7 +183,7 @@ def a_row_that_kills(kind: str, workers: int, size: str, ways: list[str], on_err
     Returns:
         What was said, and ``deaths``, how many workers died of it.
     """
-    row = int(planned_rows()[500])
+    row = int(planned_rows()[200])
     told = []
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, workers) as pool:
         for epoch, act in enumerate(ways):
@@ -216,7 +216,7 @@ def _error_of(iterator: Any) -> dict[str, Any]:
 def exit_zero(kind: str, workers: int, size: str) -> int:
     """F6: a worker ends with exit code 0 while it has work to do, once."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, workers) as pool:
-        rows = planned_rows()[[0, 333, 999]].tolist()
+        rows = planned_rows()[[0, 111, -1]].tolist()
         parallel = pool.parallel_data_source(source(SIZES[size], fault=AtRows(rows, "exit 0", folder)), 8)
         with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
             batches = balance(iterator, width=SIZES[size])

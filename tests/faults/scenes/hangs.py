@@ -62,7 +62,7 @@ def told_of(act: Callable[[], object]) -> str:
 
 def hangs_in_start(kind: str) -> str:
     """F20: whatever is started first hangs before it gets to the worker's code; when it no longer does a pool works."""
-    lower_start_timeout(0.3)
+    lower_start_timeout(0.1)
     with interpreters_hang(), make_pool(kind) as pool:
         found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
     lower_start_timeout(60.0)
@@ -83,7 +83,7 @@ def hangs_in_replacement(kind: str) -> str:
             (server,) = psutil.Process().children()
             stop(server.pid)
         else:
-            lower_start_timeout(0.3)
+            lower_start_timeout(0.1)
             stack.enter_context(interpreters_hang())
         for pid in pids:
             stop(pid)

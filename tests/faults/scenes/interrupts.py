@@ -12,9 +12,6 @@ from typing import Any
 
 from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
 
-ROWS = 350
-"""Rows of an epoch: fifty batches."""
-
 
 def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:
     """Do something, with an interrupt so many seconds later; return whether it was raised.
@@ -50,7 +47,7 @@ def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:
 
 def walk(pool: Any, size: str, epoch: int, kept: list[Any]) -> None:
     """Go through an epoch; what a notebook would still hold after an interrupt is kept."""
-    parallel = pool.parallel_data_source(source(SIZES[size], n=ROWS), 8)
+    parallel = pool.parallel_data_source(source(SIZES[size]), 8)
     iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch)
     kept.append(iterator)
     for batch in iterator:
@@ -60,9 +57,9 @@ def walk(pool: Any, size: str, epoch: int, kept: list[Any]) -> None:
 
 def whole(pool: Any, size: str, epoch: int) -> None:
     """Go through an epoch and assert that each byte of it is right."""
-    parallel = pool.parallel_data_source(source(SIZES[size], n=ROWS), 8)
+    parallel = pool.parallel_data_source(source(SIZES[size]), 8)
     with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
-        balance(iterator, width=SIZES[size], epoch=epoch, n=ROWS)
+        balance(iterator, width=SIZES[size], epoch=epoch)
 
 
 def in_mid_epoch(kind: str, workers: int, size: str, times: int, seed: int) -> int:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
+from batchup_ng.work_pool.processes import fork_server
 
-from ..books import BATCH, BATCHES, SHUFFLE, balance, make_pool, source
+from ..books import BATCH, BATCHES, SHUFFLE, N, balance, make_pool, source
 from ..hunting import all_workers, send
 
 DESCRIPTORS = 64
@@ -211,6 +212,7 @@ def few_processes(kind: str, group: str | None, numbers: list[int]) -> dict[str,
         For each number of them what the pool said, None if it worked.
     """
     found = {}
+    fork_server.close_spare()  # it was started before, by a user who has no limit
     with FewProcesses(group) as few:
         for more in numbers:
             with make_pool(kind) as pool:
@@ -232,19 +234,19 @@ class TooBig:
         self.pid = pid
 
     def __call__(self, rows: np.ndarray) -> Any:
-        if 500 not in rows:
+        if 200 not in rows:
             return (rows,)
         if self.how == "absurd" or os.getpid() == self.pid:
             return rows, np.empty(1 << 50, np.uint8)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
-        return rows, [bytes([i]) * ((80 << 20) // len(rows)) for i in range(len(rows))]
+        resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20),) * 2)
+        return rows, [bytes([i]) * ((40 << 20) // len(rows)) for i in range(len(rows))]
 
 
 def no_memory_in_a_worker(kind: str, how: str) -> dict[str, Any]:
     """F17: a worker has no memory for its batch, or none to pack it."""
     with make_pool(kind) as pool:
-        rows = bu.ArrayDataSource([np.arange(1000)]).map(TooBig(how, os.getpid()))
+        rows = bu.ArrayDataSource([np.arange(N)]).map(TooBig(how, os.getpid()))
         iterator = pool.parallel_data_source(rows, 4).batch_iterator(BATCH)
         delivered = 0
         try:

@@ -31,7 +31,7 @@ from ..books import BATCH, SHUFFLE, balance, make_pool, source
 BIG = (6 << 20) // BATCH
 """Bytes a row, so that a batch has 6 MB."""
 
-KEPT = 12
+KEPT = 8
 """Batches that the consumer keeps, so that slots must be had for more than those that are ahead."""
 
 SHM = Path("/dev/shm")
@@ -48,7 +48,7 @@ def bus_error(path: str) -> None:
 
 
 def epochs(kind: str, batches: int, how: str, **details: Any) -> dict[str, Any]:
-    """F16: so many batches of 6 MB, then ten, all right; which way they came, and what was said of it.
+    """F16: so many batches of 6 MB, then three, all right; which way they came, and what was said of it.
 
     Args:
         kind: The pool.
@@ -66,7 +66,7 @@ def epochs(kind: str, batches: int, how: str, **details: Any) -> dict[str, Any]:
         warnings.showwarning = show  # type: ignore[assignment]
         with make_pool(kind) as pool:
             roads = _epoch(pool, batches * BATCH, at)
-            _epoch(pool, 10 * BATCH, None)
+            _epoch(pool, 3 * BATCH, None)
     if ANOTHERS.exists():
         ANOTHERS.unlink()
     return {"roads": roads, "told": told}
@@ -90,20 +90,33 @@ def _keeping(batches: Iterable[Any]) -> Iterator[Any]:
 # -- shortages: each returns what to do at a batch, if anything ---------------------------------------------------
 
 
-def small_file_system(filled: str = "") -> Callable[[int], None]:
-    """Let the shared memory lie in ``/dev/shm``, which is this program's own.
+CLONE_NEWNS = 0x20000
+MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
+
+
+def small_file_system(megabytes: int, state: str) -> Callable[[int], None]:
+    """Let the shared memory lie in ``/dev/shm``, and that be this program's own.
 
     Args:
-        filled: ``full`` from the start, ``filled`` in mid-epoch by another; empty for neither.
+        megabytes: Its size.
+        state: ``full`` from the start, ``filled`` in mid-epoch by another, ``read-only``; empty for none of these.
     """
+    libc, ulong = ctypes.CDLL(None, use_errno=True), ctypes.c_ulong
+    flags = ulong(MS_RDONLY if state == "read-only" else 0)
+    if (
+        libc.unshare(CLONE_NEWNS)
+        or libc.mount(b"none", b"/", None, ulong(MS_REC | MS_PRIVATE), None)
+        or libc.mount(b"none", bytes(SHM), b"tmpfs", flags, f"size={megabytes}m".encode())
+    ):
+        raise OSError(ctypes.get_errno(), "no file system can be mounted here")
 
     def create(name: str, flags: int = 0) -> int:
         return os.open(SHM, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     os.memfd_create = create
-    if filled == "full":
+    if state == "full":
         fill(ANOTHERS)
-    return lambda batch: fill(ANOTHERS) if batch == FILLED_AT and filled == "filled" else None
+    return lambda batch: fill(ANOTHERS) if batch == FILLED_AT and state == "filled" else None
 
 
 def fill(path: Path) -> None:

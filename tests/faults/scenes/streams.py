@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
+from batchup_ng.work_pool.processes.lifeline import Lifeline
 
 from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
 from .crashes import in_threads
@@ -121,7 +122,7 @@ def fails_at_20(rows: np.ndarray) -> Any:
 
 
 def fairness(kind: str) -> list[int]:
-    """F22: three streams share two workers; return how far each is when the first of them has a hundred batches."""
+    """F22: three streams share two workers; return how far each is when the first of them has thirty-five batches."""
     counts = [0, 0, 0]
     first: list[list[int]] = []
     with make_pool(kind, 2) as pool:
@@ -134,7 +135,7 @@ def fairness(kind: str) -> list[int]:
             start.wait(40)
             for _ in iterator:
                 counts[epoch] += 1
-                if counts[epoch] == 100:
+                if counts[epoch] == 35:
                     first.append(list(counts))
 
         in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
@@ -190,6 +191,18 @@ def in_a_fork(use: Callable[[], Any]) -> str:
         time.sleep(0.005)
     said = os.read(read, 4096).decode()
     os.close(read)
+    return said
+
+
+def fork_lets_go() -> str:
+    """F15: return what is wrong with a fork of the user's, or ``nothing``: it must not keep workers alive."""
+    lifeline = Lifeline()
+
+    def look() -> None:
+        assert lifeline.held == -1, "the fork has the pipe's end that keeps workers alive"
+
+    said = in_a_fork(look)
+    lifeline.close()
     return said
 
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ..books import BATCH, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
 from ..hunting import is_alive, is_stopped, send, wait_for
 from ..mischief import who_was_there
 from ..writing import InItsWrite, Mark, noted
 from .crashes import in_threads
 
-ROWS = 350
-"""Rows of an epoch whose writers are killed: fifty batches."""
-
 WAYS = {"pipe": ("message", "full"), "slots": ("message", "slot")}
 """In what a worker can be struck, by the road of its results: they follow the message, or lie in a slot."""
+
+ROWS = 70
+"""Rows of the epoch that is held up: ten batches."""
 
 SETTLE = 0.02
 """Seconds in which all that a worker has written is read, so that half a message is what remains."""
@@ -65,9 +65,9 @@ class Hunter:
 
 def marked_rows(rng: random.Random, count: int, epochs: int, road: str) -> list[Mark]:
     """Return marks of rows of which no two are in one batch of any of the epochs: no batch loses three workers."""
-    places = [{row: i // BATCH for i, row in enumerate(planned_rows(e, ROWS).tolist())} for e in range(epochs)]
+    places = [{row: i // BATCH for i, row in enumerate(planned_rows(e).tolist())} for e in range(epochs)]
     marks: list[Mark] = []
-    for row in rng.sample(range(ROWS), ROWS):
+    for row in rng.sample(range(N), N):
         if all(place[row] not in [place[mark.row] for mark in marks] for place in places):
             marks.append(Mark(row, WAYS[road][len(marks) % 2], rng.random()))
     assert len(marks) >= count
@@ -95,12 +95,12 @@ def killed_in_write(
     with tempfile.TemporaryDirectory() as folder:
         with make_pool(kind, 2) as pool, Hunter(folder) as hunter:
             fault = InItsWrite(marks, folder, signal.SIGSTOP, os.getpid())
-            parallel = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=objects, n=ROWS), 6)
+            parallel = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=objects), 6)
 
             def consume(epoch: int) -> None:
                 with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
-                    balance(iterator, width=SIZES["2 MB"], epoch=epoch, as_objects=objects, n=ROWS)
-                    assert_road(iterator, road, -(-ROWS // BATCH))
+                    balance(iterator, width=SIZES["2 MB"], epoch=epoch, as_objects=objects)
+                    assert_road(iterator, road, BATCHES)
 
             if main:
                 consume(0)
@@ -134,9 +134,9 @@ def assert_road(iterator: Any, road: str, batches: int) -> None:
 def stopped_in_write(kind: str) -> int:
     """F2: a worker stands still with half of its result written; whoever else uses the pool is not held up by it."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, 2) as pool:
-        row = int(planned_rows()[3 * BATCH])
+        row = int(planned_rows(n=ROWS)[3 * BATCH])
         fault = InItsWrite([Mark(row, "message")], folder, signal.SIGSTOP, os.getpid())
-        stuck = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=True, n=N), 4)
+        stuck = pool.parallel_data_source(source(SIZES["2 MB"], fault=fault, as_objects=True, n=ROWS), 4)
         others = pool.parallel_data_source(source(SIZES["64 kB"]), 4)
         with stuck.batch_iterator(BATCH, shuffle=SHUFFLE) as first:
             heads = [next(first) for _ in range(3)]
@@ -148,7 +148,7 @@ def stopped_in_write(kind: str) -> int:
                 batches = balance(others.batch_iterator(BATCH, shuffle=SHUFFLE), width=SIZES["64 kB"])
                 assert is_stopped(pid)
             rest = [batch[0] for batch in (*heads, *first)]
-        assert np.array_equal(np.concatenate(rest), planned_rows())
+        assert np.array_equal(np.concatenate(rest), planned_rows(n=ROWS))
         return batches
 
 
