@@ -46,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # Hundreds of interpreters are started, which would all compile the package where none may write bytecode.
         for package in (Path(bu.__file__).parent, Path(__file__).parent):
             compileall.compile_dir(package, quiet=2)
+    if config.getoption("--thorough"):
+        os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
     _set_examples("thorough" if config.getoption("--thorough") else "quick")
     gc.disable()  # until all is collected: nothing of that goes
 

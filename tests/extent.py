@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+THOROUGH = bool(os.environ.get("BATCHUP_NG_TESTS_THOROUGH"))
+"""Whether tests run at full length, also in the programs that they start."""
 
 
 def thorough(*values: Any) -> Any:

@@ -1,6 +1,6 @@
 """The epoch that every fault strikes: what is planned, what each batch must hold, whether the books balance.
 
-Fifty batches of seven rows, shuffled. A batch is (row numbers, a payload that tells its row by each of its
+Batches of seven rows, the last of fewer, shuffled. A batch is (row numbers, a payload that tells its row by each of its
 bytes, one draw a sample): a batch that was lost, doubled, moved, made again with other randomness, or overwritten while
 somebody had it, differs from that of the serial iterator, which is the reference.
 """
@@ -17,7 +17,9 @@ import numpy as np
 
 import batchup_ng as bu
 
-N = 350
+from ..extent import THOROUGH
+
+N = 1000 if THOROUGH else 347
 BATCH = 7
 BATCHES = math.ceil(N / BATCH)
 SHUFFLE = 11
