@@ -11,9 +11,15 @@ import pytest
 from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
 from batchup_ng.errors import ArgumentError
 from batchup_ng.testing.pools import PoolContract
-from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool import AbstractWorkerPool, repair
 
 from ..extent import methods
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
+    monkeypatch.setattr(repair, "SHORT", 0.1)
 
 
 class TestSerial(PoolContract):
@@ -88,7 +94,7 @@ def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
 
 def draw_together(_: int) -> tuple[int, float]:
     """Draw in a worker, slowly enough that each worker does one of the tasks."""
-    time.sleep(0.1)
+    time.sleep(0.05)
     return os.getpid(), float(np.random.rand())
 
 
