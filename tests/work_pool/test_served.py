@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, BatchupError, CannotTravel, PoolClosed
-from batchup_ng.work_pool.processes import asking, channel
+from batchup_ng.work_pool.processes import asking, channel, served
 from batchup_ng.work_pool.processes.arena import Arena, Extent
 from batchup_ng.work_pool.processes.channel import Kind, Placed
 from batchup_ng.work_pool.processes.served import Offer, ServedArray, Server
@@ -109,8 +109,9 @@ def test_a_served_array_tells_of_itself_what_the_array_would(task: Task) -> None
     assert repr(served) == "ServedArray((100, 3, 2) float64, in the consumer's process)"
 
 
-def test_large_arrays_are_read_whole_in_pieces(task: Task) -> None:
-    array = np.arange(5_000_000).reshape(-1, 5)
+def test_large_arrays_are_read_whole_in_pieces(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "AT_ONCE", MB)
+    array = np.arange(400_000).reshape(-1, 5)
     offer = Offer(array)
     np.testing.assert_array_equal(np.asarray(ServedArray(offer.number, array.shape, array.dtype)), array)
 
