@@ -69,13 +69,13 @@ def test_a_pool_gives_the_memory_of_forgotten_constants_back() -> None:
             time.sleep(0.01)
 
 
-def test_copies_come_and_go_on_many_threads() -> None:
+def test_copies_come_and_go_on_many_threads(in_full: bool) -> None:
     arrays = [np.full(30_000, i) for i in range(4)]
     with crossing() as both:
         wrong: list[int] = []
 
         def work(seed: int) -> None:
-            for i in np.random.default_rng(seed).integers(0, 4, 60).tolist():
+            for i in np.random.default_rng(seed).integers(0, 4, 200 if in_full else 25).tolist():
                 constant = both.share([arrays[i]])
                 if not np.array_equal(both.arrived(constant)[0], arrays[i]):
                     wrong.append(i)
