@@ -86,16 +86,13 @@ def test_the_base_pool_says_what_is_missing() -> None:
 
 @pytest.mark.parametrize("method", methods("forkserver"))
 def test_workers_do_not_share_the_state_of_numpy(method: str) -> None:
+    def draw() -> tuple[int, float]:
+        time.sleep(0.05)  # so that each worker does one of the tasks
+        return os.getpid(), float(np.random.rand())
+
     with WorkerProcessPool(3, start_method=method) as pool:
-        tasks = [(draw_together, (3,)) for _ in range(3)]
-        states = list(pool.work_stream(iter(tasks)).retrieve_iter())
+        states = list(pool.work_stream((draw,) for _ in range(3)).retrieve_iter())
     assert len({pid for pid, _ in states}) == len({value for _, value in states})
-
-
-def draw_together(_: int) -> tuple[int, float]:
-    """Draw in a worker, slowly enough that each worker does one of the tasks."""
-    time.sleep(0.05)
-    return os.getpid(), float(np.random.rand())
 
 
 def test_more_threads_than_a_byte_counts() -> None:
