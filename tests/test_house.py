@@ -41,6 +41,14 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_forgotten() -> Iterator[None]:
+    """Forget the trees after this file: with them each later look of the collector took 0.15 s longer."""
+    yield
+    parsed.cache_clear()
+    imported.cache_clear()
+
+
 @functools.cache
 def imported(path: Path) -> list[tuple[str, ast.AST]]:
     """Return each module of ours that a module imports, by its dotted name below the package, with the statement."""

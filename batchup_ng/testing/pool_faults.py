@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
-import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,127 +15,8 @@ from ..errors import BatchError, SampleTimeout, SampleWarning, TooManyErrors
 from ..faults.policy import ErrorPolicy
 from ..work_pool.base import AbstractWorkerPool
 from ..work_pool.serial import SerialPool
+from .pool_tasks import ENDS_PROGRAMS, MAKERS, Fails, FailsAtFirst, Hangs, N, Named
 from .sources import assert_same_batches
-
-N = 40
-"""Samples of the sources here."""
-
-
-class Unpicklable(Exception):
-    """An exception that can go nowhere."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, threading.Lock())
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class Unrebuildable(Exception):
-    """An exception that can be pickled, and not loaded."""
-
-    def __init__(self, text: str, why: int) -> None:
-        super().__init__(f"{text} {why}")
-
-
-class Lying(Exception):
-    """An exception that becomes something else on its way."""
-
-    def __reduce__(self) -> Any:
-        return dict, ()
-
-
-class Mute(Exception):
-    """An exception that has no text."""
-
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-
-class Stack(Exception):
-    """An exception with a long text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text + "x" * 3_000_000)
-
-
-MAKERS: dict[str, Any] = {
-    "ValueError": ValueError,
-    "KeyError": KeyError,
-    "OSError": lambda text: FileNotFoundError(2, text, "a.png"),
-    "unpicklable": Unpicklable,
-    "unrebuildable": lambda text: Unrebuildable(text, 3),
-    "lying": Lying,
-    "mute": Mute,
-    "long": Stack,
-    "StopIteration": StopIteration,
-    "GeneratorExit": GeneratorExit,
-}
-"""What a map may raise, whatever pool it runs in."""
-
-ENDS_PROGRAMS: dict[str, Any] = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt}
-"""What a map may raise where it does not run on the consumer's own thread."""
-
-
-class Fails:
-    """A map that raises something for some rows.
-
-    Args:
-        make: Makes the exception.
-        rows: Which rows are bad.
-    """
-
-    def __init__(self, make: Any, *rows: int) -> None:
-        self.make = make
-        self.rows = rows
-
-    def __call__(self, x: np.ndarray) -> Any:
-        if np.isin(x, self.rows).any():
-            raise self.make("bad sample")
-        return (x,)
-
-
-class FailsAtFirst:
-    """A map that fails until it was called a number of times with a row, as a bad connection does."""
-
-    def __init__(self, row: int, times: int, folder: Path) -> None:
-        self.row = row
-        self.times = times
-        self.folder = folder
-
-    def __call__(self, x: np.ndarray) -> Any:
-        if self.row in x:
-            before = len(list(self.folder.iterdir()))
-            (self.folder / str(before)).touch()
-            if before < self.times:
-                raise ConnectionError("not now")
-        return (x,)
-
-
-class Hangs:
-    """A map that waits, at some rows, until a file is there."""
-
-    def __init__(self, rows: tuple[int, ...], path: Path) -> None:
-        self.rows = rows
-        self.path = path
-
-    def __call__(self, x: np.ndarray) -> Any:
-        while np.isin(x, self.rows).any() and not self.path.exists():
-            time.sleep(0.01)
-        return (x,)
-
-
-class Named:
-    """An accessor whose rows have names."""
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, rows: Any) -> Any:
-        return np.arange(N)[rows]
-
-    def sample_name(self, row: int) -> str:
-        return f"shard/{row:03}.png"
 
 
 class PoolFaultsContract(ABC):

@@ -22,31 +22,9 @@ from ..data_source import ArrayDataSource, CallableDataSource, IteratorDataSourc
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..work_pool.base import AbstractWorkerPool
 from .pool_faults import PoolFaultsContract
+from .pool_tasks import WeaklyHeld, counting_batches, fails_at_three, fails_weakly, shifted, square
 
 PoolFixture = AbstractWorkerPool
-
-
-def square(x: int) -> int:
-    return x * x
-
-
-def shifted(x: int, by: int = 0) -> int:
-    return x + by
-
-
-def fails_at_three(x: int) -> int:
-    if x == 3:
-        raise ZeroDivisionError(f"{x} cannot be done")
-    return x
-
-
-class WeaklyHeld(Exception):
-    """An exception to which there may be weak references, as there may not to those of Python itself."""
-
-
-def fails_weakly(fails: bool) -> None:
-    if fails:
-        raise WeaklyHeld
 
 
 def weakly_caught(stream: Any) -> Any:
@@ -56,11 +34,6 @@ def weakly_caught(stream: Any) -> Any:
             next(stream)
     except WeaklyHeld as error:
         return weakref.ref(error)
-
-
-def counting_batches(batch_size: int, **options: Any) -> Iterator[Any]:
-    for start in range(0, 20, batch_size):
-        yield (np.arange(start, min(start + batch_size, 20)),)
 
 
 class PoolContract(PoolFaultsContract):

@@ -28,6 +28,8 @@ from tests.graphs import graphs
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
 HERE = ("serial", "threads")
 """Pools that need no processes."""
+FEW: dict[str, Any] = {"pools": HERE, "workers": (2,), "most_batches": 3, "resumes": 1}
+"""As much as is needed where it does not matter on how many roads a source is read."""
 
 
 def each_sample(*batch: Any, rng: Any) -> Any:
@@ -63,7 +65,8 @@ def caught(source: Any, culprit: str, **options: Any) -> NotReproducible:
 def test_a_right_source_passes_on_every_road(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
     source = source if in_full else source.map(each_batch, rng="batch")
-    assert_reproducible(source, shuffle=shuffle, workers=(1, 2) if in_full else (2,))
+    few: dict[str, Any] = {} if in_full else {"workers": (2,), "most_batches": 5, "resumes": 2}
+    assert_reproducible(source, shuffle=shuffle, **few)
     if in_full:
         assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
 
@@ -84,7 +87,8 @@ def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
     def both(x: np.ndarray, rng: Any) -> Any:
         return (old(x)[0] + rng.normal(),)
 
-    assert_reproducible(ROWS.map(old).map(both, rng="sample"), pools=("serial", "processes"), workers=(2,))
+    few = {**FEW, "pools": ("serial", "processes")}
+    assert_reproducible(ROWS.map(old).map(both, rng="sample"), **few)
     error = caught(ROWS.map(old), "old")
     assert error.setting == "is made by a pool of 1 thread"
     assert "draws from the global generator of numpy.random, which all threads share" in str(error)
@@ -125,7 +129,7 @@ def test_only_the_first_batches_of_a_huge_or_endless_source_are_read() -> None:
     assert_reproducible(bu.ArrayDataSource([Huge()]), pools=HERE, most_batches=2)
     assert 0 < sum(read) < 2000
     weighted = bu.ArrayDataSource([np.arange(9)], sampler=bu.WeightedSampler(np.arange(9.0)))
-    assert_reproducible(weighted.map(each_sample, rng="sample"), pools=HERE)
+    assert_reproducible(weighted.map(each_sample, rng="sample"), **FEW)
 
 
 def test_large_arrays_are_not_copied() -> None:
@@ -140,7 +144,7 @@ def test_large_arrays_are_not_copied() -> None:
             seen.add(self.data[0].__array_interface__["data"][0])
             return (self.data[0][indices],)
 
-    assert_reproducible(Watched([big]).map(look), pools=HERE)
+    assert_reproducible(Watched([big]).map(look), **FEW)
     assert seen == {big.__array_interface__["data"][0]}
 
 
@@ -152,7 +156,7 @@ def test_what_cannot_be_copied_is_checked_as_it_is() -> None:
             return (x * 2,)
 
     source = ROWS.map(locked)
-    assert_reproducible(source, pools=HERE)
+    assert_reproducible(source, **FEW)
     assert "read" not in vars(source)
     with pytest.raises(CannotTravel, match="lock"):
         assert_reproducible(source, pools=("processes",))
@@ -162,13 +166,13 @@ def test_other_batch_sizes_are_left_alone_where_they_may_differ() -> None:
     def centred(x: np.ndarray) -> Any:
         return (x - x.mean(),)
 
-    assert_reproducible(ROWS.map(centred), batch_sizes=(), pools=HERE)
-    assert_reproducible(ROWS.map(centred).map(each_batch, rng="batch"), pools=HERE)
-    error = caught(ROWS.map(centred).map(each_sample, rng="sample"), "centred", pools=HERE)
+    assert_reproducible(ROWS.map(centred), batch_sizes=(), **FEW)
+    assert_reproducible(ROWS.map(centred).map(each_batch, rng="batch"), **FEW)
+    error = caught(ROWS.map(centred).map(each_sample, rng="sample"), "centred", **FEW)
     assert error.setting == "is cut by batch_size=4"
     assert "pass batch_sizes=()" in str(error)
     with pytest.raises(NotReproducible, match="batch_size=3"):
-        assert_reproducible(ROWS.map(centred), batch_sizes=(3,), pools=HERE)
+        assert_reproducible(ROWS.map(centred), batch_sizes=(3,), **FEW)
 
 
 def test_a_sampler_that_wants_a_batch_size_is_asked_for_no_other() -> None:
@@ -184,9 +188,9 @@ def test_a_sampler_that_wants_a_batch_size_is_asked_for_no_other() -> None:
                 raise ArgumentError(f"batch_size must be 8, not {batch_size}")
 
     source = bu.ArrayDataSource([np.arange(100)], sampler=Fours())
-    assert_reproducible(source, 8, pools=HERE)
+    assert_reproducible(source, 8, **FEW)
     with pytest.raises(ArgumentError, match="must be 8, not 4"):
-        assert_reproducible(source, 8, pools=HERE, batch_sizes=(4,))
+        assert_reproducible(source, 8, batch_sizes=(4,), **FEW)
 
 
 # -- what is found -------------------------------------------------------------------------------------------------
@@ -238,7 +242,7 @@ def test_the_process() -> None:
     error = caught(ROWS.map(marked), "marked", pools=("processes",))
     assert error.setting == "is made by a pool of 1 process"
     assert "os.getpid()" in str(error)
-    assert_reproducible(ROWS.map(marked), pools=HERE, workers=(2,))
+    assert_reproducible(ROWS.map(marked), **FEW)
 
 
 def test_the_thread() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import resource
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -85,13 +83,14 @@ def test_memory_that_the_system_does_not_give_is_an_error_and_no_signal(arena: A
 
 
 def test_a_limit_on_file_size_bounds_the_span() -> None:
-    program = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20)); "
-        "from batchup_ng.work_pool.processes.arena import Arena; a = Arena(); print(a.span); a.close()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert int(done.stdout) == 8 << 20
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, hard))
+    try:
+        arena = Arena()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert arena.span == 8 << 20
+    arena.close()
 
 
 def test_slots_are_used_again_and_held_ones_are_left_alone(arena: Arena) -> None:

@@ -67,7 +67,7 @@ def test_the_file_is_named(pool: Any, picture: bytes, tmp_path: Path) -> None:
         assert (caught.value.source, caught.value.row, caught.value.op) == (paths[13], 13, None)
 
 
-@pytest.mark.parametrize(("n", "n_bad"), quick([(100, 1), (100, 10)], [(1000, 1), (1000, 10), (1000, 500)]))
+@pytest.mark.parametrize(("n", "n_bad"), quick([(100, 10)], [(100, 1), (1000, 1), (1000, 10), (1000, 500)]))
 def test_each_bad_file_is_listed_once(pool: Any, picture: bytes, tmp_path: Path, n: int, n_bad: int) -> None:
     paths = pictures(picture, tmp_path, n)
     bad = np.random.default_rng(n_bad).permutation(n)[:n_bad]

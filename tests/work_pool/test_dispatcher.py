@@ -18,6 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import RemoteTraceback, WorkerLost
+from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher, served
 from batchup_ng.work_pool.processes.constants import LATELY, Room
 from batchup_ng.work_pool.processes.launch import ServerLauncher
@@ -83,7 +84,9 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
     assert (tmp_path / "lines").read_text() == "done\n"
 
 
-def test_time_limits_are_kept_while_messages_keep_coming() -> None:
+def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "SHORT", 0.1)
+
     def stuck(x: np.ndarray) -> Any:
         if 7 in x:
             time.sleep(600)
@@ -184,17 +187,16 @@ def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: p
 
 
 def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "START_PAUSE", 0.2)
+    monkeypatch.setattr(dispatcher, "START_PAUSE", 0.02)
+    again = threading.Event()
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
         starter = pool._dispatcher._staff._starter
-        refused = iter([OSError(24, "no descriptors are left"), OSError(24, "no descriptors are left")])
         start = starter.start
 
         def sometimes() -> Any:
-            error = next(refused, None)
-            if error is not None:
-                raise error
+            if not again.is_set():
+                raise OSError(24, "no descriptors are left")
             return start()
 
         starter.start = sometimes  # type: ignore[method-assign]
@@ -202,4 +204,5 @@ def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.Monk
         wait_until(lambda: pool._dispatcher.complaint)
         with pytest.warns(bu.WorkerWarning, match=r"1 of 2 .*no descriptors are left; that is tried again"):
             assert one(pool, abs, -3) == 3
+        again.set()
         wait_until(lambda: len(pool._dispatcher.pids()) == 2)

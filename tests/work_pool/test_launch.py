@@ -80,7 +80,7 @@ def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_k
         assert psutil.pid_exists(first.pid)
         assert first.end() == EXIT_UNKNOWN
         os.kill(stopped.pid, signal.SIGSTOP)
-        assert stopped.end(0.2) == EXIT_UNKNOWN
+        assert stopped.end(0.05) == EXIT_UNKNOWN
         assert not fork_server._is_running(stopped.pid)
         assert second.end() == 0
 
@@ -99,66 +99,45 @@ def test_the_next_pool_has_the_server_of_the_last_if_its_workers_are_to_be_the_s
 ) -> None:
     first = server_of_a_new_pool()
     assert server_of_a_new_pool() == first
-    with starting("forkserver") as one, starting("forkserver") as other:
-        workers = one.start(), other.start()
-        assert server_of(one).pid == first != server_of(other).pid
-        assert [worker.end() for worker in workers] == [0, 0]
-    fork_server.close_spare()
-    assert not psutil.pid_exists(first)
+    with starting("forkserver") as one:
+        assert one.start().end() == 0
+        assert server_of(one).pid == first
+        with monkeypatch.context() as patch, starting("forkserver") as other:
+            patch.setenv("BATCHUP_NG_ANYTHING", "else")
+            assert other.start().end() == 0
+            changed = server_of(other).pid
+            assert changed != first, "each of two pools at once has one of its own"
+    assert not psutil.pid_exists(first), "one is enough to keep"
+    assert server_of_a_new_pool() != changed
+    assert not psutil.pid_exists(changed)
+    as_it_was = fork_server._surroundings(1)
     for change in (
-        lambda: monkeypatch.setenv("BATCHUP_NG_ANYTHING", "else"),
-        lambda: monkeypatch.chdir(tmp_path),
-        lambda: monkeypatch.syspath_prepend(str(tmp_path)),
+        lambda patch: patch.chdir(tmp_path),
+        lambda patch: patch.syspath_prepend(str(tmp_path)),
     ):
-        before = server_of_a_new_pool()
-        change()
-        assert server_of_a_new_pool() != before
-        assert not psutil.pid_exists(before)
+        with monkeypatch.context() as patch:
+            change(patch)
+            assert fork_server._surroundings(1) != as_it_was
+    assert fork_server._surroundings(None) != as_it_was == fork_server._surroundings(1)
 
 
-def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used() -> None:
-    first = psutil.Process(server_of_a_new_pool())
-    first.kill()
-    first.wait(20)
-    second = server_of_a_new_pool()
-    assert second != first.pid
+def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as starter:
         worker = starter.start()
         ready(worker)
-        server_of(starter).suspend()
+        silent = server_of(starter)
+        silent.suspend()
         assert worker.end() == EXIT_UNKNOWN
-    assert server_of_a_new_pool() != second
-
-
-def test_a_fork_of_the_users_leaves_the_spare_server_alone() -> None:
-    first = server_of_a_new_pool()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            own = server_of_a_new_pool()
-            fork_server.close_spare()
-            os._exit(own == first)
-        finally:
-            os._exit(2)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert server_of_a_new_pool() == first
-
-
-def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
-    with starting("forkserver", start_timeout=0.3) as starter:
-        starter._given = starter._given._replace(start_timeout=60)
-        worker = starter.start()
-        ready(worker)
-        stopped = server_of(starter)
-        stopped.suspend()
-        starter._given = starter._given._replace(start_timeout=0.3)
-        with pytest.raises(WorkerLost, match=rf"\(pid {stopped.pid}\) started no worker within 0.3 s; .* was killed"):
-            starter.start()
-        starter._given = starter._given._replace(start_timeout=60)
-        again = starter.start()
-        assert ready(again) == again.pid
-        worker.end()
-        assert again.end() == 0
+        monkeypatch.setattr(fork_server, "SERVER_TIMEOUT", 0.05)
+    monkeypatch.undo()
+    second = psutil.Process(server_of_a_new_pool())
+    assert second != silent
+    second.kill()
+    second.wait(20)
+    third = server_of_a_new_pool()
+    assert third != second.pid
+    fork_server.close_spare()
+    assert not psutil.pid_exists(third)
 
 
 def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +146,39 @@ def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(2):
             with pytest.raises(WorkerLost, match="server of worker processes has ended; see its messages above"):
                 starter.start()
+
+
+def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = server_of_a_new_pool()
+    with monkeypatch.context() as patch:
+        patch.setattr(fork_server, "ForkServer", lambda blas_threads: "a new one")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                new = fork_server.take(1)
+                fork_server.close_spare()
+                os._exit(new != "a new one")
+            finally:
+                os._exit(2)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert server_of_a_new_pool() == first
+
+
+def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
+    with starting("forkserver", start_timeout=0.1) as starter:
+        starter._given = starter._given._replace(start_timeout=60)
+        worker = starter.start()
+        ready(worker)
+        stopped = server_of(starter)
+        stopped.suspend()
+        starter._given = starter._given._replace(start_timeout=0.1)
+        with pytest.raises(WorkerLost, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* was killed"):
+            starter.start()
+        starter._given = starter._given._replace(start_timeout=60)
+        again = starter.start()
+        assert ready(again) == again.pid
+        worker.end()
+        assert again.end() == 0
 
 
 def test_a_closed_launcher_starts_nothing() -> None:
@@ -279,8 +291,9 @@ def test_users_of_a_limit_on_processes_see_it_by_name() -> None:
     ), done.stderr
 
 
-def test_frames_go_through_sockets_of_workers_unharmed() -> None:
-    with starting("spawn") as starter:
+@pytest.mark.parametrize("method", methods("forkserver"))
+def test_frames_go_through_sockets_of_workers_unharmed(method: str) -> None:
+    with starting(method) as starter:
         worker = starter.start()
         ready(worker)
         channel.write_frame(worker.sock, channel.encode(channel.Kind.TASK, 5, (len, ("abc",), {})))

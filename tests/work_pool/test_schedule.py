@@ -449,7 +449,7 @@ class SimulatedWorld(RuleBasedStateMachine):
         world.close()
 
 
-@pytest.mark.parametrize("examples", quick([60], [2000]))
+@pytest.mark.parametrize("examples", quick([30], [2000]))
 def test_m1_whatever_happens_in_the_simulated_world_the_rules_hold(examples: int) -> None:
     run_state_machine_as_test(
         SimulatedWorld, settings=settings(max_examples=examples, stateful_step_count=50, deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, BatchupError, CannotTravel, PoolClosed
-from batchup_ng.work_pool.processes import asking, channel
+from batchup_ng.work_pool.processes import asking, channel, served
 from batchup_ng.work_pool.processes.arena import Arena, Extent
 from batchup_ng.work_pool.processes.channel import Kind, Placed
 from batchup_ng.work_pool.processes.served import Offer, ServedArray, Server
@@ -109,8 +109,9 @@ def test_a_served_array_tells_of_itself_what_the_array_would(task: Task) -> None
     assert repr(served) == "ServedArray((100, 3, 2) float64, in the consumer's process)"
 
 
-def test_large_arrays_are_read_whole_in_pieces(task: Task) -> None:
-    array = np.arange(5_000_000).reshape(-1, 5)
+def test_large_arrays_are_read_whole_in_pieces(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "AT_ONCE", MB)
+    array = np.arange(400_000).reshape(-1, 5)
     offer = Offer(array)
     np.testing.assert_array_equal(np.asarray(ServedArray(offer.number, array.shape, array.dtype)), array)
 
@@ -183,13 +184,14 @@ def test_a_server_settles_when_all_it_was_asked_is_written() -> None:
     ("method", "threads"), quick([("forkserver", 3)], [("spawn", 1), ("spawn", 3), ("forkserver", 1)])
 )
 def test_batches_of_served_arrays_are_those_of_the_source(method: str, threads: int) -> None:
+    batch = batches_from()
     pictures = np.random.default_rng(0).integers(0, 255, (500, 9, 9, 3), dtype=np.uint8)
     scaled = bu.ImageArrayUInt8ToFloat32(pictures)
     source = bu.ArrayDataSource([pictures, scaled, np.arange(500)])
     with bu.WorkerProcessPool(2, threads=threads, start_method=method) as pool:
         constant = pool.shared_constant(source, arrays="served")
         assert constant.arrays == "served"
-        tasks = [(_batch, (constant, i)) for i in range(0, 500, 50)]
+        tasks = [(batch, (constant, i)) for i in range(0, 500, 50)]
         for i, (x, y, rows) in enumerate(pool.work_stream(iter(tasks)).retrieve_iter()):
             assert rows.tolist() == list(range(50 * i, 50 * i + 50))
             np.testing.assert_array_equal(x, pictures[rows])
@@ -197,8 +199,9 @@ def test_batches_of_served_arrays_are_those_of_the_source(method: str, threads: 
         assert pool._dispatcher.copies.arena.taken == pool._dispatcher.slots.bytes, "nothing but slots"
 
 
-def _batch(source: Any, start: int) -> Any:
-    return source.samples_by_indices(np.arange(start, start + 50))
+def batches_from() -> Any:
+    """Return a function that makes a batch of 50 samples, for which workers need not import this file."""
+    return lambda source, start: source.samples_by_indices(np.arange(start, start + 50))
 
 
 def test_a_source_with_a_way_of_its_own_can_be_served() -> None:
@@ -210,7 +213,7 @@ def test_a_source_with_a_way_of_its_own_can_be_served() -> None:
     array = np.random.default_rng(0).random((300, 50))
     with bu.WorkerProcessPool(1) as pool:
         constant = pool.shared_constant(Pairs([array]), arrays="served")
-        ((x, after),) = pool.work_stream(iter([(_batch, (constant, 250))])).retrieve_iter()
+        ((x, after),) = pool.work_stream(iter([(batches_from(), (constant, 250))])).retrieve_iter()
         assert constant.arrays == "served"
     np.testing.assert_array_equal(x, array[250:])
     np.testing.assert_array_equal(after, np.roll(array, -1, 0)[250:, :2])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.travel import SMALLEST_APART
+from batchup_ng.work_pool.processes.travel import SMALLEST_APART, pack
 
 from ..extent import methods
 from .travel_helpers import MB, crossing, one, same
@@ -80,6 +82,20 @@ def test_repeated_rows_and_windows_travel_without_being_written_out() -> None:
             arrived = both.arrived(constant)[0]
             assert (arrived.shape, arrived.strides) == (array.shape, array.strides)
             assert arrived[7, 3] == array[7, 3]
+
+
+def test_what_was_packed_goes_with_its_last_reference() -> None:
+    offset = np.arange(100_000.0)
+    array = np.arange(100_000.0)
+    alive = [weakref.ref(offset), weakref.ref(array)]
+    packed = pack(bu.ArrayDataSource([array]).map(lambda x, offset=offset: (x + offset[0],)))
+    assert packed.servable
+    gc.disable()  # which would only come to it some time
+    try:
+        del array, offset, packed
+        assert all(array() is None for array in alive)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("make", [

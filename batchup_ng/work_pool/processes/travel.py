@@ -17,6 +17,7 @@ with a pickle of their own go as NumPy pickles them.
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import struct
@@ -137,13 +138,19 @@ def _dump(value: Any, packed: Packed) -> None:
         packed.pickled = file.getvalue()
 
 
+_StandIns = dict[int, tuple[pickle.PickleBuffer, Servable | Bulk | memoryview | None]]
+"""Empty buffers by their identity, with what each stands for."""
+
+
 class _Packer(Pickler):
     """Pickles one value, puts large arrays aside."""
 
     def __init__(self, file: io.BytesIO, packed: Packed) -> None:
-        super().__init__(file, protocol=5, buffer_callback=self._put_aside)
         self._packed = packed
-        self._stand_ins: dict[int, tuple[pickle.PickleBuffer, Servable | Bulk | memoryview | None]] = {}
+        self._stand_ins: _StandIns = {}
+        # A method of its own would be a cycle, in which all that was pickled would stay until the collector runs.
+        put_aside = functools.partial(_put_aside, packed, self._stand_ins)
+        super().__init__(file, protocol=5, buffer_callback=put_aside)
         self._rows_only: dict[int, np.ndarray] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -198,14 +205,15 @@ class _Packer(Pickler):
         self._stand_ins[id(buffer)] = (buffer, item)
         return buffer
 
-    def _put_aside(self, buffer: pickle.PickleBuffer) -> None:
-        if id(buffer) in self._stand_ins:
-            item = self._stand_ins[id(buffer)][1]
-            if item is not None:
-                self._packed.add(item)
-            return
-        raw = buffer.raw()
-        self._packed.add(Bulk(np.frombuffer(raw, np.uint8)) if raw.nbytes >= SMALLEST_APART else raw)
+
+def _put_aside(packed: Packed, stand_ins: _StandIns, buffer: pickle.PickleBuffer) -> None:
+    if id(buffer) in stand_ins:
+        item = stand_ins[id(buffer)][1]
+        if item is not None:
+            packed.add(item)
+        return
+    raw = buffer.raw()
+    packed.add(Bulk(np.frombuffer(raw, np.uint8)) if raw.nbytes >= SMALLEST_APART else raw)
 
 
 def _pickles_like_an_array(kind: type) -> bool:
