@@ -38,12 +38,12 @@ def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str, 
     assert grown <= (2 << 20) + slots
 
 
-@pytest.mark.parametrize("kind", quick([], PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f12_pools_forgotten_in_mid_epoch_leave_nothing(kind: str, extent: Extent) -> None:
     play(breaks.pools_forgotten, kind=kind, times=extent.times(1, 6))
 
 
-@pytest.mark.parametrize("kind", quick([], PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f12_a_program_that_ends_in_mid_epoch_ends(kind: str) -> None:
     with program(kind, "--batches", 3, "--no-close", alone=True) as stage:
         assert stage.wait() == 0
@@ -175,7 +175,7 @@ def assert_gone_after_a_kill(stage: Stage) -> None:
     stage.assert_nothing_left()
 
 
-@pytest.mark.parametrize("kind", quick([], PROCESSES))
+@pytest.mark.parametrize("kind", kinds())
 def test_f15_nothing_outlives_a_program_that_is_killed(kind: str, seed: int, extent: Extent) -> None:
     rng = random.Random(seed)
     for i in range(extent.times(2, 20)):
@@ -217,7 +217,7 @@ def test_f15_a_fork_of_the_users_keeps_no_worker_alive() -> None:
     assert play(streams.fork_lets_go) == "nothing"
 
 
-@pytest.mark.parametrize("kind", quick([], PROCESSES))
+@pytest.mark.parametrize("kind", kinds())
 def test_f15_workers_outlive_the_thread_that_started_them(kind: str) -> None:
     with program(kind, "--thread", "--batches", 30) as stage:
         assert stage.wait() == 0

@@ -8,7 +8,7 @@ import pytest
 
 from .books import BATCH, BATCHES, POOLS, N
 from .scenes import exceptions
-from .settings import PARALLEL, Extent, cover, kinds, quick
+from .settings import PARALLEL, Extent, cover, kinds
 from .stage import play
 
 
@@ -38,7 +38,7 @@ def assert_named(found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "workers", "size"),
-    cover(pools=POOLS),
+    cover(("forkserver", 2, "0 B"), pools=POOLS),
 )
 def test_f7_the_rest_of_the_epoch_can_be_had(kind: str, workers: int, size: str) -> None:
     figures = play(exceptions.skipped, kind=kind, workers=workers, size=size)
@@ -46,7 +46,7 @@ def test_f7_the_rest_of_the_epoch_can_be_had(kind: str, workers: int, size: str)
     assert "the row is bad" in figures["message"]
 
 
-@pytest.mark.parametrize("kind", quick([], PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f8_odd_exceptions_are_named_like_others(kind: str, extent: Extent) -> None:
     ways = [way for way in exceptions.ODD if way != "100 MB" or extent.thorough]
     for which, found in zip(ways, play(exceptions.odd, kind=kind, ways=ways), strict=True):
@@ -56,7 +56,7 @@ def test_f8_odd_exceptions_are_named_like_others(kind: str, extent: Extent) -> N
         assert not {"SystemExit", "KeyboardInterrupt", "StopIteration", "GeneratorExit"} & set(found["types"]), which
 
 
-@pytest.mark.parametrize("kind", quick([], PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f8_odd_exceptions_can_be_skipped(kind: str) -> None:
     ways = [way for way in exceptions.ODD if way != "100 MB"]
     assert play(exceptions.odd_skipped, kind=kind, ways=ways) == [BATCHES] * len(ways)

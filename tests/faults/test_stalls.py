@@ -120,7 +120,6 @@ def test_f20_a_worker_that_cannot_be_replaced_is_not_waited_for(kind: str) -> No
         assert re.search(NOT_STARTED[kind], said), said
 
 
-@pytest.mark.thorough
 def test_f20_a_fork_server_that_is_killed_is_replaced_or_told_of() -> None:
     how = play(hangs.server_killed, kind="forkserver")
     assert how == f"completed {BATCHES}" or how.startswith("WorkerLost")

@@ -8,7 +8,7 @@ import pytest
 
 from .books import BATCHES, POOLS, N
 from .scenes import streams
-from .settings import PARALLEL, cover, kinds, quick
+from .settings import PARALLEL, cover, kinds
 from .stage import play
 
 SETTING = ("kind", "workers", "size")
@@ -29,7 +29,7 @@ def test_f22_two_epochs_are_whole(kind: str, workers: int, size: str) -> None:
     assert play(streams.two_epochs, kind=kind, workers=workers, size=size) == [BATCHES, BATCHES]
 
 
-@pytest.mark.parametrize(SETTING, cover(pools=POOLS))
+@pytest.mark.parametrize(SETTING, every("forkserver"))
 def test_f22_three_iterators_at_once_are_whole(kind: str, workers: int, size: str) -> None:
     assert play(streams.three_at_once, kind=kind, workers=workers, size=size) == [BATCHES] * 3
 
@@ -54,7 +54,7 @@ def test_f22_after_the_end_there_is_nothing_more(kind: str) -> None:
     assert play(streams.after_the_end, kind=kind)
 
 
-@pytest.mark.parametrize("kind", quick([], PARALLEL))
+@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
 def test_f22_streams_share_the_workers_fairly(kind: str) -> None:
     assert min(counts := play(streams.fairness, kind=kind)) >= max(counts) / 4, counts
 
