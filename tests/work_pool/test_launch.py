@@ -121,6 +121,63 @@ def test_the_next_pool_has_the_server_of_the_last_if_its_workers_are_to_be_the_s
     assert fork_server._surroundings(None) != as_it_was == fork_server._surroundings(1)
 
 
+def test_what_a_process_has_from_its_parent_must_be_the_same(tmp_path: Path) -> None:
+    changes = [
+        lambda: os.umask(0o137),
+        lambda: os.nice(1),
+        lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500)),
+        lambda: os.chdir(tmp_path),
+        lambda: (tmp_path.rmdir(), tmp_path.mkdir(), os.chdir(tmp_path)),  # another one of that name
+        lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
+        lambda: os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1]),
+    ]
+    if len(os.sched_getaffinity(0)) == 1:
+        changes.pop()
+    if os.getuid() == 0:
+        changes.append(lambda: os.setuid(65534))
+    pid = os.fork()
+    if pid == 0:
+        different = 0
+        try:
+            for change in changes:
+                before = fork_server._surroundings(1)
+                assert before is not None
+                change()
+                different += fork_server._surroundings(1) != before
+        finally:
+            os._exit(different)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == len(changes)
+
+
+PROGRAM = """
+import atexit, os, sys
+atexit.register(lambda: use("at the end"))
+import batchup_ng as bu
+
+def use(when):
+    with bu.WorkerProcessPool(1) as pool:
+        print(when, next(pool.work_stream(iter([(len, ("abc",))]))), flush=True)
+
+use("first")
+if (pid := os.fork()) == 0:
+    use("fork")
+    sys.exit()
+os.waitpid(pid, 0)
+os.closerange(3, 100)  # as daemons do
+use("closed")
+"""
+
+
+def test_programs_that_fork_close_all_or_use_a_pool_at_their_end_are_told_nothing() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", PROGRAM],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout == "first 3\nfork 3\nat the end 3\nclosed 3\nat the end 3\n"
+    assert done.stderr == ""
+
+
 def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as starter:
         worker = starter.start()
@@ -136,7 +193,7 @@ def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypa
     second.wait(20)
     third = server_of_a_new_pool()
     assert third != second.pid
-    fork_server.close_spare()
+    fork_server.close_spare(at_exit=False)
     assert not psutil.pid_exists(third)
 
 
@@ -156,7 +213,7 @@ def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.M
         if pid == 0:
             try:
                 new = fork_server.take(1)
-                fork_server.close_spare()
+                fork_server.close_spare(at_exit=False)
                 os._exit(new != "a new one")
             finally:
                 os._exit(2)

@@ -23,7 +23,7 @@ class Sample:
     [
         ("cat.jpg", 3),
         {"text": "é", "tokens": [1, 2], "none": None, "ratio": 0.5, "flag": True},
-        (Path("a/b.png"), b"\0", np.float32(1.5), 1 + 2j, frozenset("ab")),
+        (Path("a/b.png"), b"\0", np.float32(1.5), 1 + 2j, frozenset("a")),
         (np.arange(5), "beside an array"),
     ],
 )
@@ -34,16 +34,23 @@ def test_items_come_back_as_they_were(item: Any) -> None:
     assert len(packed) == len(items)
     assert repr(packed[0]) == repr(item)
     assert [packed[place] for place in (1, len(items) - 1, -1)] == [0, SHORTEST - 1, SHORTEST - 1]
+    assert packed[1:3] == [0, 1]
+    assert packed.index(5) == 6
     for place in (len(items), -len(items) - 1):
         with pytest.raises(IndexError):
             packed[place]
 
 
 def test_what_holds_anything_else_or_is_short_travels_as_ever() -> None:
-    for odd in (Sample(), Sample, [lambda: 1], Path):
+    for odd in (Sample(), Sample, [lambda: 1], np.zeros(5).view(np.memmap), Path):
         items = [("x", 1)] * SHORTEST + [odd]
         assert (packed_list(items) is None) == (odd is not Path)
     assert packed_list([1] * (SHORTEST - 1)) is None
+
+
+def test_large_items_travel_as_ever_for_they_may_share_what_they_hold() -> None:
+    assert packed_list([(bytes(1000), i) for i in range(SHORTEST)]) is None
+    assert packed_list([np.zeros(1000)] * SHORTEST) is None
 
 
 def test_f21_a_long_list_of_samples_is_held_once(in_full: bool) -> None:

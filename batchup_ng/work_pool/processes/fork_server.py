@@ -2,7 +2,7 @@
 
 Who owns what. A pool has a server to itself from its first worker until its workers have ended; then the program keeps
 one server for the next pool, which need not wait until NumPy and this package are imported once more. A server that was
-started in other surroundings (environment, folder, ``sys.path``, standard output, CPUs) is not used again.
+started in other surroundings (environment, folder, ``sys.path``, standard output, user, limits, CPUs) is not used.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ SERVER_TIMEOUT = 1.0
 """Seconds that the server, whose workers have ended, has to end by itself before it is killed."""
 
 
-_spare: dict[int, ForkServer] = {}
-"""The server that no pool has just now, by the number of the process that started it: a fork has none."""
+_spare: list[ForkServer] = []
+"""The server that no pool has just now, one at most."""
+
+_SAME = ("Uid:", "Gid:", "Groups:", "Umask:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:", "SigIgn:")
+"""The lines of ``/proc/self/status`` that tell what a process has from its parent."""
 
 
 def take(blas_threads: int | None) -> ForkServer:
@@ -39,44 +42,61 @@ def take(blas_threads: int | None) -> ForkServer:
     Raises:
         OSError, WorkerLost: none can be started.
     """
-    server = _spare.pop(os.getpid(), None)
-    if server is not None and server.surroundings == _surroundings(blas_threads):
-        return server
-    if server is not None:
+    with contextlib.suppress(IndexError):
+        server = _spare.pop()
+        if server.is_waiting() and server.surroundings == _surroundings(blas_threads):
+            return server
         server.close()
     return ForkServer(blas_threads)
 
 
 def give_back(server: ForkServer) -> None:
     """Keep a server, whose workers have ended, for the next pool; end it if something is wrong or there is one."""
-    if server.ended or server.was_silent or _spare.setdefault(os.getpid(), server) is not server:
+    if server.ended or server.was_silent or server.surroundings is None or _spare or _is_ending:
         server.close()
+    else:
+        _spare.append(server)
+
+
+_is_ending = False
 
 
 @atexit.register
-def close_spare() -> None:
-    """End the spare server."""
-    if (server := _spare.pop(os.getpid(), None)) is not None:
-        with contextlib.suppress(KeyboardInterrupt):  # the program is ending, and the server with it
-            server.close()
+def close_spare(at_exit: bool = True) -> None:
+    """End the spare server; with the program none is kept any more."""
+    global _is_ending
+    _is_ending = at_exit
+    with contextlib.suppress(KeyboardInterrupt):  # the program is ending, and the server with it
+        while _spare:
+            _spare.pop().close()
 
 
-def _surroundings(blas_threads: int | None) -> tuple[Any, ...]:
-    """Return all that a worker has from the server that it is forked from."""
-    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    streams = []
-    for fd in (1, 2):
-        with contextlib.suppress(OSError):  # it is closed
-            status = os.fstat(fd)
-            streams.append((fd, status.st_dev, status.st_ino))
-    return command("server"), environment(blas_threads), os.getcwd(), streams, cpus
+def _leave_to_parent() -> None:
+    while _spare:
+        _spare.pop().leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
+    """Return what a worker has from the server that it is forked from; None where that cannot be known."""
+    try:
+        status = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(_SAME)]
+        limits = Path("/proc/self/limits").read_text()
+        files = [(file.st_dev, file.st_ino) for file in (os.stat("."), os.fstat(1), os.fstat(2))]
+        priority = os.getpriority(os.PRIO_PROCESS, 0)
+        return command("server"), environment(blas_threads), status, limits, files, priority
+    except OSError:  # no /proc, or no standard output
+        return None
 
 
 class ForkServer:
     """One server process; it ends when the socket to it is closed.
 
     Attributes:
-        surroundings: What its workers have from it.
+        surroundings: What its workers have from it; None where that is not known.
         ended: Whether it was found dead.
         has_forked: Whether it has started a worker, of any pool.
         was_silent: Whether it did not tell how a worker ended: it may have been stopped.
@@ -178,6 +198,16 @@ class ForkServer:
                 return kind, about, code
         return None
 
+    def is_waiting(self) -> bool:
+        """Return whether it has neither ended nor been stopped."""
+        return _state(self._process.pid) not in "ZXTt"
+
+    def leave_to_parent(self) -> None:
+        """Let go of it, in a fork of the process that has started it."""
+        self._process.returncode = 0  # or a warning would say that it still runs
+        self._sock.close()
+        self._life.close()
+
     def close(self) -> None:
         """End the server; its workers see the ends of their own sockets."""
         hang_up(self._sock)
@@ -191,8 +221,13 @@ class ForkServer:
 
 def _is_running(pid: int) -> bool:
     """Return whether a process that is no child of ours has not ended."""
+    return _state(pid) not in "ZX"
+
+
+def _state(pid: int) -> str:
+    """Return the letter by which the system tells what a process does; Z where there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
+        return "Z"
+    return text.rpartition(")")[2].split()[0]

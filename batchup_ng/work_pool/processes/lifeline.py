@@ -42,13 +42,18 @@ class Lifeline:
         self.let_go()
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            _close(fd)
 
     def let_go(self) -> None:
         """Close the end for writing."""
         held, self._held = self._held, -1
         if held >= 0:
-            os.close(held)
+            _close(held)
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+        os.close(fd)
 
 
 _open: weakref.WeakSet[Lifeline] = weakref.WeakSet()

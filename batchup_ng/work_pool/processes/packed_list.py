@@ -19,10 +19,13 @@ import numpy as np
 SHORTEST = 1000
 """Items below which a list travels as it is."""
 
+LARGEST = 512
+"""Bytes that an item may have on average. Larger ones gain little, and may share what packing would multiply."""
+
 _KNOWN = sys.stdlib_module_names | {"numpy"}
 
 
-class PackedList:
+class PackedList(Sequence[Any]):
     """A sequence that gives a new copy of an item each time.
 
     Args:
@@ -37,7 +40,9 @@ class PackedList:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
         if not -len(self) <= place < len(self):
             raise IndexError(f"list index {place} out of range")
         place %= len(self)
@@ -46,7 +51,7 @@ class PackedList:
 
 
 def packed_list(items: Sequence[Any]) -> PackedList | None:
-    """Return a list of plain objects packed; None if it is short, or an item is something else."""
+    """Return a list of small plain objects packed; None if it is short, or an item is something else."""
     if len(items) < SHORTEST:
         return None
     file, ends = io.BytesIO(), np.empty(len(items), np.int64)
@@ -56,6 +61,8 @@ def packed_list(items: Sequence[Any]) -> PackedList | None:
             pickler.dump(item)
             pickler.clear_memo()
             ends[place] = file.tell()
+            if ends[place] > LARGEST * (place + 1):
+                return None
     except Exception:  # whatever it is, the pickling of the whole will tell
         return None
     return PackedList(np.frombuffer(file.getbuffer(), np.uint8), ends)
@@ -65,6 +72,6 @@ class _PlainPickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Refuse what a worker might not be able to import."""
         module = getattr(obj, "__module__", None) or type(obj).__module__
-        if module.partition(".")[0] not in _KNOWN:
+        if module.partition(".")[0] not in _KNOWN or isinstance(obj, np.memmap):
             raise pickle.PicklingError("not plain")
         return NotImplemented

@@ -48,7 +48,8 @@ def hang_up(sock: socket.socket) -> None:
     """Hang up, even where a fork of the user's holds a copy of the socket."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    sock.close()
+    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+        sock.close()
 
 
 @contextlib.contextmanager

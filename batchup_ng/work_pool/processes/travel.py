@@ -152,6 +152,7 @@ class _Packer(Pickler):
         put_aside = functools.partial(_put_aside, packed, self._stand_ins)
         super().__init__(file, protocol=5, buffer_callback=put_aside)
         self._rows_only: dict[int, np.ndarray] = {}
+        self._lists: dict[int, MapStyle] = {}
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray):
@@ -160,17 +161,17 @@ class _Packer(Pickler):
                 return reduced
         elif isinstance(obj, ArrayDataSource):
             self._note_rows_only(obj)
-        elif type(obj) is MapStyle and type(obj.dataset) in (list, tuple):
-            packed = packed_list(obj.dataset)
-            if packed is not None:
-                return MapStyle, (packed,)
+        elif id(obj) in self._lists and (packed := packed_list(obj.dataset)) is not None:
+            return MapStyle, (packed,)
         elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
             send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
 
     def _note_rows_only(self, source: ArrayDataSource) -> None:
-        """Remember the arrays that `source` asks for nothing but rows."""
+        """Remember the arrays and lists that `source` asks for nothing but rows."""
         for array in source.data:
+            if type(array) is MapStyle and type(array.dataset) in (list, tuple):
+                self._lists[id(array)] = array
             while type(array) is ImageArrayUInt8ToFloat32:
                 array = array.arr_u8
             if type(array) in (np.ndarray, np.memmap):
