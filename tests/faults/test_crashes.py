@@ -94,7 +94,7 @@ def test_f4_all_workers_killed_at_once_cost_nothing(kind: str, workers: int, siz
 
 
 @pytest.mark.parametrize(
-    SETTING, [thorough("forkserver", 2, "0 B"), thorough("spawn", 2, "64 kB"), thorough("forkserver", 4, "0 B")]
+    SETTING, [("forkserver", 2, "0 B"), thorough("spawn", 2, "64 kB"), thorough("forkserver", 4, "0 B")]
 )
 def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     kind: str, workers: int, size: str, seed: int
