@@ -62,7 +62,6 @@ class TestArrayWithWeightsInTurn(SourceContract):
         return array(sampler=bu.WeightedSampler(np.arange(23), replacement=False, num_samples=9, repeats=3))
 
 
-@pytest.mark.thorough
 class TestArrayInBuckets(SourceContract):
     def make(self) -> PlannedDataSource:
         return array(sampler=bu.BucketSampler(np.arange(23) * 7 % 10, num_buckets=3))
@@ -92,7 +91,6 @@ class TestMapWithRandomSamples(SourceContract):
         return array().map(noisy, rng="sample").map(double)
 
 
-@pytest.mark.thorough
 class TestMapOfSamples(SourceContract):
     def make(self) -> PlannedDataSource:
         return array().map_samples(lambda i, x: (i, x * x))
@@ -142,7 +140,6 @@ class TestZip(SourceContract):
         return bu.zip(array(), array(first=50).map(noisy, rng="sample"), flatten=False)
 
 
-@pytest.mark.thorough
 class TestTake(SourceContract):
     def make(self) -> PlannedDataSource:
         return bu.take(array(), 14)
