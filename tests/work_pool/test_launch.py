@@ -128,7 +128,7 @@ def test_what_a_process_has_from_its_parent_must_be_the_same(tmp_path: Path) -> 
         lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500)),
         lambda: os.chdir(tmp_path),
         lambda: (tmp_path.rmdir(), tmp_path.mkdir(), os.chdir(tmp_path)),  # another one of that name
-        lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
+        lambda: os.dup2(os.memfd_create("output"), 1),
         lambda: os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1]),
     ]
     if len(os.sched_getaffinity(0)) == 1:
