@@ -172,7 +172,8 @@ def stack(samples: Sequence[Any]) -> Any:
     """Return a batch made of single samples: numbers and arrays of one shape become an array.
 
     Tuples are stacked part by part, and strings of NumPy's arrays become one again. Arrays of different shapes, strings
-    of Python's, and anything that NumPy would only hold as objects, stay a list.
+    of Python's, and anything that NumPy would only hold as objects, stay a list. So do masked arrays, which lose no
+    mask then.
     """
     first = samples[0]
     if isinstance(first, tuple):
@@ -180,6 +181,8 @@ def stack(samples: Sequence[Any]) -> Any:
     if isinstance(first, (np.str_, np.bytes_)) and all(type(sample) is type(first) for sample in samples):
         return np.array(samples)
     if isinstance(first, (str, bytes)) or not _stackable(first):
+        return list(samples)
+    if any(isinstance(sample, np.ma.MaskedArray) for sample in samples):
         return list(samples)
     arrays = [np.asarray(sample) for sample in samples]
     if any(array.shape != arrays[0].shape for array in arrays):
