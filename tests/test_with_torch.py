@@ -238,6 +238,17 @@ def test_a_collate_function_of_ones_own_stacks_tensors(made: dict[str, Any]) -> 
     assert [(int(row), i, w) for row, _, i, w in batch] == [(i, i, i * 0.5) for i in range(20)]
 
 
+def test_samples_side_by_side_are_collated_as_the_data_sets_gave_them() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rows = bu.ArrayDataSource([bu.MapStyle(torch.arange(6.0, dtype=torch.bfloat16).reshape(3, 2))])
+    numbers = bu.ArrayDataSource([bu.MapStyle([0, 1, 2])])
+    for source in (rows.zip(numbers), bu.CompositeDataSource([rows, numbers]), bu.zip([rows, numbers], flatten=False)):
+        (batch,) = source.collate(lambda samples: samples).batch_iterator(3)
+        assert [(type(x), x.dtype, x.tolist(), type(i), i) for x, i in batch] == [
+            (torch.Tensor, torch.bfloat16, [2.0 * i, 2.0 * i + 1], int, i) for i in range(3)
+        ]
+
+
 def test_a_collate_function_gets_what_a_map_of_samples_returned(made: dict[str, Any]) -> None:
     import torch
 

@@ -103,7 +103,7 @@ class AbstractDataSource(HasSamples):
         return CollateDataSource(self, fn)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return [_as_given(sample) for sample in super().read_samples(rows, key, buffers)]
+        return [batches.marked(sample) for sample in super().read_samples(rows, key, buffers)]
 
     # -- composing ---------------------------------------------------------------------------------------------
 
@@ -436,14 +436,9 @@ class CollateDataSource(MapDataSource):
         return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = batch if type(batch) is list else [_as_given(sample) for sample in batches.samples_of(batch)]
-        result = self.fn(samples)
+        samples = batch if type(batch) is list else map(batches.marked, batches.samples_of(batch))
+        result = self.fn([batches.as_given(sample) for sample in samples])
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
         return result
-
-
-def _as_given(sample: Any) -> Any:
-    """Return a sample of a batch, of which a dict is all there is, as that dict."""
-    return sample[0] if type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict) else sample
