@@ -238,6 +238,27 @@ def test_a_collate_function_of_ones_own_stacks_tensors(made: dict[str, Any]) -> 
     assert [(int(row), i, w) for row, _, i, w in batch] == [(i, i, i * 0.5) for i in range(20)]
 
 
+@pytest.mark.parametrize("kind", ["sparse", "meta", "bfloat16"])
+def test_tensors_that_numpy_cannot_stack_are_refused_with_the_map(kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    plain = torch.eye(2)
+    one = {"sparse": plain.to_sparse(), "meta": plain.to("meta"), "bfloat16": plain.bfloat16()}
+
+    def tensors(x: Any) -> Any:
+        return (one[kind],)
+
+    source = bu.ArrayDataSource([np.arange(4)])
+    for one_way in (source.map_samples(tensors), bu.SerialPool().parallel_data_source(source.map_samples(tensors))):
+        with pytest.raises(bu.MapResultError, match=r"map '.*tensors' returned .* cannot stack .*x\.to_dense\(\)"):
+            next(one_way.batch_iterator(2))
+
+
+def test_sparse_tensors_are_told_when_batches_are_compared() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(bu.MapResultError, match=r"holds a Tensor whose values cannot .*x\.to_dense\(\)"):
+        digest_of((torch.eye(2).to_sparse(),))
+
+
 def test_samples_side_by_side_are_collated_as_the_data_sets_gave_them() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     rows = bu.ArrayDataSource([bu.MapStyle(torch.arange(6.0, dtype=torch.bfloat16).reshape(3, 2))])
