@@ -60,6 +60,17 @@ def test_a_masked_sample_is_refused(of: Any) -> None:
             next(over.batch_iterator(4))
 
 
+def test_the_error_of_a_batch_is_told_where_single_samples_fail_in_another_way(pools: list[AbstractWorkerPool]) -> None:
+    def whole(x: Any, y: Any) -> Any:
+        if len(x) > 1:
+            raise KeyError("too many")
+
+    source = SOURCE.map(whole)
+    for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
+        with pytest.raises(KeyError, match=r"too many.*in the whole batch.*rows \[0, 1, 2\], map '.*whole'"):
+            next(over.batch_iterator(3))
+
+
 RIGHT: dict[str, Any] = {
     "tuple": lambda x, y: (x, y),
     "list": lambda x, y: [x, y],
