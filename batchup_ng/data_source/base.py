@@ -328,8 +328,21 @@ class MapDataSource(PlannedDataSource):
         try:
             return self._mapped(batch, key, planned)
         except BaseException as error:
-            note_map(error, function_name(self.fn))
+            self._note(error)
             raise
+
+    def _note(self, error: BaseException) -> None:
+        """Note on what the map raised the name of the map.
+
+        Raises:
+            RuntimeError: it raised ``StopIteration``, which would end the loop over batches.
+        """
+        name = function_name(self.fn)
+        note_map(error, name)
+        if isinstance(error, StopIteration):
+            told = RuntimeError(f"a map raised StopIteration({error.value!r}), which would end the loop over batches")
+            note_map(told, name)
+            raise told from error
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
@@ -402,7 +415,7 @@ class SampleMapDataSource(MapDataSource):
         try:
             return self._samples(batch, key, planned_samples(rows, batch))
         except BaseException as error:
-            note_map(error, function_name(self.fn))
+            self._note(error)
             raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:

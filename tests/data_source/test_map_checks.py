@@ -60,6 +60,17 @@ def test_a_masked_sample_is_refused(of: Any) -> None:
             next(over.batch_iterator(4))
 
 
+@pytest.mark.parametrize("way", ["map", "map_samples", "collate"])
+def test_a_map_that_ends_the_loop_is_named_alike_everywhere(way: str, pools: list[AbstractWorkerPool]) -> None:
+    def stops(*batch: Any) -> Any:
+        raise StopIteration("early")
+
+    source = getattr(SOURCE, way)(stops)
+    for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
+        with pytest.raises(RuntimeError, match=r"a map raised StopIteration\('early'\).*row 0.*map '.*stops'"):
+            next(over.batch_iterator(3))
+
+
 def test_the_error_of_a_batch_is_told_where_single_samples_fail_in_another_way(pools: list[AbstractWorkerPool]) -> None:
     def whole(x: Any, y: Any) -> Any:
         if len(x) > 1:
