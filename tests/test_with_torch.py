@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,6 +101,21 @@ def test_tensors_keep_their_strides(made: dict[str, Any]) -> None:
         assert x.is_contiguous(memory_format=torch.channels_last)
         assert not x.is_contiguous()
         assert scale.ndim == 0
+
+
+def test_a_parameter_as_data_warns_of_nothing() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    # PyTorch warns of a read-only array once a process: asked to, it warns each time.
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            source = bu.ArrayDataSource([torch.nn.Parameter(torch.arange(6.0), requires_grad=False)])
+            (batch,) = source.batch_iterator(6, shuffle=1)
+    finally:
+        torch.set_warn_always(always)
+    assert sorted(batch[0].tolist()) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_slice_of_a_large_tensor_travels_by_itself(made: dict[str, Any]) -> None:
