@@ -172,7 +172,8 @@ def stack(samples: Sequence[Any]) -> Any:
     """Return a batch made of single samples: numbers and arrays of one shape become an array.
 
     Tuples are stacked part by part, and strings of NumPy's arrays become one again. Arrays of different shapes, strings
-    of Python's, and anything that NumPy would only hold as objects, stay a list.
+    of Python's, and anything that NumPy would only hold as objects, stay a list. So do masked arrays, which lose no
+    mask then.
     """
     first = samples[0]
     if isinstance(first, tuple):
@@ -180,6 +181,8 @@ def stack(samples: Sequence[Any]) -> Any:
     if isinstance(first, (np.str_, np.bytes_)) and all(type(sample) is type(first) for sample in samples):
         return np.array(samples)
     if isinstance(first, (str, bytes)) or not _stackable(first):
+        return list(samples)
+    if any(isinstance(sample, np.ma.MaskedArray) for sample in samples):
         return list(samples)
     arrays = [np.asarray(sample) for sample in samples]
     if any(array.shape != arrays[0].shape for array in arrays):
@@ -206,6 +209,23 @@ def samples_of(batch: Any) -> Iterator[Any]:
         )
     for i in range(length(batch)):
         yield map_leaves(operator.itemgetter(i), batch)
+
+
+class WholeDict(tuple[Any]):
+    """A sample that is a dict of the data set's: ``({...},)``; beside other samples it is one part, not columns."""
+
+    __slots__ = ()
+
+
+def marked(sample: Any) -> Any:
+    """Return a sample such that a dict which is all there is in it is told from one of columns by name."""
+    one = type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict)
+    return WholeDict(sample) if one else sample
+
+
+def as_given(sample: Any) -> Any:
+    """Return a sample as the data set gave it: a dict, where it is all there is, as that dict."""
+    return sample[0] if type(sample) is WholeDict else sample
 
 
 def nbytes(batch: Any) -> int:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import copy
 import sys
+from array import array as plain_array
+from collections import deque
 from collections.abc import MutableMapping
 from sys import getrefcount
 from typing import Any
@@ -36,6 +38,9 @@ _PASSED = _counted([object()])
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
 """Types of values that nobody can change."""
+
+_CHANGEABLE = (list, deque, set, bytearray, plain_array)
+"""Other types of Python's that can be changed, and of classes derived from them."""
 
 
 def finished(batch: Any, buffers: Buffers) -> Any:
@@ -64,7 +69,10 @@ def finished(batch: Any, buffers: Buffers) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of a sample: arrays, tensors, pictures, and the lists and dicts that hold them, are new."""
+    """Return a copy of a sample: arrays, tensors, pictures, and the lists and dicts that hold them, are new.
+
+    So are byte arrays, sets and deques. An object of another class is the sample's own.
+    """
     return _finished(False, value, FRESH)
 
 
@@ -105,6 +113,12 @@ def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
         return value if alone and _owns_tensor(value) else tensors.copied(value, buffers)
     if not alone and _is_picture(value):
         return value.copy()
+    if not alone and isinstance(value, _CHANGEABLE):
+        own: Any = copy.copy(value)
+        if isinstance(own, (list, deque)):
+            for i in range(len(own)):
+                own[i] = _finished(False, own[i], buffers)
+        return own
     return value
 
 

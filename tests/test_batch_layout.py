@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import copy
+import functools
 import sys
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.batch_layout import finished
+from batchup_ng.batch_layout import copied, finished
 from batchup_ng.buffers import BufferPool, FreshBuffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -247,6 +250,30 @@ def test_samples_that_the_data_set_keeps_may_be_written_to() -> None:
         list(bu.ArrayDataSource([data]).collate(lambda samples: samples).map(lambda *b: (b,)).batch_iterator(2))
     assert [row[0] for row in ragged] == [0, 0, 0]
     assert [sample["x"] for sample in named] == [[0, 0], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize("kind", [bytearray, set, collections.deque, functools.partial(array, "b")])
+def test_samples_of_pythons_own_types_may_be_written_to(kind: Any) -> None:
+    samples = [kind([1, 2]), kind([3, 4])]
+    kept = copy.deepcopy(samples)
+
+    def spoil(column: list[Any]) -> Any:
+        for sample in column:
+            sample.pop()
+        return (column,)
+
+    source = bu.ArrayDataSource([bu.MapStyle(samples)])
+    for mapped in (source.map(spoil), source.collate(spoil)):
+        list(mapped.batch_iterator(2))
+    assert samples == kept
+
+
+def test_arrays_in_a_deque_may_be_written_to() -> None:
+    row = np.arange(3)
+    (got,) = copied([collections.deque([row], maxlen=4)])
+    got[0] += 1
+    assert row.tolist() == [0, 1, 2]
+    assert got.maxlen == 4
 
 
 def test_samples_that_are_collated_may_be_written_to() -> None:

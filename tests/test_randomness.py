@@ -249,6 +249,11 @@ def test_global_generators_are_as_they_were_after_a_batch(broken_off: bool) -> N
         assert drawn == [random.random(), np.random.rand()]
 
 
+def test_random_and_numpy_do_not_draw_the_same_numbers() -> None:
+    with randomness.globals_seeded(BatchKey(1, 2, 3)):
+        assert not set(np.random.random_sample(100)) & {random.random() for _ in range(100)}
+
+
 def test_a_state_gives_a_seed_without_being_changed() -> None:
     for make in (np.random.RandomState, np.random.default_rng):
         one, two = make(3), make(3)  # type: ignore[operator]

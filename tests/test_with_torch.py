@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,6 +101,21 @@ def test_tensors_keep_their_strides(made: dict[str, Any]) -> None:
         assert x.is_contiguous(memory_format=torch.channels_last)
         assert not x.is_contiguous()
         assert scale.ndim == 0
+
+
+def test_a_parameter_as_data_warns_of_nothing() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    # PyTorch warns of a read-only array once a process: asked to, it warns each time.
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            source = bu.ArrayDataSource([torch.nn.Parameter(torch.arange(6.0), requires_grad=False)])
+            (batch,) = source.batch_iterator(6, shuffle=1)
+    finally:
+        torch.set_warn_always(always)
+    assert sorted(batch[0].tolist()) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_slice_of_a_large_tensor_travels_by_itself(made: dict[str, Any]) -> None:
@@ -236,6 +252,38 @@ def test_a_collate_function_of_ones_own_stacks_tensors(made: dict[str, Any]) -> 
     beside = bu.ArrayDataSource([bu.MapStyle(Pairs()), weights], include_indices=True)
     (batch,) = beside.collate(lambda samples: samples).batch_iterator(20)
     assert [(int(row), i, w) for row, _, i, w in batch] == [(i, i, i * 0.5) for i in range(20)]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta", "bfloat16"])
+def test_tensors_that_numpy_cannot_stack_are_refused_with_the_map(kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    plain = torch.eye(2)
+    one = {"sparse": plain.to_sparse(), "meta": plain.to("meta"), "bfloat16": plain.bfloat16()}
+
+    def tensors(x: Any) -> Any:
+        return (one[kind],)
+
+    source = bu.ArrayDataSource([np.arange(4)])
+    for one_way in (source.map_samples(tensors), bu.SerialPool().parallel_data_source(source.map_samples(tensors))):
+        with pytest.raises(bu.MapResultError, match=r"map '.*tensors' returned .* cannot stack .*x\.to_dense\(\)"):
+            next(one_way.batch_iterator(2))
+
+
+def test_sparse_tensors_are_told_when_batches_are_compared() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(bu.MapResultError, match=r"holds a Tensor whose values cannot .*x\.to_dense\(\)"):
+        digest_of((torch.eye(2).to_sparse(),))
+
+
+def test_samples_side_by_side_are_collated_as_the_data_sets_gave_them() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rows = bu.ArrayDataSource([bu.MapStyle(torch.arange(6.0, dtype=torch.bfloat16).reshape(3, 2))])
+    numbers = bu.ArrayDataSource([bu.MapStyle([0, 1, 2])])
+    for source in (rows.zip(numbers), bu.CompositeDataSource([rows, numbers]), bu.zip([rows, numbers], flatten=False)):
+        (batch,) = source.collate(lambda samples: samples).batch_iterator(3)
+        assert [(type(x), x.dtype, x.tolist(), type(i), i) for x, i in batch] == [
+            (torch.Tensor, torch.bfloat16, [2.0 * i, 2.0 * i + 1], int, i) for i in range(3)
+        ]
 
 
 def test_a_collate_function_gets_what_a_map_of_samples_returned(made: dict[str, Any]) -> None:

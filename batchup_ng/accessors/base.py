@@ -16,7 +16,7 @@ import numpy as np
 from ..batch_layout import finished
 from ..buffers import SMALLEST_LEASE, Buffers
 from ..errors import ArgumentTypeError
-from ..tensors import is_tensor
+from ..tensors import is_any_tensor
 from .paging import announce_rows, exceeds_memory
 
 
@@ -87,7 +87,7 @@ def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
             out = buffers.empty((len(rows), *accessor.shape[1:]), np.dtype(accessor.dtype))
             accessor.read_into(rows, out)
             return out
-        if is_tensor(accessor):
+        if is_any_tensor(accessor):
             return accessor[np.array(rows)]  # rows are read-only, of which PyTorch would warn
     if isinstance(rows, slice) and isinstance(accessor, np.ndarray):
         return accessor[rows].copy()  # a batch may be written to; the data may not

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from .. import batch as batches
 from ..accessors.base import file_name, gather, sample_name
 from ..accessors.column import as_column
 from ..accessors.image_files import ImageFiles
@@ -99,8 +101,8 @@ class ArrayDataSource(RandomAccessDataSource):
         if own_way or not self._has_samples:
             return super().read_samples(rows, key, buffers)
         if len(self.data) == 1 and not self.include_indices:
-            samples: list[Any] = self.data[0].samples(rows)
-            return samples
+            samples = self.data[0].samples(rows)
+            return [batches.WholeDict((sample,)) if isinstance(sample, Mapping) else sample for sample in samples]
         columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
         taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
         if not self.include_indices:

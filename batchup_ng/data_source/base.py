@@ -103,7 +103,7 @@ class AbstractDataSource(HasSamples):
         return CollateDataSource(self, fn)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return [_as_given(sample) for sample in super().read_samples(rows, key, buffers)]
+        return [batches.marked(sample) for sample in super().read_samples(rows, key, buffers)]
 
     # -- composing ---------------------------------------------------------------------------------------------
 
@@ -328,8 +328,21 @@ class MapDataSource(PlannedDataSource):
         try:
             return self._mapped(batch, key, planned)
         except BaseException as error:
-            note_map(error, function_name(self.fn))
+            self._note(error)
             raise
+
+    def _note(self, error: BaseException) -> None:
+        """Note on what the map raised the name of the map.
+
+        Raises:
+            RuntimeError: it raised ``StopIteration``, which would end the loop over batches.
+        """
+        name = function_name(self.fn)
+        note_map(error, name)
+        if isinstance(error, StopIteration):
+            told = RuntimeError(f"a map raised StopIteration({error.value!r}), which would end the loop over batches")
+            note_map(told, name)
+            raise told from error
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
@@ -402,14 +415,22 @@ class SampleMapDataSource(MapDataSource):
         try:
             return self._samples(batch, key, planned_samples(rows, batch))
         except BaseException as error:
-            note_map(error, function_name(self.fn))
+            self._note(error)
             raise
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return batches.batch_of(self._samples(batch, key, planned))
+        samples = self._samples(batch, key, planned)
+        try:
+            return batches.batch_of(samples)
+        except (TypeError, RuntimeError) as error:
+            raise MapResultError(
+                f"map {function_name(self.fn)!r} returned samples that NumPy cannot stack ({error}); let it return "
+                f"arrays of one kind, or tensors that are dense (x.to_dense()), without gradients (x.detach()), in "
+                f"main memory and of a dtype that NumPy has"
+            ) from error
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:
@@ -436,14 +457,9 @@ class CollateDataSource(MapDataSource):
         return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = batch if type(batch) is list else [_as_given(sample) for sample in batches.samples_of(batch)]
-        result = self.fn(samples)
+        samples = batch if type(batch) is list else map(batches.marked, batches.samples_of(batch))
+        result = self.fn([batches.as_given(sample) for sample in samples])
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
         return result
-
-
-def _as_given(sample: Any) -> Any:
-    """Return a sample of a batch, of which a dict is all there is, as that dict."""
-    return sample[0] if type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict) else sample

@@ -16,7 +16,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, kept_outline
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
-from .composite import checked_sources, join
+from .composite import checked_sources, join, join_samples
 from .looking import numbered_length
 from .node import joined_names
 from .random_access import RandomAccessDataSource
@@ -146,6 +146,11 @@ class ZipDataSource(_Rearranged):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
         return join(parts, self.flatten)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        pairs = enumerate(self.sources)
+        parts = [source.read_samples(source.rows_at(rows), key.child(i), buffers) for i, source in pairs]
+        return join_samples(parts, self.flatten)
 
     def draws_globally(self) -> bool:
         return any(source.draws_globally() for source in self.sources)

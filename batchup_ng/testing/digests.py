@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import MapResultError
+
 
 def named_leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a batch, each with the way to it.
@@ -113,8 +115,16 @@ def _as_array(value: Any) -> Any:
     """Return an array of what says that it can be one; else plain numbers, as of a tensor whose type NumPy lacks."""
     try:
         return np.asarray(value)
-    except (TypeError, RuntimeError):
-        return [str(getattr(value, "dtype", "")), value.tolist()] if hasattr(value, "tolist") else [repr(value)]
+    except (TypeError, RuntimeError) as error:
+        if not hasattr(value, "tolist"):
+            return [repr(value)]
+        try:
+            return [str(getattr(value, "dtype", "")), value.tolist()]
+        except RuntimeError:
+            raise MapResultError(
+                f"a batch holds a {type(value).__name__} whose values cannot be compared ({error}); let the map return "
+                f"x.to_dense(), or a tensor in main memory"
+            ) from error
 
 
 def _told(value: Any) -> bytes:

@@ -27,7 +27,7 @@ from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epochs import Seam
 from ..data_source.failures import Failures
 from ..data_source.iterator import reader
-from ..errors import RemoteTraceback
+from ..errors import MapResultError, RemoteTraceback
 from ..faults.isolation import FAILURES, Verdict, of_a_sample
 from ..faults.replacements import Others
 from ..faults.sample_errors import listed
@@ -250,7 +250,8 @@ class BatchEngine:
         try:
             batch = entry.future.result()
         except BaseException as error:
-            if not _of_a_sample(error, entry):
+            # A map that needs whole batches may return no batch for one sample: that is no answer for the batch.
+            if not (isinstance(error, MapResultError) or _of_a_sample(error, entry)):
                 raise
             return Outcome(error=error)
         if read.alone:

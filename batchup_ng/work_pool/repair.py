@@ -5,8 +5,9 @@
 
 How a sample is found to be bad. Each is read by itself, on a worker that has nothing else, with the random numbers
 that it has in its batch; one that fails is bad. Where all fail the map may be one that needs a whole batch, so each
-is read as a batch of copies of itself; samples of which that succeeds are not to blame. Where none fails, the batch is
-made again once; if it fails then as well, nobody can say which sample it was.
+is read as a batch of copies of itself; samples of which that succeeds are not to blame. Where none fails, or all in
+another way than the batch did, the batch is made again once; if it fails then as well, nobody can say which sample it
+was.
 
 Time limits bound a sample, and a batch of them is given the time of one at first, so that a sample that hangs is found
 soon. When that is over, each sample is read with a short allowance. One that exceeds it is to blame; where there are
@@ -218,8 +219,8 @@ class _Finder:
             return bad
         batch_limit = self._case.allowance.batch
         together = yield from self._probed(self._places, width, batch_limit, self._case.action == "raise")
-        if len(together) == n:
-            return bad
+        if len(together) == n:  # all fail in another way than the batch did: no sample is to blame
+            return bad if any(type(error) is type(self._case.error) for error in bad.values()) else {}
         self.width = width
         return together
 

@@ -166,6 +166,14 @@ def test_a_tensor_that_numpy_cannot_take_is_an_error_with_its_row():
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+@pytest.mark.parametrize("of_one_shape", [True, False])
+def test_a_masked_array_is_an_error_with_its_row(of_one_shape):
+    dataset = Listed([np.ones(2), np.ma.masked_array([1.0, 2.0, 3.0][of_one_shape:], mask=True)])
+    with pytest.raises(SampleReadError, match=r"row 1 has a masked array.*x\.filled\(value\)") as caught:
+        MapStyle(dataset)[[0, 1]]
+    assert caught.value.source == 1
+
+
 @pytest.mark.parametrize(
     ("odd", "words"),
     [

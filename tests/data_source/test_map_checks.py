@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, MapResultError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 
@@ -47,6 +47,39 @@ def test_what_is_no_batch_is_refused_alike_everywhere(case: str, pools: list[Abs
             list(over.batch_iterator(4))
     with pytest.raises(error, match=message):
         list(bu.CallableDataSource(lambda batch_size: SOURCE.batch_iterator(batch_size)).map(fn).batch_iterator(4))
+
+
+def masked_last(x: Any, y: Any) -> Any:
+    return (np.ma.masked_array([x, y], [True, False]) if x % 4 == 3 else np.array([x, y])), y
+
+
+@pytest.mark.parametrize("of", [lambda x, y: masked_last(x, y), lambda x, y: {"x": masked_last(x, y)}])
+def test_a_masked_sample_is_refused(of: Any) -> None:
+    for over in (SOURCE.map_samples(of), bu.SerialPool().parallel_data_source(SOURCE.map_samples(of))):
+        with pytest.raises(MapResultError, match=r"cannot hold a masked array.*x\.filled\(value\)"):
+            next(over.batch_iterator(4))
+
+
+@pytest.mark.parametrize("way", ["map", "map_samples", "collate"])
+def test_a_map_that_ends_the_loop_is_named_alike_everywhere(way: str, pools: list[AbstractWorkerPool]) -> None:
+    def stops(*batch: Any) -> Any:
+        raise StopIteration("early")
+
+    source = getattr(SOURCE, way)(stops)
+    for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
+        with pytest.raises(RuntimeError, match=r"a map raised StopIteration\('early'\).*row 0.*map '.*stops'"):
+            next(over.batch_iterator(3))
+
+
+def test_the_error_of_a_batch_is_told_where_single_samples_fail_in_another_way(pools: list[AbstractWorkerPool]) -> None:
+    def whole(x: Any, y: Any) -> Any:
+        if len(x) > 1:
+            raise KeyError("too many")
+
+    source = SOURCE.map(whole)
+    for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
+        with pytest.raises(KeyError, match=r"too many.*in the whole batch.*rows \[0, 1, 2\], map '.*whole'"):
+            next(over.batch_iterator(3))
 
 
 RIGHT: dict[str, Any] = {
