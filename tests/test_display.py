@@ -56,8 +56,8 @@ def test_pools_parallel_sources_and_iterators() -> None:
         words = repr(source)
         for part in ("10 samples, at most 20 batches or 99 bytes ahead, ", "action='skip'", "by <WorkerThreadPool: 2"):
             assert part in words
-        prefetched = repr(pool.prefetch(bu.CallableDataSource(to_unit)))
-        assert prefetched.startswith("<PrefetchDataSource: a stream, at most 20 batches ahead, by <Wor")
+        prefetched = repr(pool.prefetch(bu.CallableDataSource(to_unit), buffer_bytes=99))
+        assert prefetched.startswith("<PrefetchDataSource: a stream, at most 20 batches or 99 bytes ahead, by <Wor")
         batches = source.batch_iterator(4)
         next(batches)
         assert repr(batches).startswith("<BatchIterator: 1/3 batches delivered, ")

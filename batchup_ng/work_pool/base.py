@@ -159,20 +159,24 @@ class AbstractWorkerPool:
         """Take note of a source that this pool makes the batches of."""
 
     @checks.known_names()
-    def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
+    def prefetch(
+        self, source: AbstractDataSource, batch_buffer_size: int = 20, *, buffer_bytes: int | None = None
+    ) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
 
         This is the way for sources that only stream; those with random access go faster by ``parallel_data_source``.
 
         Args:
             source: Any source.
-            batch_buffer_size: How many batches to keep done, ahead of the consumer.
+            batch_buffer_size: The most batches to keep done, ahead of the consumer.
+            buffer_bytes: How many bytes these may take: as for :meth:`parallel_data_source`.
 
         Raises:
+            ArgumentError: `batch_buffer_size` or `buffer_bytes` is below 1.
             ArgumentTypeError: `source` is no source.
         """
         self.check_open()
-        return PrefetchDataSource(source, batch_buffer_size, self)
+        return PrefetchDataSource(source, batch_buffer_size, self, buffer_bytes=buffer_bytes)
 
     def __repr__(self) -> str:
         try:

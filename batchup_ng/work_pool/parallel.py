@@ -42,7 +42,7 @@ from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
-from .making import Making, byte_bound
+from .making import ByteBound, Making, byte_bound
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
 
@@ -272,8 +272,10 @@ class PrefetchDataSource(_WithConsumerMaps):
 
     Args:
         source: The source.
-        batch_buffer_size: How many batches to keep done, ahead of the consumer.
+        batch_buffer_size: The most batches to keep done, ahead of the consumer.
         pool: Gives the worker.
+        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None: a quarter of the
+            memory that is free, 1 GB at most.
 
     Raises:
         ArgumentTypeError: `source` is no source.
@@ -281,13 +283,17 @@ class PrefetchDataSource(_WithConsumerMaps):
 
     of_pool = True
 
-    def __init__(self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
+    def __init__(
+        self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool, *, buffer_bytes: int | None = None
+    ) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        self.buffer_bytes = None if buffer_bytes is None else checks.positive_int("buffer_bytes", buffer_bytes)
+        self._bound = byte_bound(size, self.buffer_bytes, first=2)
         self._source = source
         self._pool = pool
 
@@ -298,7 +304,7 @@ class PrefetchDataSource(_WithConsumerMaps):
         return self._source.heeds_shuffle() or self.has_random_maps()
 
     def _facts(self) -> list[str]:
-        return [samples_in_words(self), f"at most {self._buffer_size} batches ahead", f"by {self._pool!r}"]
+        return [samples_in_words(self), f"at most {self._bound} ahead", f"by {self._pool!r}"]
 
     def stream_owner(self) -> Any:
         return self._source.stateful()
@@ -320,12 +326,12 @@ class PrefetchDataSource(_WithConsumerMaps):
         try:
             place = path + (0,) * len(self._maps)
             tasks = self._tasks(producer.pool, _Produced(self._source, options, place))
-            stream = WorkStream(producer.pool, tasks, self._buffer_size)
+            stream = WorkStream(producer.pool, tasks, self._bound.size, self._bound.limit)
         except BaseException:
             producer.close()
             raise
         key = BatchKey(options.seed, options.epoch, path=path)
-        return _ProducerEngine(stream, producer, ConsumerMaps(self._maps), key, books)
+        return _ProducerEngine(stream, producer, ConsumerMaps(self._maps), key, books, self._bound)
 
     def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
         shared = pool.shared_constant(epoch)
@@ -385,16 +391,24 @@ class _ProducerEngine:
         maps: Maps that are applied here.
         key: Names the randomness of the epoch at the outermost of these.
         books: The books to keep.
+        bound: How far ahead to be.
     """
 
     def __init__(
-        self, stream: WorkStream, producer: Producer, maps: ConsumerMaps, key: BatchKey, books: Books
+        self,
+        stream: WorkStream,
+        producer: Producer,
+        maps: ConsumerMaps,
+        key: BatchKey,
+        books: Books,
+        bound: ByteBound,
     ) -> None:
         self._stream = stream
         self._producer = producer
         self._maps = maps
         self._key = key
         self._books = books
+        self._bound = bound
         self._latest: Any = None
         self._finalizer = weakref.finalize(self, producer.abandon)
 
@@ -407,6 +421,8 @@ class _ProducerEngine:
             self.close()
             raise StopIteration
         batch, latest = item
+        self._bound.saw(batch)
+        self._stream.fill()
         n, books = count_of(batch), self._books
         batch = self._maps(batch, self._key._replace(batch=books.batches, start=books.planned), n)
         books.settle(books.batches, n, n, 0, ROADS.get(self._stream.road, ""))
