@@ -21,6 +21,7 @@ from .. import checks
 from ..errors import RepeatedEpochWarning, StateError
 from ..faults.policy import ErrorPolicy
 from ..sampling.plan import BatchPlan
+from ..warn import consumer_level
 from .books import Books
 from .iterator import BatchIterator, Epoch
 from .node import SourceNode
@@ -157,7 +158,7 @@ class _Unnumbered:
         return (before.shuffled, before.seed, before.shard) == (options.shuffled, options.seed, options.shard)
 
     def warn(self, options: EpochOptions) -> None:
-        """Warn, once, on behalf of who called ``batch_iterator``."""
+        """Warn, once, on behalf of the code that called the library; an error where warnings are turned into errors."""
         if self.warned:
             return
         self.warned = True
@@ -166,7 +167,7 @@ class _Unnumbered:
             f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= each "
             f"is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
             RepeatedEpochWarning,
-            stacklevel=4,
+            stacklevel=consumer_level(),
         )
 
 
@@ -186,6 +187,10 @@ class MakesEpochs(SourceNode):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         """Return the plan of the epoch that `options` ask for."""
         raise self._no_random_access("plan")
+
+    def _notes_epochs_at(self) -> SourceNode:
+        """Return the source that remembers which epoch was handed out last without a number."""
+        return self
 
     @checks.known_names()
     def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST, drop_last: bool = False) -> BatchPlan:
@@ -255,7 +260,7 @@ class MakesEpochs(SourceNode):
         )
         if state is not None or options.numbered or options.rng is not None:
             return BatchIterator(self.begin_epoch(options, state))
-        unnumbered: _Unnumbered = vars(self).setdefault("_unnumbered", _Unnumbered())
+        unnumbered: _Unnumbered = vars(self._notes_epochs_at()).setdefault("_unnumbered", _Unnumbered())
         if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
             unnumbered.warn(options)
         begun = self.begin_epoch(options, state)

@@ -33,7 +33,7 @@ from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
 from ..data_source.epochs import Seam
 from ..data_source.iterator import BatchIterator, Engine, Epoch, count_of
-from ..data_source.node import samples_in_words
+from ..data_source.node import SourceNode, samples_in_words
 from ..data_source.options import EpochOptions, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
@@ -103,6 +103,9 @@ class _WithConsumerMaps(EpochSource):
 
     def has_random_maps(self) -> bool:
         return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
+
+    def _notes_epochs_at(self) -> SourceNode:
+        return self if self._maps else self._source  # for a source of a pool may be made anew for each epoch
 
     def __getitem__(self, which: Any) -> Any:
         if self._maps:

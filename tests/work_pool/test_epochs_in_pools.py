@@ -202,4 +202,5 @@ def test_the_bound_is_told() -> None:
         source = pool.parallel_data_source(numbers(), 7, buffer_bytes=1000)
         assert "at most 7 batches or 1000 bytes ahead" in repr(source)
         assert " MB ahead, " in repr(pool.parallel_data_source(numbers()))
-        assert "a stream, at most 3 batches ahead, by <Ser" in repr(pool.prefetch(numbers(), 3))
+        prefetched = pool.prefetch(numbers(), 3, buffer_bytes=9)
+        assert "a stream, at most 3 batches or 9 bytes ahead, by <Ser" in repr(prefetched)
