@@ -30,6 +30,9 @@ FACTS = "opacity:0.75;font-size:90%"
 class Shown:
     """A node of a graph that tells what it is: ``repr``, and nested boxes in a notebook."""
 
+    _not_parts: tuple[str, ...] = ()
+    """Attributes that hold nodes and are told in ``_facts``."""
+
     def _facts(self) -> list[str]:
         """Return what there is to tell of this node alone, in words."""
         return arguments(self)
@@ -96,8 +99,8 @@ def listed(words: Sequence[str]) -> str:
 def _parts(node: Any) -> list[Shown]:
     """Return the nodes that `node` is made of."""
     found: list[Shown] = []
-    for value in list(vars(node).values()):
-        if _is_parts(value):
+    for name, value in list(vars(node).items()):
+        if name not in node._not_parts and _is_parts(value):
             found.extend(part for part in ([value] if isinstance(value, Shown) else value) if isinstance(part, Shown))
     return found
 

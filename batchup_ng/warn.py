@@ -1,6 +1,7 @@
 """Warnings that point at the consumer's own line, however deep in the library they are given.
 
-Those of :func:`warn_consumer` never raise: what is warned of goes on. Where warnings are turned into errors (``-W error``) they are shown.
+Those of :func:`warn_consumer` never raise: what is warned of goes on. Where warnings are turned into errors
+(``-W error``) they are shown.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ import dataclasses
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+
+import numpy as np
 
 from .. import checks
 from ..batch_layout import finished
@@ -33,10 +35,12 @@ from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
 from ..data_source.epochs import Seam
 from ..data_source.iterator import BatchIterator, Engine, Epoch, count_of
+from ..data_source.looking import key_in_order, numbered_length, read_in_order
 from ..data_source.node import SourceNode, samples_in_words
 from ..data_source.options import EpochOptions, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
+from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..randomness import BatchKey
@@ -89,6 +93,7 @@ class Producer(NamedTuple):
 class _WithConsumerMaps(EpochSource):
     """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
 
+    _not_parts = ("_maps",)
     _source: AbstractDataSource
     _maps: tuple[MapDataSource, ...] = ()
 
@@ -107,13 +112,31 @@ class _WithConsumerMaps(EpochSource):
     def _notes_epochs_at(self) -> SourceNode:
         return self if self._maps else self._source  # for a source of a pool may be made anew for each epoch
 
-    def __getitem__(self, which: Any) -> Any:
-        if self._maps:
-            raise ArgumentTypeError(
-                "samples are looked at before the maps behind a pool, whose results may be anything; look at the "
-                "source that the pool was given, or at a batch: next(source.batch_iterator(4))"
-            )
-        return self._source[which]
+    def _numbered_length(self) -> int:
+        return numbered_length("source", self._source)
+
+    def _in_order(self, positions: np.ndarray) -> Any:
+        batch = read_in_order(self._source, positions, path=(0,) * len(self._maps))
+        return ConsumerMaps(self._maps)(batch, key_in_order(positions), len(positions))
+
+    def rows_at(self, positions: Any) -> Any:
+        raise self._belongs_before("concat, mix, split, subset or zip")
+
+    def with_index(self) -> NoReturn:
+        raise self._belongs_before("with_index")
+
+    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> NoReturn:
+        raise self._belongs_before("filter")
+
+    def _belongs_before(self, what: str) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            f"{what} arranges samples by number, which a {type(self).__name__} leaves to the source that it was made "
+            f"of; apply it to that source, then give the result to the pool: pool.parallel_data_source(result)"
+        )
+
+    def _maps_in_words(self) -> list[str]:
+        told = [[word for word in arguments(node) if not word.startswith("resizes")] for node in self._maps]
+        return [f"then {', '.join(words)}" for words in told]
 
     def map(
         self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
@@ -217,7 +240,8 @@ class ParallelDataSource(_WithConsumerMaps):
         told = {"timeout": self.timeout, "on_error": self.on_error}
         options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
         ahead = f"at most {self._making.bound} ahead"
-        return [samples_in_words(self._source), ahead, *options, f"by {self._making.pool!r}"]
+        by = f"by {self._making.pool!r}"
+        return [samples_in_words(self._source), ahead, *options, by, *self._maps_in_words()]
 
     def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_epoch(self, options, state, seam)
@@ -307,7 +331,8 @@ class PrefetchDataSource(_WithConsumerMaps):
         return self._source.heeds_shuffle() or self.has_random_maps()
 
     def _facts(self) -> list[str]:
-        return [samples_in_words(self), f"at most {self._bound} ahead", f"by {self._pool!r}"]
+        ahead = f"at most {self._bound} ahead"
+        return [samples_in_words(self), ahead, f"by {self._pool!r}", *self._maps_in_words()]
 
     def stream_owner(self) -> Any:
         return self._source.stateful()
