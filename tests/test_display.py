@@ -129,6 +129,14 @@ def test_the_graph_is_drawn_as_nested_boxes_without_script() -> None:
     assert (boxes.open, boxes.deepest) == (0, 3)
 
 
+def test_tab_completes_the_users_methods_of_pools() -> None:
+    for make in (bu.SerialPool, lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1)):
+        with make() as pool:
+            names = {name for name in dir(pool) if not name.startswith("_")}
+        users = {"close", "parallel_data_source", "prefetch", "shared_constant", "submit", "work_stream"}
+        assert users <= names <= users | {"processes", "threads", "abandoned_threads"}
+
+
 def test_tab_completes_what_users_call() -> None:
     with bu.SerialPool() as pool:
         for source in (graph(), pool.parallel_data_source(graph())):
