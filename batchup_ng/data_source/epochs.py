@@ -28,6 +28,9 @@ from .node import SourceNode
 from .options import FIRST, EpochOptions, epoch_options
 from .state import from_state
 
+SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
+"""What broke an epoch off of which more batches are asked for."""
+
 
 class BufferedEngine(Protocol):
     """An engine that makes batches ahead."""
@@ -71,7 +74,8 @@ class Seam:
 class Epochs(Iterator[BatchIterator]):
     """Iterators of the batches of one epoch after the other: see :meth:`EpochSource.epochs`.
 
-    When the next epoch is asked for, the iterator of the one before is closed. ``with`` or :meth:`close` end it all.
+    When the next epoch is asked for, the iterator of the one before is closed, whose ``next()`` then raises
+    ``PoolClosed`` unless it was at its end. ``with`` or :meth:`close` end it all.
     """
 
     def __init__(self, source: MakesEpochs, options: EpochOptions, numbers: tuple[int, float], state: Any) -> None:
@@ -86,7 +90,9 @@ class Epochs(Iterator[BatchIterator]):
         self._may_begin_ahead = options.rng is None
 
     def __next__(self) -> BatchIterator:
-        self._close_current()
+        current = None if self._current is None else self._current()
+        if current is not None:
+            current.break_off(SUCCESSOR)
         iterator, self._ahead = self._ahead, None
         if iterator is None:
             self._seam = None
@@ -116,15 +122,12 @@ class Epochs(Iterator[BatchIterator]):
             with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
                 self._ahead = self._begun()
 
-    def _close_current(self) -> None:
-        current = None if self._current is None else self._current()
-        if current is not None:
-            current.close()
-
     def close(self) -> None:
         """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
         self._end = 0
-        self._close_current()
+        current = None if self._current is None else self._current()
+        if current is not None:
+            current.close()
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
@@ -288,7 +291,8 @@ class MakesEpochs(SourceNode):
         Where a pool makes the batches, its buffer stays full from one epoch to the next: when all batches of an epoch
         are under way, the first of the next are made, within the same ``batch_buffer_size`` and ``buffer_bytes``. (Not
         where the order is drawn from a generator, and not with ``pool.prefetch``: there an epoch begins when it is
-        asked for.) An iterator that was left early is closed when the next epoch is asked for.
+        asked for.) An iterator that was left early is closed when the next epoch is asked for, and raises
+        ``PoolClosed`` when it is asked for a batch: a list of these iterators is of no use, loop over each in its turn.
 
         Args:
             n: How many epochs; None for no end.

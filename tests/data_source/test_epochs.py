@@ -39,9 +39,16 @@ def test_an_iterator_that_was_left_is_closed_when_the_next_is_asked_for() -> Non
     first = next(epochs)
     next(first)
     second = next(epochs)
-    assert list(first) == []
+    with pytest.raises(bu.PoolClosed, match=r"broken off by asking epochs\(\) for the next .* after 1 batches"):
+        list(first)
     assert len(list(second)) == 3
-    assert list(epochs) == []
+    assert list(epochs) == list(second) == []
+
+
+def test_a_list_of_epochs_is_no_list_of_empty_epochs() -> None:
+    for iterator in list(source().epochs(2, 4)):
+        with pytest.raises(bu.PoolClosed, match="loop over each in its turn"):
+            list(iterator)
 
 
 def test_closed_epochs_end() -> None:
