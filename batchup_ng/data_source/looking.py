@@ -53,10 +53,15 @@ class HasSamples(MapsEpochs):
         chosen = chosen_rows(which, self._numbered_length())
         if not isinstance(chosen, int):
             return self._in_order(chosen)
-        samples = list(batches.samples_of(batches.as_batch(self._in_order(np.array([chosen])))))
+        batch = batches.as_batch(self._in_order(np.array([chosen])))
+        try:
+            samples = list(batches.samples_of(batch))
+        except (ArgumentError, TypeError):  # arrays of different lengths, or what is no array
+            samples = []
         if len(samples) != 1:
             raise ArgumentError(
-                f"sample {chosen} comes out of the maps as {len(samples)}; look at a batch: source[i : i + 1]"
+                f"sample {chosen} is not one row of each array of its batch, for a map resizes it or parts of the "
+                f"source have a batch_size of their own; look at a batch: source[i : i + 1]"
             )
         return samples[0]
 
