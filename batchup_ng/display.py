@@ -53,7 +53,7 @@ def arguments(thing: Any) -> list[str]:
     """Return the arguments that `thing` was made with, as far as its attributes of the same names tell.
 
     Those that have their default, and sources, which are shown as parts, are left out. A required argument that was
-    not kept is ``name=...``.
+    not kept is ``name=...``, or what ``_name_in_words`` tells of it.
     """
     words = []
     for parameter in inspect.signature(type(thing)).parameters.values():
@@ -62,7 +62,8 @@ def arguments(thing: Any) -> list[str]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or _is_parts(value):
             continue
         if not optional or (value is not ... and value is not parameter.default and not _equal(value, parameter)):
-            words.append(f"{parameter.name}={value_words(value)}")
+            kept = getattr(thing, f"_{parameter.name}_in_words", None)
+            words.append(f"{parameter.name}={kept or value_words(value)}")
     return words
 
 

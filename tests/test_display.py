@@ -18,6 +18,10 @@ def to_unit(image: Any, label: Any) -> Any:
     return {"image": image / 255, "label": label}
 
 
+def is_odd(y: Any) -> bool:
+    return bool(y % 2)
+
+
 def graph() -> Any:
     return bu.ArrayDataSource({"image": X, "label": Y}).map(to_unit)
 
@@ -35,14 +39,31 @@ def graph() -> Any:
         (lambda: bu.ArrayDataSource([Y]).map(lambda y, rng: (y,), rng="batch").take(3),
          "<TakeDataSource: 3 samples, n=3, of <MapDataSource: 10 samples, fn=<lambda>, rng='batch', of "
          "<ArrayDataSource: 10 samples, int64 (10,)>>>"),
-        (lambda: bu.ArrayDataSource([bu.MapStyle([1, 2])]), "<ArrayDataSource: 2 samples, MapStyle>"),
+        (lambda: bu.ArrayDataSource([bu.MapStyle([1, 2])]),
+         "<ArrayDataSource: 2 samples, MapStyle(list of 2 samples)>"),
+        (lambda: bu.ArrayDataSource([bu.ImageFiles(["a", "b"], size=(4, 6))]),
+         "<ArrayDataSource: 2 samples, ImageFiles(2 files, size=(4, 6), mode='RGB', dtype=uint8)>"),
+        (lambda: bu.ArrayDataSource([Y]).repeat(3),
+         "<SubsetDataSource: 30 samples, repeats=3, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
+        (lambda: bu.ArrayDataSource([Y]).filter(is_odd),
+         "<SubsetDataSource: 5 samples, rows=int64 (5,), kept by is_odd, of <ArrayDataSource: 10 samples, "
+         "int64 (10,)>>"),
+        (lambda: bu.StratifiedSampler(Y), "StratifiedSampler(y=int64 (10,))"),
+        (lambda: bu.ArrayDataSource([Y]).epochs(2, 3, start=4),
+         "<Epochs: next is epoch 4, the last is 5, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
+        (lambda: bu.ArrayDataSource([Y]).epochs(None, 3),
+         "<Epochs: next is epoch 0, without end, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
+        (lambda: bu.ArrayDataSource([Y]).plan(3), "<SamplesPlan: 4 batches>"),
+        (lambda: bu.ArrayDataSource([Y]).repeat().plan(3), "<SamplesPlan: endless>"),
+        (lambda: bu.ArrayDataSource([Y]).plan(3, np.random.RandomState(1)), "<DrawnPlan: 4 batches>"),
         (lambda: bu.CallableDataSource(to_unit), "<CallableDataSource: a stream, batch_iterator_fn=to_unit>"),
         (lambda: bu.SequentialSampler(10, stride=2),
          "SequentialSampler(length=10, start=0, stop=10, stride=2, repeats=1)"),
         (lambda: bu.BlockShuffleSampler(10, 2), "BlockShuffleSampler(length=10, block=2, window=16, repeats=1)"),
         (lambda: bu.InterleaveSampler([3, 4], [2, 1]),
          "InterleaveSampler(lengths=[3, 4], proportions=[2, 1], length=12)"),
-        (lambda: bu.BalancedBatchSampler(Y % 2, 2), "BalancedBatchSampler(y=..., per_class=2, classes_per_batch=2)"),
+        (lambda: bu.BalancedBatchSampler(Y % 2, 2),
+         "BalancedBatchSampler(y=int64 (10,), per_class=2, classes_per_batch=2)"),
     ],
 )  # fmt: skip
 def test_sources_and_samplers(make: Any, expected: str) -> None:

@@ -132,6 +132,12 @@ class Epochs(Iterator[BatchIterator]):
         if ahead is not None:
             ahead.close()
 
+    def __repr__(self) -> str:
+        number = self._number - (self._ahead is not None)
+        last = "without end" if self._end == math.inf else f"the last is {self._end - 1}"
+        left = f"next is epoch {number}, {last}" if number < self._end else "no more"
+        return f"<{type(self).__name__}: {left}, of {self._source!r}>"
+
     def __enter__(self) -> Epochs:
         return self
 
