@@ -64,13 +64,21 @@ def known_names(
         named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         known = frozenset(each.name for each in named[1:])
         where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        by_position = [each.name for each in named if each.kind is each.POSITIONAL_OR_KEYWORD]
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not known.issuperset(kwargs) and not (unless is not None and unless(args[0])):
                 no_unknown(where, kwargs, known, elsewhere)
+            if len(args) > len(by_position):
+                taken, others = ", ".join(by_position[1:]), ", ".join(sorted(known.difference(by_position)))
+                raise ArgumentTypeError(
+                    f"{where} takes {taken or 'nothing'} by position, and was given {len(args) - 1} arguments; "
+                    f"{f'pass others by name: {others}' if others else 'leave the others out'}"
+                )
             return function(*args, **kwargs)
 
+        function.__qualname__ = where  # which Python's own messages name; that of the class may be an internal one
         checked.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]  # inspect reads it
         return checked
 
@@ -186,5 +194,5 @@ def no_unknown(
             raise ArgumentTypeError(f"{where} has no option {name!r}; {elsewhere[name]}")
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known)}"
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known) or 'no options'}"
             raise ArgumentTypeError(f"{where} got an unexpected option {name!r}{hint}")

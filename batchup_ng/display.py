@@ -30,6 +30,9 @@ FACTS = "opacity:0.75;font-size:90%"
 class Shown:
     """A node of a graph that tells what it is: ``repr``, and nested boxes in a notebook."""
 
+    _not_parts: tuple[str, ...] = ()
+    """Attributes that hold nodes and are told in ``_facts``."""
+
     def _facts(self) -> list[str]:
         """Return what there is to tell of this node alone, in words."""
         return arguments(self)
@@ -50,7 +53,7 @@ def arguments(thing: Any) -> list[str]:
     """Return the arguments that `thing` was made with, as far as its attributes of the same names tell.
 
     Those that have their default, and sources, which are shown as parts, are left out. A required argument that was
-    not kept is ``name=...``.
+    not kept is ``name=...``, or what ``_name_in_words`` tells of it.
     """
     words = []
     for parameter in inspect.signature(type(thing)).parameters.values():
@@ -59,7 +62,8 @@ def arguments(thing: Any) -> list[str]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or _is_parts(value):
             continue
         if not optional or (value is not ... and value is not parameter.default and not _equal(value, parameter)):
-            words.append(f"{parameter.name}={value_words(value)}")
+            kept = getattr(thing, f"_{parameter.name}_in_words", None)
+            words.append(f"{parameter.name}={kept or value_words(value)}")
     return words
 
 
@@ -96,8 +100,8 @@ def listed(words: Sequence[str]) -> str:
 def _parts(node: Any) -> list[Shown]:
     """Return the nodes that `node` is made of."""
     found: list[Shown] = []
-    for value in list(vars(node).values()):
-        if _is_parts(value):
+    for name, value in list(vars(node).items()):
+        if name not in node._not_parts and _is_parts(value):
             found.extend(part for part in ([value] if isinstance(value, Shown) else value) if isinstance(part, Shown))
     return found
 

@@ -1,6 +1,7 @@
 """Warnings that point at the consumer's own line, however deep in the library they are given.
 
-They never raise: what is warned of goes on. Where warnings are turned into errors (``-W error``) they are shown.
+Those of :func:`warn_consumer` never raise: what is warned of goes on. Where warnings are turned into errors
+(``-W error``) they are shown.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ _PACKAGE = str(Path(__file__).parent)
 
 def warn_consumer(message: str, category: type[Warning]) -> None:
     """Warn on behalf of the code that called the library."""
-    level = 1
-    frame = sys._getframe(0)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-        level += 1
+    level = consumer_level()
     try:
         warnings.warn(message, category, stacklevel=level)
     except category:
+        frame = sys._getframe(level - 1)
         warnings.showwarning(category(message), category, frame.f_code.co_filename, frame.f_lineno)
+
+
+def consumer_level() -> int:
+    """Return the ``stacklevel`` with which a warning of the caller's points at the code that called the library."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    return level

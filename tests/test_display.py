@@ -18,6 +18,10 @@ def to_unit(image: Any, label: Any) -> Any:
     return {"image": image / 255, "label": label}
 
 
+def is_odd(y: Any) -> bool:
+    return bool(y % 2)
+
+
 def graph() -> Any:
     return bu.ArrayDataSource({"image": X, "label": Y}).map(to_unit)
 
@@ -35,14 +39,31 @@ def graph() -> Any:
         (lambda: bu.ArrayDataSource([Y]).map(lambda y, rng: (y,), rng="batch").take(3),
          "<TakeDataSource: 3 samples, n=3, of <MapDataSource: 10 samples, fn=<lambda>, rng='batch', of "
          "<ArrayDataSource: 10 samples, int64 (10,)>>>"),
-        (lambda: bu.ArrayDataSource([bu.MapStyle([1, 2])]), "<ArrayDataSource: 2 samples, MapStyle>"),
+        (lambda: bu.ArrayDataSource([bu.MapStyle([1, 2])]),
+         "<ArrayDataSource: 2 samples, MapStyle(list of 2 samples)>"),
+        (lambda: bu.ArrayDataSource([bu.ImageFiles(["a", "b"], size=(4, 6))]),
+         "<ArrayDataSource: 2 samples, ImageFiles(2 files, size=(4, 6), mode='RGB', dtype=uint8)>"),
+        (lambda: bu.ArrayDataSource([Y]).repeat(3),
+         "<SubsetDataSource: 30 samples, repeats=3, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
+        (lambda: bu.ArrayDataSource([Y]).filter(is_odd),
+         "<SubsetDataSource: 5 samples, rows=int64 (5,), kept by is_odd, of <ArrayDataSource: 10 samples, "
+         "int64 (10,)>>"),
+        (lambda: bu.StratifiedSampler(Y), "StratifiedSampler(y=int64 (10,))"),
+        (lambda: bu.ArrayDataSource([Y]).epochs(2, 3, start=4),
+         "<Epochs: next is epoch 4, the last is 5, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
+        (lambda: bu.ArrayDataSource([Y]).epochs(None, 3),
+         "<Epochs: next is epoch 0, without end, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
+        (lambda: bu.ArrayDataSource([Y]).plan(3), "<SamplesPlan: 4 batches>"),
+        (lambda: bu.ArrayDataSource([Y]).repeat().plan(3), "<SamplesPlan: endless>"),
+        (lambda: bu.ArrayDataSource([Y]).plan(3, np.random.RandomState(1)), "<DrawnPlan: 4 batches>"),
         (lambda: bu.CallableDataSource(to_unit), "<CallableDataSource: a stream, batch_iterator_fn=to_unit>"),
         (lambda: bu.SequentialSampler(10, stride=2),
          "SequentialSampler(length=10, start=0, stop=10, stride=2, repeats=1)"),
         (lambda: bu.BlockShuffleSampler(10, 2), "BlockShuffleSampler(length=10, block=2, window=16, repeats=1)"),
         (lambda: bu.InterleaveSampler([3, 4], [2, 1]),
          "InterleaveSampler(lengths=[3, 4], proportions=[2, 1], length=12)"),
-        (lambda: bu.BalancedBatchSampler(Y % 2, 2), "BalancedBatchSampler(y=..., per_class=2, classes_per_batch=2)"),
+        (lambda: bu.BalancedBatchSampler(Y % 2, 2),
+         "BalancedBatchSampler(y=int64 (10,), per_class=2, classes_per_batch=2)"),
     ],
 )  # fmt: skip
 def test_sources_and_samplers(make: Any, expected: str) -> None:
@@ -56,8 +77,8 @@ def test_pools_parallel_sources_and_iterators() -> None:
         words = repr(source)
         for part in ("10 samples, at most 20 batches or 99 bytes ahead, ", "action='skip'", "by <WorkerThreadPool: 2"):
             assert part in words
-        prefetched = repr(pool.prefetch(bu.CallableDataSource(to_unit)))
-        assert prefetched.startswith("<PrefetchDataSource: a stream, at most 20 batches ahead, by <Wor")
+        prefetched = repr(pool.prefetch(bu.CallableDataSource(to_unit), buffer_bytes=99))
+        assert prefetched.startswith("<PrefetchDataSource: a stream, at most 20 batches or 99 bytes ahead, by <Wor")
         batches = source.batch_iterator(4)
         next(batches)
         assert repr(batches).startswith("<BatchIterator: 1/3 batches delivered, ")
@@ -127,6 +148,14 @@ def test_the_graph_is_drawn_as_nested_boxes_without_script() -> None:
     assert set(boxes.tags) == {"div", "b", "span", "br"}
     assert boxes.tags.count("div") == 5
     assert (boxes.open, boxes.deepest) == (0, 3)
+
+
+def test_tab_completes_the_users_methods_of_pools() -> None:
+    for make in (bu.SerialPool, lambda: bu.WorkerThreadPool(1), lambda: bu.WorkerProcessPool(1)):
+        with make() as pool:
+            names = {name for name in dir(pool) if not name.startswith("_")}
+        users = {"close", "parallel_data_source", "prefetch", "shared_constant", "submit", "work_stream"}
+        assert users <= names <= users | {"processes", "threads", "abandoned_threads"}
 
 
 def test_tab_completes_what_users_call() -> None:

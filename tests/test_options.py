@@ -51,12 +51,25 @@ def test_pools_refuse_options_of_others(kind: Any, option: str, says: str) -> No
 def test_a_serial_pool_has_no_workers() -> None:
     with pytest.raises(ArgumentTypeError, match="SerialPool has no option 'processes'; a SerialPool has no workers"):
         bu.SerialPool(processes=2)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentTypeError, match=r"SerialPool got an unexpected option 'foo'; it takes no options$"):
+        bu.SerialPool(foo=2)  # type: ignore[call-arg]
+
+
+def test_arguments_by_position_are_counted_under_the_name_that_was_called() -> None:
+    source: Any = bu.ArrayDataSource([np.arange(3)])
+    says = "^batch_iterator takes batch_size, shuffle by position, and was given 3 arguments; pass others by name: "
+    with pytest.raises(ArgumentTypeError, match=says):
+        source.batch_iterator(5, 3, 1)
+    with pytest.raises(TypeError, match=r"^batch_iterator\(\) missing 1 required positional argument"):
+        source.batch_iterator()
+    with pytest.raises(ArgumentTypeError, match=r"^SerialPool takes nothing by position, .*; leave the others out"):
+        bu.SerialPool(3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("num_workers", r"make a pool: WorkerProcessPool\(n\)"),
+        ("num_workers", r"the pool has the workers: WorkerProcessPool\(n\)"),
         ("prefetch", "batch_buffer_size="),
         ("prefetch_factor", "batch_buffer_size="),
         ("pin_memory", r"in a map behind the pool: pool.parallel_data_source\(source\).map\(fn\)"),

@@ -81,7 +81,7 @@ class ArrayDataSource(RandomAccessDataSource):
         return tuple(self.data) if self._names is None else dict(zip(self._names, self.data, strict=True))
 
     def _facts(self) -> list[str]:
-        words = map(array_words, self.data)
+        words = [repr(a) if isinstance(a, (MapStyle, ImageFiles)) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, self._names, words)
         return [*super()._facts(), listed(list(named))]
 

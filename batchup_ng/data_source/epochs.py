@@ -21,11 +21,15 @@ from .. import checks
 from ..errors import RepeatedEpochWarning, StateError
 from ..faults.policy import ErrorPolicy
 from ..sampling.plan import BatchPlan
+from ..warn import consumer_level
 from .books import Books
 from .iterator import BatchIterator, Epoch
 from .node import SourceNode
 from .options import FIRST, EpochOptions, epoch_options
 from .state import from_state
+
+SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
+"""What broke an epoch off of which more batches are asked for."""
 
 
 class BufferedEngine(Protocol):
@@ -70,7 +74,8 @@ class Seam:
 class Epochs(Iterator[BatchIterator]):
     """Iterators of the batches of one epoch after the other: see :meth:`EpochSource.epochs`.
 
-    When the next epoch is asked for, the iterator of the one before is closed. ``with`` or :meth:`close` end it all.
+    When the next epoch is asked for, the iterator of the one before is closed, whose ``next()`` then raises
+    ``PoolClosed`` unless it was at its end. ``with`` or :meth:`close` end it all.
     """
 
     def __init__(self, source: MakesEpochs, options: EpochOptions, numbers: tuple[int, float], state: Any) -> None:
@@ -85,7 +90,9 @@ class Epochs(Iterator[BatchIterator]):
         self._may_begin_ahead = options.rng is None
 
     def __next__(self) -> BatchIterator:
-        self._close_current()
+        current = None if self._current is None else self._current()
+        if current is not None:
+            current.break_off(SUCCESSOR)
         iterator, self._ahead = self._ahead, None
         if iterator is None:
             self._seam = None
@@ -115,18 +122,21 @@ class Epochs(Iterator[BatchIterator]):
             with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
                 self._ahead = self._begun()
 
-    def _close_current(self) -> None:
-        current = None if self._current is None else self._current()
-        if current is not None:
-            current.close()
-
     def close(self) -> None:
         """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
         self._end = 0
-        self._close_current()
+        current = None if self._current is None else self._current()
+        if current is not None:
+            current.close()
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
+
+    def __repr__(self) -> str:
+        number = self._number - (self._ahead is not None)
+        last = "without end" if self._end == math.inf else f"the last is {self._end - 1}"
+        left = f"next is epoch {number}, {last}" if number < self._end else "no more"
+        return f"<{type(self).__name__}: {left}, of {self._source!r}>"
 
     def __enter__(self) -> Epochs:
         return self
@@ -157,7 +167,7 @@ class _Unnumbered:
         return (before.shuffled, before.seed, before.shard) == (options.shuffled, options.seed, options.shard)
 
     def warn(self, options: EpochOptions) -> None:
-        """Warn, once, on behalf of who called ``batch_iterator``."""
+        """Warn, once, on behalf of the code that called the library; an error where warnings are turned into errors."""
         if self.warned:
             return
         self.warned = True
@@ -166,7 +176,7 @@ class _Unnumbered:
             f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= each "
             f"is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
             RepeatedEpochWarning,
-            stacklevel=4,
+            stacklevel=consumer_level(),
         )
 
 
@@ -186,6 +196,10 @@ class MakesEpochs(SourceNode):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         """Return the plan of the epoch that `options` ask for."""
         raise self._no_random_access("plan")
+
+    def _notes_epochs_at(self) -> SourceNode:
+        """Return the source that remembers which epoch was handed out last without a number."""
+        return self
 
     @checks.known_names()
     def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST, drop_last: bool = False) -> BatchPlan:
@@ -255,7 +269,7 @@ class MakesEpochs(SourceNode):
         )
         if state is not None or options.numbered or options.rng is not None:
             return BatchIterator(self.begin_epoch(options, state))
-        unnumbered: _Unnumbered = vars(self).setdefault("_unnumbered", _Unnumbered())
+        unnumbered: _Unnumbered = vars(self._notes_epochs_at()).setdefault("_unnumbered", _Unnumbered())
         if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
             unnumbered.warn(options)
         begun = self.begin_epoch(options, state)
@@ -283,7 +297,8 @@ class MakesEpochs(SourceNode):
         Where a pool makes the batches, its buffer stays full from one epoch to the next: when all batches of an epoch
         are under way, the first of the next are made, within the same ``batch_buffer_size`` and ``buffer_bytes``. (Not
         where the order is drawn from a generator, and not with ``pool.prefetch``: there an epoch begins when it is
-        asked for.) An iterator that was left early is closed when the next epoch is asked for.
+        asked for.) An iterator that was left early is closed when the next epoch is asked for, and raises
+        ``PoolClosed`` when it is asked for a batch: a list of these iterators is of no use, loop over each in its turn.
 
         Args:
             n: How many epochs; None for no end.

@@ -47,7 +47,9 @@ def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], co
                 f"before the map that changes their number"
             )
         keep[positions] = kept
-    return SubsetDataSource(source, np.flatnonzero(keep))
+    found = SubsetDataSource(source, np.flatnonzero(keep))
+    found.kept_by = function_name(predicate)
+    return found
 
 
 def _decided(predicate: Callable[..., Any], sample: Any) -> bool:

@@ -232,7 +232,8 @@ class BatchIterator(Iterator[Any]):
         self._epoch = epoch
         self._engine = epoch.engine
         self._books = epoch.books
-        self._ended = self._interrupted = False
+        self._ended = False
+        self._broken_off = ""  # by what, where it was neither at its end nor closed by the consumer
         self._finalizer = weakref.finalize(self, epoch.engine.abandon)
 
     def __iter__(self) -> BatchIterator:
@@ -243,13 +244,14 @@ class BatchIterator(Iterator[Any]):
 
         Raises:
             IteratorBusy: this is called by what is just making a batch of this iterator, such as a map.
-            PoolClosed: an interrupt (Ctrl-C) broke the epoch off; a loop that went on must not take that for its end.
+            PoolClosed: an interrupt (Ctrl-C), or the next of several ``epochs``, broke the epoch off; a loop that went
+                on must not take that for its end.
         """
         if self._ended:
-            if self._interrupted:
+            if self._broken_off:
                 raise PoolClosed(
-                    f"this epoch was broken off by an interrupt after {self._delivered} batches, so that its iterator "
-                    f"is closed; make a new one"
+                    f"this epoch was broken off by {self._broken_off} after {self._delivered} batches, so that its "
+                    f"iterator is closed; make a new one"
                 )
             raise StopIteration
         me = threading.get_ident()
@@ -265,7 +267,7 @@ class BatchIterator(Iterator[Any]):
             batch = next(self._engine)
         except BaseException as error:
             self.close()
-            self._interrupted = type(error) is KeyboardInterrupt
+            self._broken_off = "an interrupt" if type(error) is KeyboardInterrupt else ""
             if isinstance(error, StopIteration):
                 self._balance()
             raise
@@ -329,6 +331,12 @@ class BatchIterator(Iterator[Any]):
         self._ended = True
         if self._finalizer.detach() is not None:
             self._engine.close()
+
+    def break_off(self, by: str) -> None:
+        """End the epoch as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless the epoch was over."""
+        if not self._ended:
+            self._broken_off = by
+        self.close()
 
     # -- saving and resuming -----------------------------------------------------------------------------------
 

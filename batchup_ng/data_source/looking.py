@@ -50,16 +50,26 @@ class HasSamples(MapsEpochs):
             ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
             ArgumentError: the epoch never ends.
         """
-        chosen = chosen_rows(which, numbered_length("source", self))
+        chosen = chosen_rows(which, self._numbered_length())
         if not isinstance(chosen, int):
-            return read_in_order(self, chosen)
-        batch = read_in_order(self, np.array([chosen]))
-        samples = list(batches.samples_of(batch))
+            return self._in_order(chosen)
+        batch = batches.as_batch(self._in_order(np.array([chosen])))
+        try:
+            samples = list(batches.samples_of(batch))
+        except (ArgumentError, TypeError):  # arrays of different lengths, or what is no array
+            samples = []
         if len(samples) != 1:
             raise ArgumentError(
-                f"sample {chosen} comes out of the maps as {len(samples)}; look at a batch: source[i : i + 1]"
+                f"sample {chosen} is not one row of each array of its batch, for a map resizes it or parts of the "
+                f"source have a batch_size of their own; look at a batch: source[i : i + 1]"
             )
         return samples[0]
+
+    def _numbered_length(self) -> int:
+        return numbered_length("source", self)
+
+    def _in_order(self, positions: np.ndarray) -> Any:
+        return read_in_order(self, positions)
 
     def __iter__(self) -> NoReturn:
         raise ArgumentTypeError(
@@ -68,12 +78,21 @@ class HasSamples(MapsEpochs):
         )
 
 
-def read_in_order(source: SourceNode, positions: np.ndarray) -> Any:
-    """Return the batch of the samples at `positions`, ``(n,) int``, of the epoch in order, epoch 0 of seed 0."""
-    start = int(positions[0]) if len(positions) else 0
-    key = BatchKey(start=start, offsets=positions - start)
+def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ...] = ()) -> Any:
+    """Return the batch of the samples at `positions`, ``(n,) int``, of the epoch in order, epoch 0 of seed 0.
+
+    Args:
+        path: The place of the source in the graph, for the random numbers.
+    """
+    key = key_in_order(positions)._replace(path=path)
     with globals_seeded(key) if source.draws_globally() else contextlib.nullcontext():
         return read_batch(source, source.rows_at(positions), key, FRESH)
+
+
+def key_in_order(positions: np.ndarray) -> BatchKey:
+    """Return the key of a batch of the samples at `positions`, ``(n,) int``, of the epoch in order."""
+    start = int(positions[0]) if len(positions) else 0
+    return BatchKey(start=start, offsets=positions - start)
 
 
 def numbered_length(name: str, source: SourceNode) -> int:

@@ -39,12 +39,17 @@ class SubsetDataSource(_Rearranged):
         source: Where the samples come from.
         rows: Their positions in the source's epoch in order: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 for ever.
+
+    Attributes:
+        kept_by: The name of the predicate that the rows were kept by, if there was one.
     """
 
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self.source = checked_sources("source", [source])[0]
         n = numbered_length("source", source)
         self.rows = None if rows is None else _in_range(row_numbers("rows", rows), n)
+        self.repeats = repeats
+        self.kept_by = ""
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
     def outline(self) -> list[Any]:
@@ -65,6 +70,9 @@ class SubsetDataSource(_Rearranged):
 
     def has_random_maps(self) -> bool:
         return self.source.has_random_maps()
+
+    def _facts(self) -> list[str]:
+        return [*super()._facts(), *([f"kept by {self.kept_by}"] if self.kept_by else [])]
 
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""

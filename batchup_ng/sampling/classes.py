@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .. import checks
+from ..display import array_words
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_outline, kept_outline
@@ -76,6 +77,7 @@ class StratifiedSampler(RepeatedSampler):
 
     def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
         classes = class_numbers(y)
+        self._y_in_words = array_words(classes)
         self._n_classified = len(classes)
         self.indices = None if indices is None else row_numbers("indices", indices)
         if self.indices is not None:
@@ -152,6 +154,7 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
         numbers = class_numbers(y)
+        self._y_in_words = array_words(numbers)
         self.per_class = checks.positive_int("per_class", per_class)
         self.length = len(numbers)
         self._by_class = by_class(numbers)

@@ -81,11 +81,19 @@ class BatchPlan(Protocol):
         ...
 
 
+def _in_words(plan: Any, n_batches: float | None) -> str:
+    number = "batches drawn as they are asked for" if n_batches is None else f"{n_batches} batches"
+    return f"<{type(plan).__name__}: {'endless' if n_batches == math.inf else number}>"
+
+
 class _Numbered:
     """What plans with random access have in common."""
 
     first: int
     n_batches: float
+
+    def __repr__(self) -> str:
+        return _in_words(self, self.n_batches)
 
     def __len__(self) -> int:
         return finite_length(self.n_batches)
@@ -282,6 +290,9 @@ class DrawnPlan:
 
     def __len__(self) -> int:
         return finite_length(self.n_batches)
+
+    def __repr__(self) -> str:
+        return _in_words(self, self._n_batches)  # which is not counted for this, by drawing
 
     def draw_to(self, number: int) -> None:
         """Draw the batches before `number`, where there are so many."""

@@ -34,6 +34,18 @@ ELSEWHERE = {
 }
 """What to do instead of options of the constructors of other pools."""
 
+OF_POOL = {
+    **checks.ELSEWHERE,
+    **dict.fromkeys(
+        ["num_workers", "max_workers", "workers", "n_jobs", "processes"],
+        "the pool has the workers: WorkerProcessPool(n)",
+    ),
+}
+"""What to do instead of options of the methods of a pool that others have."""
+
+HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer", "roads"}
+"""What the library calls, and users do not."""
+
 Self = TypeVar("Self", bound="AbstractWorkerPool")
 PoolOfOne = TypeVar("PoolOfOne", bound="AbstractWorkerPool")
 
@@ -109,7 +121,7 @@ class AbstractWorkerPool:
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
-    @checks.known_names()
+    @checks.known_names(OF_POOL)
     def parallel_data_source(
         self,
         ds: AbstractDataSource,
@@ -158,21 +170,29 @@ class AbstractWorkerPool:
     def _note(self, source: ParallelDataSource) -> None:
         """Take note of a source that this pool makes the batches of."""
 
-    @checks.known_names()
-    def prefetch(self, source: AbstractDataSource, batch_buffer_size: int = 20) -> PrefetchDataSource:
+    @checks.known_names(OF_POOL)
+    def prefetch(
+        self, source: AbstractDataSource, batch_buffer_size: int = 20, *, buffer_bytes: int | None = None
+    ) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
 
         This is the way for sources that only stream; those with random access go faster by ``parallel_data_source``.
 
         Args:
             source: Any source.
-            batch_buffer_size: How many batches to keep done, ahead of the consumer.
+            batch_buffer_size: The most batches to keep done, ahead of the consumer.
+            buffer_bytes: How many bytes these may take: as for :meth:`parallel_data_source`.
 
         Raises:
+            ArgumentError: `batch_buffer_size` or `buffer_bytes` is below 1.
             ArgumentTypeError: `source` is no source.
         """
         self.check_open()
-        return PrefetchDataSource(source, batch_buffer_size, self)
+        return PrefetchDataSource(source, batch_buffer_size, self, buffer_bytes=buffer_bytes)
+
+    def __dir__(self) -> list[str]:
+        """Return the names that complete with Tab: the user's methods, without the hooks."""
+        return [name for name in super().__dir__() if name not in HOOKS]
 
     def __repr__(self) -> str:
         try:

@@ -12,7 +12,9 @@ import dataclasses
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+
+import numpy as np
 
 from .. import checks
 from ..batch_layout import finished
@@ -33,16 +35,18 @@ from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
 from ..data_source.epochs import Seam
 from ..data_source.iterator import BatchIterator, Engine, Epoch, count_of
-from ..data_source.node import samples_in_words
+from ..data_source.looking import key_in_order, numbered_length, read_in_order
+from ..data_source.node import SourceNode, samples_in_words
 from ..data_source.options import EpochOptions, known_count
 from ..data_source.resume import open_epoch
 from ..data_source.resume_stream import inner_state, open_stream
+from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..randomness import BatchKey
 from ..sampling.plan import BatchPlan, DrawnPlan
 from .engine import ROADS, BatchEngine
-from .making import Making, byte_bound
+from .making import ByteBound, Making, byte_bound
 from .stream import WorkStream
 from .submission import ONCE, Future, Submission, Task
 
@@ -89,6 +93,7 @@ class Producer(NamedTuple):
 class _WithConsumerMaps(EpochSource):
     """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
 
+    _not_parts = ("_maps",)
     _source: AbstractDataSource
     _maps: tuple[MapDataSource, ...] = ()
 
@@ -104,13 +109,34 @@ class _WithConsumerMaps(EpochSource):
     def has_random_maps(self) -> bool:
         return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
 
-    def __getitem__(self, which: Any) -> Any:
-        if self._maps:
-            raise ArgumentTypeError(
-                "samples are looked at before the maps behind a pool, whose results may be anything; look at the "
-                "source that the pool was given, or at a batch: next(source.batch_iterator(4))"
-            )
-        return self._source[which]
+    def _notes_epochs_at(self) -> SourceNode:
+        return self if self._maps else self._source  # for a source of a pool may be made anew for each epoch
+
+    def _numbered_length(self) -> int:
+        return numbered_length("source", self._source)
+
+    def _in_order(self, positions: np.ndarray) -> Any:
+        batch = read_in_order(self._source, positions, path=(0,) * len(self._maps))
+        return ConsumerMaps(self._maps)(batch, key_in_order(positions), len(positions))
+
+    def rows_at(self, positions: Any) -> Any:
+        raise self._belongs_before("concat, mix, split, subset or zip")
+
+    def with_index(self) -> NoReturn:
+        raise self._belongs_before("with_index")
+
+    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> NoReturn:
+        raise self._belongs_before("filter")
+
+    def _belongs_before(self, what: str) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            f"{what} arranges samples by number, which a {type(self).__name__} leaves to the source that it was made "
+            f"of; apply it to that source, then give the result to the pool: pool.parallel_data_source(result)"
+        )
+
+    def _maps_in_words(self) -> list[str]:
+        told = [[word for word in arguments(node) if not word.startswith("resizes")] for node in self._maps]
+        return [f"then {', '.join(words)}" for words in told]
 
     def map(
         self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
@@ -214,7 +240,8 @@ class ParallelDataSource(_WithConsumerMaps):
         told = {"timeout": self.timeout, "on_error": self.on_error}
         options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
         ahead = f"at most {self._making.bound} ahead"
-        return [samples_in_words(self._source), ahead, *options, f"by {self._making.pool!r}"]
+        by = f"by {self._making.pool!r}"
+        return [samples_in_words(self._source), ahead, *options, by, *self._maps_in_words()]
 
     def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_epoch(self, options, state, seam)
@@ -272,8 +299,10 @@ class PrefetchDataSource(_WithConsumerMaps):
 
     Args:
         source: The source.
-        batch_buffer_size: How many batches to keep done, ahead of the consumer.
+        batch_buffer_size: The most batches to keep done, ahead of the consumer.
         pool: Gives the worker.
+        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None: a quarter of the
+            memory that is free, 1 GB at most.
 
     Raises:
         ArgumentTypeError: `source` is no source.
@@ -281,13 +310,17 @@ class PrefetchDataSource(_WithConsumerMaps):
 
     of_pool = True
 
-    def __init__(self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool) -> None:
+    def __init__(
+        self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool, *, buffer_bytes: int | None = None
+    ) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        self._buffer_size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        size = checks.positive_int("batch_buffer_size", batch_buffer_size)
+        self.buffer_bytes = None if buffer_bytes is None else checks.positive_int("buffer_bytes", buffer_bytes)
+        self._bound = byte_bound(size, self.buffer_bytes, first=2)
         self._source = source
         self._pool = pool
 
@@ -298,7 +331,8 @@ class PrefetchDataSource(_WithConsumerMaps):
         return self._source.heeds_shuffle() or self.has_random_maps()
 
     def _facts(self) -> list[str]:
-        return [samples_in_words(self), f"at most {self._buffer_size} batches ahead", f"by {self._pool!r}"]
+        ahead = f"at most {self._bound} ahead"
+        return [samples_in_words(self), ahead, f"by {self._pool!r}", *self._maps_in_words()]
 
     def stream_owner(self) -> Any:
         return self._source.stateful()
@@ -320,12 +354,12 @@ class PrefetchDataSource(_WithConsumerMaps):
         try:
             place = path + (0,) * len(self._maps)
             tasks = self._tasks(producer.pool, _Produced(self._source, options, place))
-            stream = WorkStream(producer.pool, tasks, self._buffer_size)
+            stream = WorkStream(producer.pool, tasks, self._bound.size, self._bound.limit)
         except BaseException:
             producer.close()
             raise
         key = BatchKey(options.seed, options.epoch, path=path)
-        return _ProducerEngine(stream, producer, ConsumerMaps(self._maps), key, books)
+        return _ProducerEngine(stream, producer, ConsumerMaps(self._maps), key, books, self._bound)
 
     def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
         shared = pool.shared_constant(epoch)
@@ -385,16 +419,24 @@ class _ProducerEngine:
         maps: Maps that are applied here.
         key: Names the randomness of the epoch at the outermost of these.
         books: The books to keep.
+        bound: How far ahead to be.
     """
 
     def __init__(
-        self, stream: WorkStream, producer: Producer, maps: ConsumerMaps, key: BatchKey, books: Books
+        self,
+        stream: WorkStream,
+        producer: Producer,
+        maps: ConsumerMaps,
+        key: BatchKey,
+        books: Books,
+        bound: ByteBound,
     ) -> None:
         self._stream = stream
         self._producer = producer
         self._maps = maps
         self._key = key
         self._books = books
+        self._bound = bound
         self._latest: Any = None
         self._finalizer = weakref.finalize(self, producer.abandon)
 
@@ -407,6 +449,8 @@ class _ProducerEngine:
             self.close()
             raise StopIteration
         batch, latest = item
+        self._bound.saw(batch)
+        self._stream.fill()
         n, books = count_of(batch), self._books
         batch = self._maps(batch, self._key._replace(batch=books.batches, start=books.planned), n)
         books.settle(books.batches, n, n, 0, ROADS.get(self._stream.road, ""))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import checks
@@ -29,9 +29,16 @@ class WorkStream:
         worker_pool: Runs the tasks.
         task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
         task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
+        limit: Returns how many these may be at the moment; None: always `task_buffer_size`.
     """
 
-    def __init__(self, worker_pool: Submits, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
+    def __init__(
+        self,
+        worker_pool: Submits,
+        task_generator: Iterator[Any],
+        task_buffer_size: int = 20,
+        limit: Callable[[], int] | None = None,
+    ) -> None:
         size = checks.positive_int("task_buffer_size", task_buffer_size)
         if not hasattr(task_generator, "__next__"):
             if not hasattr(task_generator, "__iter__"):
@@ -40,7 +47,7 @@ class WorkStream:
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        self._window = Window(worker_pool, _jobs_of(task_generator), lambda: size, _described)
+        self._window = Window(worker_pool, _jobs_of(task_generator), limit or (lambda: size), _described)
         self.road = ""
         self._finalizer = weakref.finalize(self, self._window.cancel)
         self._window.begin()
@@ -81,6 +88,11 @@ class WorkStream:
     def check_caller(self) -> None:
         """Raise :class:`~batchup_ng.IteratorBusy` if this is called by what is making one of the results."""
         self._window.check_caller()
+
+    def fill(self) -> None:
+        """Submit tasks as far as the limit allows, which may be more than it was when a result was handed out."""
+        with self._window as window:
+            window.fill()
 
     def ready(self) -> int:
         """Return how many results are there and wait."""

@@ -39,9 +39,16 @@ def test_an_iterator_that_was_left_is_closed_when_the_next_is_asked_for() -> Non
     first = next(epochs)
     next(first)
     second = next(epochs)
-    assert list(first) == []
+    with pytest.raises(bu.PoolClosed, match=r"broken off by asking epochs\(\) for the next .* after 1 batches"):
+        list(first)
     assert len(list(second)) == 3
-    assert list(epochs) == []
+    assert list(epochs) == list(second) == []
+
+
+def test_a_list_of_epochs_is_no_list_of_empty_epochs() -> None:
+    for iterator in list(source().epochs(2, 4)):
+        with pytest.raises(bu.PoolClosed, match="loop over each in its turn"):
+            list(iterator)
 
 
 def test_closed_epochs_end() -> None:
@@ -148,6 +155,40 @@ def test_epochs_that_repeat_each_other_are_warned_of_once(make: Any, options: An
     with pytest.warns(RepeatedEpochWarning, match=says) as told:
         twice(make(), **options)
     assert [each.filename for each in told] == [__file__]
+
+
+@pytest.mark.parametrize("method", ["parallel_data_source", "prefetch"])
+def test_a_source_of_a_pool_that_is_made_anew_each_time_is_warned_of(method: str) -> None:
+    ds = source()
+
+    def epoch() -> Any:
+        return list(getattr(pool, method)(ds).batch_iterator(4, shuffle=7))
+
+    with bu.SerialPool() as pool:
+        epoch()
+        with pytest.warns(RepeatedEpochWarning):
+            epoch()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            epoch()
+
+
+@pytest.mark.parametrize("method", ["batch_map_concat", "batch_map_mean"])
+def test_the_warning_points_to_the_line_that_maps_over_an_epoch(method: str) -> None:
+    ds = source()
+    getattr(ds, method)(lambda x: x.sum(keepdims=True), 4, shuffle=7)
+    with pytest.warns(RepeatedEpochWarning) as told:
+        getattr(ds, method)(lambda x: x.sum(keepdims=True), 4, shuffle=7)
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_views_of_one_source_have_epochs_of_their_own() -> None:
+    with bu.SerialPool() as pool, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ds = source()
+        parallel = pool.parallel_data_source(source())
+        for each in (ds, ds.map(lambda x: (x,)), ds.take(5), parallel, parallel.map(lambda x: (x,))):
+            list(each.batch_iterator(4, shuffle=7))
 
 
 @pytest.mark.parametrize(

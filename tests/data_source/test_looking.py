@@ -73,6 +73,11 @@ def test_draws_of_samples_are_those_of_the_epoch() -> None:
     assert np.random.get_state()[1].tolist() == before  # type: ignore[union-attr]
 
 
+def test_a_composite_with_sizes_shows_a_group_as_a_batch() -> None:
+    source = bu.CompositeDataSource([bu.ArrayDataSource([A]), bu.ArrayDataSource([A])], batch_size=[1, 3])
+    assert [x.tolist() for x in source[1:2]] == [[1], [3, 4, 5]]
+
+
 def test_lengths() -> None:
     source = bu.ArrayDataSource([A])
     assert len(source) == 10
@@ -96,6 +101,11 @@ def test_lengths() -> None:
         (lambda: bu.ArrayDataSource([A]).repeat()[0], ValueError, "never ends"),
         (lambda: bu.ArrayDataSource([A], sampler=bu.WeightedSampler(A))[0], TypeError, "cannot be indexed"),
         (lambda: bu.ArrayDataSource([A]).map(doubled, resizes=True)[0], ValueError, r"source\[i : i \+ 1\]"),
+        (
+            lambda: bu.CompositeDataSource([bu.ArrayDataSource([A])] * 2, batch_size=[1, 3])[0],
+            ValueError,
+            r"parts of the source have a batch_size of their own; look at a batch: source\[i : i \+ 1\]",
+        ),
         (lambda: list(bu.ArrayDataSource([A])), TypeError, r"iterate over source\.batch_iterator\(batch_size\)"),
         (lambda: bu.CompositeDataSource(bu.ArrayDataSource([A])), TypeError, "must be a list of data sources"),  # type: ignore[arg-type]
         (lambda: bu.ArrayDataSource([bu.ArrayDataSource([A])]), TypeError, r"data\[0\] is a data source.*zip"),

@@ -190,6 +190,38 @@ def test_torch_tensors_are_handed_over_without_a_copy(every: list[AbstractWorker
             assert not x.is_contiguous()
 
 
+def test_samples_are_looked_at_behind_the_maps() -> None:
+    inside = numbers().map(noisy, rng="sample").map(noisy, rng="sample")
+    with bu.SerialPool() as pool:
+        for make in (pool.parallel_data_source, pool.prefetch):
+            source = make(numbers().map(noisy, rng="sample")).map(noisy, rng="sample")
+            for which in (slice(3, 7), [5, 2]):
+                assert alike([source[which]], [inside[which]])
+            assert source[-2] == inside[-2]
+            assert make(numbers()).map(lambda x, y: [x, y])[3] == (3, 30)
+            assert make(numbers()).map(lambda x, y: x)[3] == 3
+            assert make(numbers()).collate(lambda samples: {"n": len(samples)})[:5] == {"n": 5}
+
+
+def test_what_arranges_samples_belongs_before_the_pool() -> None:
+    with bu.SerialPool() as pool:
+        for source in (pool.parallel_data_source(numbers()), pool.prefetch(numbers())):
+            for name, arguments in [("concat", [numbers()]), ("zip", [numbers()]), ("subset", [[1]]),
+                                    ("split", [(0.5, 0.5), 1]), ("filter", [bool]), ("with_index", [])]:  # fmt: skip
+                says = rf"{name}.* apply it to that source, then give the result to the pool: pool\.parallel"
+                with pytest.raises(ArgumentTypeError, match=says):
+                    getattr(source, name)(*arguments)
+
+
+def test_maps_behind_a_pool_are_told_once() -> None:
+    with bu.SerialPool() as pool:
+        told = repr(pool.parallel_data_source(numbers()).map(noisy, rng="batch").map(breaks))
+    assert told.startswith("<ParallelDataSource: 23 samples, ")
+    assert "by <SerialPool: open>, then fn=noisy, rng='batch', then fn=breaks, of <ArrayDataSource: 23 samp" in told
+    assert told.count("SerialPool") == 1
+    assert "resizes" not in told
+
+
 # -- prefetch ------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -92,6 +93,28 @@ def test_batches_ahead_stay_within_their_bytes(buffer_bytes: int, most: int) -> 
     # Three (the threads and one more) may be begun before the first tells how large they are.
     assert max(ahead) <= max(most, 3)
     assert buffer_bytes < 1 << 40 or max(ahead) > 6
+
+
+def test_batches_of_prefetch_stay_within_their_bytes() -> None:
+    made = threading.Semaphore(0)
+
+    def batches(batch_size: int) -> Iterator[Any]:
+        for _ in range(30):
+            made.release()
+            yield (np.zeros(10_000, np.uint8),)
+
+    with bu.WorkerThreadPool(1) as pool:
+        source = pool.prefetch(bu.CallableDataSource(batches), buffer_bytes=100_000)
+        for _epoch in range(2):
+            iterator = source.batch_iterator(1)
+            next(iterator)
+            for _ in range(1 + 8):
+                assert made.acquire(timeout=20)
+            assert not made.acquire(timeout=0.02), "more than eight are ahead"
+            iterator.close()
+        with pytest.raises(ValueError, match="buffer_bytes must be at least 1"):
+            pool.prefetch(bu.CallableDataSource(batches), buffer_bytes=0)
+        assert re.search(r"20 batches or \d+ MB ahead", repr(pool.prefetch(bu.CallableDataSource(batches))))
 
 
 # -- who asks ------------------------------------------------------------------------------------------------------
