@@ -63,10 +63,10 @@ def test_f21_a_long_list_of_samples_is_held_once(in_full: bool) -> None:
         assert sorted(rows) == list(range(len(samples)))
         return dict(pool.work_stream((private, ()) for _ in range(16)).retrieve_iter())
 
-    samples = [(f"/data/images/{i:07d}.jpg", i) for i in range(1_000_000 if in_full else 40_000)]
+    samples = [(f"/data/images/{i:07d}.jpg", i) for i in range(1_000_000 if in_full else 100_000)]
     with bu.WorkerProcessPool(2) as pool:
         before, after = epoch(pool, samples[: 2 * SHORTEST]), epoch(pool, samples)
     common = before.keys() & after.keys()
     assert common
-    # As Python objects the list takes 150 bytes a sample and more.
-    assert max(after[pid] - before[pid] for pid in common) < 50 * len(samples)
+    # As Python objects the list takes 150 bytes a sample and more; a worker's first batch takes some 4 MB.
+    assert max(after[pid] - before[pid] for pid in common) < 100 * len(samples)
