@@ -142,17 +142,14 @@ def globals_kept() -> Iterator[None]:
 
 
 def seed_globals(key: BatchKey) -> None:
-    """Seed the generators of ``random`` and ``numpy.random``, and PyTorch's of the CPU, by the key of a batch.
-
-    Each has a seed of its own: those of ``random`` and ``numpy.random`` are of one kind, and would draw the same.
-    """
-    names = "random", "numpy.random", "torch"
-    python, numpy, of_torch = [digest("global", name, key.seed, key.epoch, key.batch, key.first()) for name in names]
-    random.seed(int.from_bytes(python, "little"))
-    np.random.seed(np.frombuffer(numpy, "<u4"))  # one word of 32 bits would come again within some 10^5 batches
+    """Seed the generators of ``random`` and ``numpy.random``, and PyTorch's of the CPU, by the key of a batch."""
+    seed = digest("global", key.seed, key.epoch, key.batch, key.first())
+    # Those of random and NumPy are of one kind: from the same words they would draw the same numbers.
+    random.seed(int.from_bytes(seed, "big"))
+    np.random.seed(np.frombuffer(seed, "<u4"))  # one word of 32 bits would come again within some 10^5 batches
     torch = torch_generator()
     if torch is not None:
-        torch.manual_seed(int.from_bytes(of_torch[:8], "little") >> 1)
+        torch.manual_seed(int.from_bytes(seed[:8], "little") >> 1)
 
 
 def torch_generator() -> Any:
