@@ -45,8 +45,9 @@ def _assert_same_values(got: Any, expected: Any) -> None:
         for name, theirs in expected.items():
             _assert_same_values(got[name], theirs)
     elif isinstance(expected, np.ndarray) and not expected.dtype.hasobject:
-        if got.tobytes() != expected.tobytes():  # which is found out faster than NumPy says where
-            np.testing.assert_array_equal(got, expected, strict=True)
+        if got.tobytes() != expected.tobytes():
+            np.testing.assert_array_equal(got, expected, strict=True)  # says where
+            raise AssertionError("the values are equal and their bytes are not: 0.0 and -0.0, or NaNs of two kinds")
     else:
         assert digest_of(got) == digest_of(expected)
 
