@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from itertools import islice
 from typing import Any, ClassVar, cast
 
@@ -23,7 +22,7 @@ from ..data_source.base import PlannedDataSource
 from ..data_source.iterator import read_batch
 from ..errors import ArgumentError, ArgumentTypeError
 from ..work_pool import WorkerThreadPool
-from .digests import digest_of, layout_of
+from .comparison import first_difference
 
 SOME = 30
 """How many batches of an endless epoch are looked at."""
@@ -31,32 +30,13 @@ SOME = 30
 
 def assert_same_batch(got: Any, expected: Any) -> None:
     """Assert that two batches are equal: containers, shapes, dtypes, bytes, strides, flags."""
-    assert layout_of(got) == layout_of(expected)
-    _assert_same_values(got, expected)
-
-
-def _assert_same_values(got: Any, expected: Any) -> None:
-    if isinstance(expected, (tuple, list)):
-        assert len(got) == len(expected)
-        for mine, theirs in zip(got, expected, strict=True):
-            _assert_same_values(mine, theirs)
-    elif isinstance(expected, Mapping):
-        assert list(got) == list(expected)
-        for name, theirs in expected.items():
-            _assert_same_values(got[name], theirs)
-    elif isinstance(expected, np.ndarray) and not expected.dtype.hasobject:
-        if got.tobytes() != expected.tobytes():
-            np.testing.assert_array_equal(got, expected, strict=True)  # says where
-            raise AssertionError("the values are equal and their bytes are not: 0.0 and -0.0, or NaNs of two kinds")
-    else:
-        assert digest_of(got) == digest_of(expected)
+    assert_same_batches([got], [expected])
 
 
 def assert_same_batches(got: list[Any], expected: list[Any]) -> None:
     """Assert that two lists of batches are equal."""
-    assert len(got) == len(expected)
-    for mine, theirs in zip(got, expected, strict=True):
-        assert_same_batch(mine, theirs)
+    difference = first_difference(expected, got)
+    assert difference is None, f"batch {difference.batch}: {difference.words}"
 
 
 class SourceContract(ABC):
