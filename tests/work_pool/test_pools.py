@@ -10,10 +10,10 @@ import pytest
 
 from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
 from batchup_ng.errors import ArgumentError
-from batchup_ng.testing.pools import PoolContract
 from batchup_ng.work_pool import AbstractWorkerPool, repair
 
 from ..extent import methods
+from .pool_contract import PoolContract
 
 
 @pytest.fixture(autouse=True)

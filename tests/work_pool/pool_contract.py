@@ -1,9 +1,4 @@
-"""The contract of a pool as a pytest suite to inherit.
-
-    class TestMine(PoolContract):
-        def make(self):
-            return MyPool(workers=2)
-"""
+"""The contract of a pool, for the tests of each pool to inherit: of streams, sources and the end of the pool."""
 
 from __future__ import annotations
 
@@ -18,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ..data_source import ArrayDataSource, CallableDataSource, IteratorDataSource
-from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
-from ..work_pool.base import AbstractWorkerPool
+from batchup_ng.data_source import ArrayDataSource, CallableDataSource, IteratorDataSource
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed
+from batchup_ng.work_pool.base import AbstractWorkerPool
+
 from .pool_faults import PoolFaultsContract
 from .pool_tasks import WeaklyHeld, counting_batches, fails_at_three, fails_weakly, shifted, square
 
