@@ -52,12 +52,6 @@ class TestProcessesWithThreads(PoolContract):
         return WorkerProcessPool(2, threads=2)
 
 
-@pytest.mark.thorough
-class TestForkedProcesses(PoolContract):
-    def make(self) -> AbstractWorkerPool:
-        return WorkerProcessPool(2)
-
-
 @pytest.mark.parametrize("make", [WorkerThreadPool, WorkerProcessPool])
 def test_the_number_of_workers_is_checked(make: type) -> None:
     for bad in (0, -1, 1.5, True, "2"):
