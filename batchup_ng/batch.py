@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import Buffers
+from .memory_pool import Buffers
 from .errors import ArgumentError
 
 

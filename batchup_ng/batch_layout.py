@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import tensors
-from .buffers import FRESH, Buffers, Lease
+from .memory_pool import FRESH, Buffers, Lease
 from .errors import MapResultError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchup_ng.randomness.exact import CHUNK, cos_of_turns, minus_log, normal_deviates
+from batchup_ng.randomness.portable_math import CHUNK, cos_of_turns, minus_log, normal_deviates
 
 PROGRAM = """
 import hashlib
@@ -28,7 +28,7 @@ made = {
     "drawn": sampling.WeightedSampler(weights).rows_at(places, key),
     "in turn": sampling.WeightedSampler(weights, replacement=False).rows_at(places, key),
     "spread": sampling.StratifiedSampler(places % 7).rows_at(places, key),
-    "mixed": sampling.InterleaveSampler([9] * 30, weights[:30]).rows_at(places, key),
+    "mixed": sampling.MixtureSampler([9] * 30, weights[:30]).rows_at(places, key),
 }
 for name, array in made.items():
     print(name, hashlib.sha256(array.tobytes()).hexdigest())

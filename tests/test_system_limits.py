@@ -16,9 +16,9 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import cgroup, system_limits
-from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.processes import blas
-from batchup_ng.work_pool.processes.roads import road_for
+from batchup_ng.errors import SerializationError
+from batchup_ng.work_pool.processes import thread_limits
+from batchup_ng.work_pool.processes.transports import road_for
 
 from .extent import quick, thorough
 
@@ -171,7 +171,7 @@ def test_the_road_is_the_one_that_memory_allows() -> None:
     assert road_for("auto", 501, 300, 1000, name) == "served"
     assert road_for("shared", 10_000, 10_000, 1000, name) == "shared"
     assert road_for("served", 0, 0, 1000, name) == "served"
-    with pytest.raises(CannotTravel, match=r"the table, an array of 900 bytes, cannot .* 900 bytes are needed .* 1000"):
+    with pytest.raises(SerializationError, match=r"the table, an array of 900 bytes, cannot .* 900 bytes are needed .* 1000"):
         road_for("auto", 0, 900, 1000, name)
 
 
@@ -199,7 +199,7 @@ def threads_of_blas() -> list[int]:
 def test_libraries_in_workers_have_one_thread_or_as_many_as_one_says(
     method: str, own: dict[str, str], options: dict[str, Any], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in blas.VARIABLES:
+    for name in thread_limits.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
         monkeypatch.setenv(name, value)

@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin, UnidentifiedImageError
 
-from ..checks import one_of, positive_int
+from ..validation import one_of, positive_int
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from .base import checked_rows, chosen_rows
 

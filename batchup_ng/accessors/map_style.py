@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..batch_layout import copied, finished
-from ..buffers import FRESH
+from ..memory_pool import FRESH
 from ..errors import ArgumentTypeError, SampleReadError
 from .base import checked_rows, chosen_rows
 

@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from .. import batch as batches
-from .. import checks
+from .. import validation
 from ..batch import as_batch
-from ..blame import function_name, note_map
-from ..buffers import FRESH, BufferPool, Buffers
+from ..error_context import function_name, note_map
+from ..memory_pool import FRESH, BufferPool, Buffers
 from ..errors import ArgumentTypeError, MapResultError
 from ..faults.policy import RAISE
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
-from ..sampling.row_plan import RowPlan, planned_samples
-from ..sampling.shards import START
-from .books import Books
+from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
+from ..sampling.plans.rows import RowPlan, planned_samples
+from ..sampling.plans.sharding import START
+from .epoch.accounting import Accounting
 from .draws import Draws
-from .epochs import MakesEpochs, Seam
-from .failures import Failures
-from .iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
+from .epoch.epochs import MakesEpochs, Seam
+from .epoch.failures import Failures
+from .epoch.iterator import Engine, Epoch, StreamRunner, entered, finished_stream, walk
 from .looking import HasSamples
 from .map_results import checked_result
-from .node import SourceNode
-from .options import EpochOptions, known_count
-from .resume import open_epoch
-from .resume_stream import open_stream
+from .hooks import SourceNode
+from .epoch_options import EpochOptions, known_count
+from .epoch.checkpoint import open_epoch
+from .epoch.stream_checkpoint import open_stream
 
 
 class Functions(NamedTuple):
@@ -200,22 +200,22 @@ class PlannedDataSource(EpochSource):
         stream = whole_stream(self, options)
         return stream if behind_pool(self) else finished_stream(stream, self._buffers())
 
-    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Books]:
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Accounting]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-        seeded, books, n = options.shuffled and self.draws_globally(), Books(), self.num_samples()
+        seeded, accounting, n = options.shuffled and self.uses_global_rng(), Accounting(), self.num_samples()
         n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
-        failures = Failures(self, options.policy or RAISE, books, n_samples, options.shard.world)
-        return StreamEngine(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), books
+        failures = Failures(self, options.policy or RAISE, accounting, n_samples, options.shard.world)
+        return StreamRunner(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), accounting
 
-    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
-        return StreamEngine(entered(self._streamed(options), books))
+    def start_stream(self, options: EpochOptions, accounting: Accounting) -> Engine:
+        return StreamRunner(entered(self._streamed(options), accounting))
 
     def stream_owner(self) -> Any:
-        return self.stateful()
+        return self.checkpointable()
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
-        own: BufferPool = vars(self).setdefault("_own_buffers", BufferPool(most_free=4))
+        own: BufferPool = vars(self).setdefault("_own_buffers", BufferPool(max_free=4))
         return own
 
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
@@ -297,15 +297,15 @@ class MapDataSource(PlannedDataSource):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         self.source = source
         self.fn = fn
-        self.rng = checks.one_of("rng", rng, self._kinds_of_rng)
-        self.resizes = checks.true_or_false("resizes", resizes)
+        self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
+        self.resizes = validation.true_or_false("resizes", resizes)
 
     @property
     def is_random_access(self) -> bool:
         return self.source.is_random_access
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.rng, self.source.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.rng, self.source.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.source.num_samples(**kwargs)
@@ -396,10 +396,10 @@ class MapDataSource(PlannedDataSource):
     def has_random_maps(self) -> bool:
         return self.rng is not None or self.source.has_random_maps()
 
-    # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
+    # uses_global_rng() is true whatever `rng` is, for a function that takes one may call others that do not.
 
-    def stateful(self) -> Any:
-        return self.source.stateful()
+    def checkpointable(self) -> Any:
+        return self.source.checkpointable()
 
 
 class SampleMapDataSource(MapDataSource):

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
-from ..buffers import Buffers
+from .. import validation
+from ..memory_pool import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
-from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
-from ..sampling.row_plan import ChoiceBatch, RowPlan, read_only
+from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, interleaved
+from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
-from .options import EpochOptions, known_count, taken_by
+from .epoch_options import EpochOptions, known_count, taken_by
 
 
 class ChoiceDataSource(PlannedDataSource):
@@ -36,14 +36,14 @@ class ChoiceDataSource(PlannedDataSource):
 
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.stratified = checks.true_or_false("stratified", stratified)
+        self.stratified = validation.true_or_false("stratified", stratified)
 
     @property
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.stratified, *[source.outline() for source in self.datasets]]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.stratified, *[source.fingerprint() for source in self.datasets]]
 
     def num_samples(self, **kwargs: Any) -> Any:
         """Return the samples of all sources; one that does not know its number counts as 0, as in BatchUp."""
@@ -109,8 +109,8 @@ class ChoiceDataSource(PlannedDataSource):
         whole = [int(n) for n in counts]
         return lambda: _spread_turns(whole, rng)
 
-    def draws_globally(self) -> bool:
-        return any(source.draws_globally() for source in self.datasets)
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.datasets)
 
     def has_random_maps(self) -> bool:
         return any(source.has_random_maps() for source in self.datasets)

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from .. import checks
-from ..buffers import Buffers
+from .. import validation
+from ..memory_pool import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
-from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
+from ..sampling.plans.rows import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
-from .node import joined_names
-from .options import EpochOptions
+from .hooks import joined_names
+from .epoch_options import EpochOptions
 
 
 class CompositeDataSource(PlannedDataSource):
@@ -54,8 +54,8 @@ class CompositeDataSource(PlannedDataSource):
         batch_size: Sequence[int] | None = None,
     ) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.flatten = checks.true_or_false("flatten", flatten)
-        self.trim = checks.true_or_false("trim", trim)
+        self.flatten = validation.true_or_false("flatten", flatten)
+        self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
         if not self.trim and max(self._sizes) > 1:
@@ -65,9 +65,9 @@ class CompositeDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]
-        return [type(self).__name__, self.trim, *sizes, *[source.outline() for source in self.datasets]]
+        return [type(self).__name__, self.trim, *sizes, *[source.fingerprint() for source in self.datasets]]
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
@@ -171,8 +171,8 @@ class CompositeDataSource(PlannedDataSource):
             return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
 
-    def draws_globally(self) -> bool:
-        return any(source.draws_globally() for source in self.datasets)
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.datasets)
 
     def has_random_maps(self) -> bool:
         return any(source.has_random_maps() for source in self.datasets)
@@ -246,7 +246,7 @@ def _checked_sizes(sizes: Any, n: int) -> list[int]:
             f"batch_size must have one number for each of the {n} sources, not be {sizes!r}; [1, 7] is 7 samples of "
             f"the second source for each of the first"
         )
-    return [checks.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
+    return [validation.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
 
 
 def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:

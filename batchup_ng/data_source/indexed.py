@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..buffers import Buffers
+from ..memory_pool import Buffers
 from ..errors import ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
-from ..sampling.row_plan import RowPlan
+from ..sampling.plans.rows import RowPlan
 from .base import AbstractDataSource
 from .index_column import row_arrays, with_rows
-from .rounds import Wrapped
+from .take_repeat import Wrapped
 
 
 class IndexedDataSource(Wrapped):
@@ -25,8 +25,8 @@ class IndexedDataSource(Wrapped):
                 f"samples in the function that makes its batches"
             )
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.source.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.source.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.source.num_samples(**kwargs)

@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 
-from ..checks import positive_int
+from ..validation import positive_int
 from ..errors import ArgumentError
 from ..randomness import generator
 

@@ -7,7 +7,7 @@ Nothing here keeps state between batches, so a batch has the same draws whoever 
 * :class:`SampleRng` gives one row of draws a sample, keyed by the sample's position in the stream.
 """
 
-from .generators import (
+from .numpy_rng import (
     check_rng,
     copy_of,
     globals_kept,
@@ -23,7 +23,7 @@ from .generators import (
 from .keys import BatchKey, OrderKey
 from .sample_rng import SampleRng
 from .weights import check_weights, cumulative_weights
-from .words import digest, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+from .hashing import digest, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 
 __all__ = [
     "BatchKey",

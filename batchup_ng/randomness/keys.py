@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from .sample_rng import SampleRng
-from .words import digest, generator, word
+from .hashing import digest, generator, word
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey, seed_draw
@@ -70,9 +70,9 @@ def kept_outline(array: np.ndarray) -> list[Any]:
     found = _kept.get(name)
     if found is not None and found[0]() is array:
         return found[1]
-    outline = array_outline(array)
-    _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), outline
-    return outline
+    fingerprint = array_outline(array)
+    _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), fingerprint
+    return fingerprint
 
 
 def num_batches(n: int, batch_size: int) -> int:
@@ -81,7 +81,7 @@ def num_batches(n: int, batch_size: int) -> int:
     >>> num_batches(10, 4)
     3
     """
-    return -(-n // checks.positive_int("batch_size", batch_size))
+    return -(-n // validation.positive_int("batch_size", batch_size))
 
 
 class AbstractSampler:
@@ -98,7 +98,7 @@ class AbstractSampler:
         """Return how many rows an epoch has: an int, ``numpy.inf``, or None where that is not known."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state.
 
         This one tells the class and the number of rows, nothing of the options of a sampler of one's own. If those
@@ -168,7 +168,7 @@ class RandomAccessSampler(AbstractSampler):
         return self._walk(self._checked_size(batch_size), shuffle_rng)
 
     def _checked_size(self, batch_size: int) -> int:
-        batch_size = checks.positive_int("batch_size", batch_size)
+        batch_size = validation.positive_int("batch_size", batch_size)
         self.check_batch_size(batch_size)
         return batch_size
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError
-from .permutation import check_length
+from .plans.permutation import check_length
 from .standard import StandardSampler
 
 
-class SequentialSampler(StandardSampler):
+class StridedSampler(StandardSampler):
     """Hands out every `stride`-th row from `start` on, before `stop`: the rows ``range(length)[start:stop:stride]``.
 
     In order they come as they lie, backwards where `stride` is negative; with ``shuffle=`` the same rows are shuffled.
@@ -29,7 +29,7 @@ class SequentialSampler(StandardSampler):
         ArgumentError: `stride` is 0, no row is left of those that there are, `length` is negative or above 2^62, or
             `repeats` is neither -1 nor at least 1.
 
-    >>> SequentialSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
+    >>> StridedSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
     array([1, 4, 7])
     """
 
@@ -41,13 +41,13 @@ class SequentialSampler(StandardSampler):
         stride: int = 1,
         repeats: int = 1,
     ) -> None:
-        self._n_rows = checks.integer("length", length)
+        self._n_rows = validation.integer("length", length)
         if self._n_rows < 0:
             raise ArgumentError(f"length must not be negative, and is {self._n_rows}; pass the number of rows")
         check_length("length", self._n_rows)
-        start = None if start is None else checks.integer("start", start)
-        stop = None if stop is None else checks.integer("stop", stop)
-        step = checks.integer("stride", stride)
+        start = None if start is None else validation.integer("start", start)
+        stop = None if stop is None else validation.integer("stop", stop)
+        step = validation.integer("stride", stride)
         if step == 0:
             raise ArgumentError("stride must not be 0; pass 1 for every row, 2 for every second")
         self.rows = range(self._n_rows)[start:stop:step]
@@ -63,8 +63,8 @@ class SequentialSampler(StandardSampler):
         inner = f"length={self._n_rows}, start={rows.start}, stop={rows.stop}, stride={rows.step}"
         return f"{type(self).__name__}({inner}, repeats={self.repeats})"
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), self._n_rows, self.rows.start, self.rows.step]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), self._n_rows, self.rows.start, self.rows.step]
 
     def check_rows(self, length: int) -> None:
         if self._n_rows != length:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
-from ..blame import function_name, map_of, shortened
+from .. import validation
+from ..error_context import function_name, map_of, shortened
 from ..data_source import AbstractDataSource, ArrayDataSource, MapDataSource, PlannedDataSource
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
 from ..randomness import globals_kept
@@ -23,7 +23,7 @@ def assert_reproducible(
     *,
     shuffle: int | None = 0,
     epochs: Sequence[int] = (0, 1),
-    most_batches: int = 8,
+    max_batches: int = 8,
     pools: Sequence[str] = ("serial", "threads", "processes"),
     workers: Sequence[int] = (1, 2),
     buffers: Sequence[int] = (1, 7),
@@ -43,7 +43,7 @@ def assert_reproducible(
         batch_size: Samples a batch.
         shuffle: A seed; None for the order of the rows.
         epochs: Numbers of the epochs to read.
-        most_batches: How many batches of each epoch are looked at, from its beginning.
+        max_batches: How many batches of each epoch are looked at, from its beginning.
         pools: Who makes them: of ``"serial"``, ``"threads"``, ``"processes"``. Leave out what you never use.
         workers: How many threads, or processes.
         buffers: How many batches they make ahead.
@@ -63,17 +63,17 @@ def assert_reproducible(
             f"source must be a data source with random access, not a {type(source).__name__}; check the sources that a "
             f"stream is made of, or the one that was given to a pool; wrap arrays in ArrayDataSource([...])"
         )
-    positive, natural = checks.positive_int, checks.not_negative
+    positive, natural = validation.positive_int, validation.not_negative
     size = positive("batch_size", batch_size)
     asked = (
-        _each("pools", pools, lambda name, kind: checks.one_of(name, kind, KINDS)),
+        _each("pools", pools, lambda name, kind: validation.one_of(name, kind, KINDS)),
         _each("workers", workers, positive),
         _each("buffers", buffers, positive),
         _each("batch_sizes", (max(1, size // 2), size + 5) if batch_sizes is None else batch_sizes, positive),
         _each("worlds", worlds, positive),
         natural("resumes", resumes),
     )
-    seed, most = None if shuffle is None else natural("shuffle", shuffle), positive("most_batches", most_batches)
+    seed, most = None if shuffle is None else natural("shuffle", shuffle), positive("max_batches", max_batches)
     with globals_kept(), contextlib.ExitStack() as stack:
         root = Subject(source, size, seed, _each("epochs", epochs, natural) or [0], most)
         for setting in settings(root, stack, *asked):

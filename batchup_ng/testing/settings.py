@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..buffers import FRESH, Buffers
+from ..memory_pool import FRESH, Buffers
 from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
 from ..data_source.index_column import row_arrays
-from ..data_source.iterator import read_batch
-from ..data_source.options import EpochOptions
+from ..data_source.epoch.iterator import read_batch
+from ..data_source.epoch_options import EpochOptions
 from ..randomness import BatchKey, globals_seeded
-from ..sampling.plan import BatchPlan, SamplesPlan
+from ..sampling.plans.epoch import BatchPlan, SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.processes.by_value import dumps, load_result
 from .comparison import Difference, first_difference
@@ -90,7 +90,7 @@ class Subject:
     batch_size: int
     shuffle: int | None
     epochs: list[int]
-    most_batches: int
+    max_batches: int
 
     def __post_init__(self) -> None:
         self.itself = WithRows(self.source)
@@ -118,7 +118,7 @@ class Subject:
         """
         source = self.copy() if of == "copy" else getattr(self, of)
         options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "epoch": self.epochs[0], **options}
-        most = math.ceil(self.most_batches * self.batch_size / options["batch_size"])
+        most = math.ceil(self.max_batches * self.batch_size / options["batch_size"])
         if pool is None:
             return first_batches(source, most, options)
         if buffer:
@@ -148,7 +148,7 @@ class Subject:
         with self.copy().batch_iterator(self.batch_size, shuffle=self.shuffle, epoch=self.epochs[0]) as iterator:
             before = list(itertools.islice(iterator, at))
             state = json.loads(json.dumps(iterator.state_dict()))
-        return (before + self.read(state=state))[: self.most_batches]
+        return (before + self.read(state=state))[: self.max_batches]
 
 
 def first_batches(source: Any, most: int, options: dict[str, Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 """What every pool offers.
 
-A new engine defines ``submit``, ``shared_constant``, ``producer``, ``check_open`` and ``close``.
+A new runner defines ``submit``, ``shared_constant``, ``producer``, ``check_open`` and ``close``.
 
 Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
 the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
@@ -12,19 +12,19 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from .. import checks
-from ..buffers import FRESH
+from .. import validation
+from ..memory_pool import FRESH
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .stream import WorkStream
-from .submission import ONCE, Future, Submission, Task
+from .task import ONCE, Future, Submission, Task
 
 WORKERS = "pass their number as processes="
 
 ELSEWHERE = {
-    **checks.ELSEWHERE,
+    **validation.ELSEWHERE,
     "num_workers": WORKERS,
     "max_workers": WORKERS,
     "workers": WORKERS,
@@ -35,7 +35,7 @@ ELSEWHERE = {
 """What to do instead of options of the constructors of other pools."""
 
 OF_POOL = {
-    **checks.ELSEWHERE,
+    **validation.ELSEWHERE,
     **dict.fromkeys(
         ["num_workers", "max_workers", "workers", "n_jobs", "processes"],
         "the pool has the workers: WorkerProcessPool(n)",
@@ -43,7 +43,7 @@ OF_POOL = {
 }
 """What to do instead of options of the methods of a pool that others have."""
 
-HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer", "roads"}
+HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer", "transports"}
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
@@ -60,7 +60,7 @@ class AbstractWorkerPool:
     buffers: Any = FRESH
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
-    roads: tuple[str, ...] = ("auto",)
+    transports: tuple[str, ...] = ("auto",)
     """The ways for arrays to reach the workers that one may ask for."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class AbstractWorkerPool:
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
-    @checks.known_names(OF_POOL)
+    @validation.known_names(OF_POOL)
     def parallel_data_source(
         self,
         ds: AbstractDataSource,
@@ -154,7 +154,7 @@ class AbstractWorkerPool:
                 wrong kind.
         """
         self.check_open()
-        checks.one_of("arrays", arrays, self.roads)
+        validation.one_of("arrays", arrays, self.transports)
         made = ParallelDataSource(
             ds,
             batch_buffer_size,
@@ -170,7 +170,7 @@ class AbstractWorkerPool:
     def _note(self, source: ParallelDataSource) -> None:
         """Take note of a source that this pool makes the batches of."""
 
-    @checks.known_names(OF_POOL)
+    @validation.known_names(OF_POOL)
     def prefetch(
         self, source: AbstractDataSource, batch_buffer_size: int = 20, *, buffer_bytes: int | None = None
     ) -> PrefetchDataSource:

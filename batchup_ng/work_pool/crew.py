@@ -1,7 +1,7 @@
 """The threads of a thread pool: who runs which task, who takes the place of a thread that is stuck.
 
-Who owns what. A :class:`Crew` owns the threads and the tasks that wait, which any thread may add to; a token in a
-queue, which the threads wait on, stands for each of them. The crew knows nothing of the pool, so that a pool that was
+Who owns what. A :class:`ThreadWorkers` owns the threads and the tasks that wait, which any thread may add to; a token in a
+queue, which the threads wait on, stands for each of them. The workers knows nothing of the pool, so that a pool that was
 forgotten can be collected while its threads wait.
 
 Who settles a future. A thread enters its task in ``running`` before it runs it and takes it out afterwards; whoever
@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from ..errors import PoolClosed, SampleTimeout
 from .future import FOREVER, TaskFuture
-from .submission import Submission, Task
-from .turns import TurnQueue
+from .task import Submission, Task
+from .fair_queue import FairQueue
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
@@ -35,22 +35,22 @@ current = threading.local()
 """Holds, as ``future``, the future of the task that this thread is in."""
 
 
-class CrewFuture(TaskFuture):
+class ThreadFuture(TaskFuture):
     """The future of a task in a thread, which ends the waiting when the time of the task is up."""
 
-    __slots__ = ("_crew",)
+    __slots__ = ("_workers",)
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, workers: ThreadWorkers) -> None:
         super().__init__()
-        self._crew = crew
-        self.road = "memory"
+        self._workers = workers
+        self.transport = "memory"
 
     def wait(self, seconds: float) -> bool:
-        if not self._crew.limited:
+        if not self._workers.limited:
             return super().wait(seconds)
         deadline = time.monotonic() + min(seconds, FOREVER / 2)
         while True:
-            due = self._crew.give_up_overdue()
+            due = self._workers.give_up_overdue()
             now = time.monotonic()
             if super().wait(max(0.0, min(due, deadline) - now)):
                 return True
@@ -61,7 +61,7 @@ class CrewFuture(TaskFuture):
 class _Job(NamedTuple):
     """A task that waits or runs."""
 
-    future: CrewFuture
+    future: ThreadFuture
     task: Task
     timeout: float | None
     context: contextvars.Context
@@ -79,15 +79,15 @@ LOOK_AGAIN = 0.2
 """Seconds after which a consumer looks whether tasks with a time limit have been begun."""
 
 
-class Crew:
+class ThreadWorkers:
     """Runs tasks in a number of threads."""
 
     def __init__(self, n_threads: int) -> None:
         self.limited = False
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._waiting: TurnQueue[_Job] = TurnQueue()
-        self._running: dict[CrewFuture, _Running] = {}
-        # Guards what waits, the lists of threads, whether there is an end. The collector may end the crew in the midst
+        self._waiting: FairQueue[_Job] = FairQueue()
+        self._running: dict[ThreadFuture, _Running] = {}
+        # Guards what waits, the lists of threads, whether there is an end. The collector may end the workers in the midst
         # of any of it.
         self._lock = threading.RLock()
         self._ended = False
@@ -103,15 +103,15 @@ class Crew:
         self._threads.append(thread)
         thread.start()
 
-    def submit(self, task: Task, how: Submission) -> CrewFuture:
+    def submit(self, task: Task, how: Submission) -> ThreadFuture:
         """Queue a task.
 
         Raises:
-            PoolClosed: the crew has ended.
+            PoolClosed: the workers has ended.
         """
         # Each has a copy of its own, for two threads cannot be in one context at once.
         context = contextvars.copy_context() if how.context is None else how.context.copy()
-        job = _Job(CrewFuture(self), task, how.timeout, context)
+        job = _Job(ThreadFuture(self), task, how.timeout, context)
         with self._lock:  # so that no task is queued behind the end mark
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
@@ -119,7 +119,7 @@ class Crew:
             if how.urgent:
                 self._waiting.put_urgent(job)
             else:
-                self._waiting.put(job, how.lane)
+                self._waiting.put(job, how.stream_id)
             self._tokens.put(True)
         return job.future
 
@@ -137,7 +137,7 @@ class Crew:
         due = FOREVER if job.timeout is None else time.monotonic() + job.timeout
         self._running[job.future] = _Running(threading.current_thread(), job.timeout, due)
 
-    def leave(self, future: CrewFuture) -> bool:
+    def leave(self, future: ThreadFuture) -> bool:
         """Note that this thread has done a job; return whether it is still its own to settle."""
         return self._running.pop(future, None) is not None
 
@@ -151,7 +151,7 @@ class Crew:
             elif self.leave(future):
                 self._replace(running.thread)
                 error = SampleTimeout(f"a task ran for more than timeout={running.timeout:g} s and was given up")
-                future.set_error(error)
+                future.set_exception(error)
         return again
 
     def _replace(self, thread: threading.Thread) -> None:
@@ -176,7 +176,7 @@ class Crew:
             waiting = self._waiting.clear()
         for job in waiting:
             if job.future.begin():
-                job.future.set_error(PoolClosed("the pool was closed before this task was begun"))
+                job.future.set_exception(PoolClosed("the pool was closed before this task was begun"))
         self._tokens.put(False)
         deadline = time.monotonic() + CLOSE_TIMEOUT
         for thread in threads:
@@ -184,17 +184,17 @@ class Crew:
                 thread.join(max(0.0, deadline - time.monotonic()))
         for future, running in list(self._running.items()):
             if running.thread is not threading.current_thread() and self.leave(future):
-                future.set_error(PoolClosed("the pool was closed while this task was under way"))
+                future.set_exception(PoolClosed("the pool was closed while this task was under way"))
 
 
-def _work(crew: Crew) -> None:
+def _work(workers: ThreadWorkers) -> None:
     """Run jobs until the end: what each thread does."""
-    while (job := crew.next_job()) is not None:
+    while (job := workers.next_job()) is not None:
         future = job.future
         if not future.begin():
             del job, future
             continue
-        crew.enter(job)
+        workers.enter(job)
         current.future = future
         fn, args, kwargs = job.task
         result, error = None, None
@@ -203,10 +203,10 @@ def _work(crew: Crew) -> None:
         except BaseException as raised:
             error = raised
         current.future = None
-        if not crew.leave(future):
+        if not workers.leave(future):
             return  # given up: another thread has this one's place
         if error is None:
             future.set_result(result)
         else:
-            future.set_error(error)
+            future.set_exception(error)
         del job, future, fn, args, kwargs, result, error

@@ -27,7 +27,7 @@ FOREVER = threading.TIMEOUT_MAX
 class TaskFuture:
     """The future of one task; safe to use from several threads."""
 
-    __slots__ = ("__weakref__", "_began", "_claim", "_done", "_ended", "_error", "_result", "road")
+    __slots__ = ("__weakref__", "_began", "_claim", "_done", "_ended", "_error", "_result", "transport")
 
     def __init__(self) -> None:
         self._claim = threading.Lock()
@@ -37,7 +37,7 @@ class TaskFuture:
         self._error: BaseException | None = None
         self._began: float | None = None
         self._ended: float | None = None
-        self.road = ""
+        self.transport = ""
 
     # -- the worker's side -------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ class TaskFuture:
         self._result = result
         self._settle()
 
-    def set_error(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         """Hand over an exception instead of a result."""
         self._error = error
         self._settle()
@@ -108,5 +108,5 @@ class TaskFuture:
         """Keep the task from running if it has not begun; return whether that worked."""
         if not self._claim.acquire(blocking=False):
             return False
-        self.set_error(PoolClosed("the stream was closed while a result was waited for"))
+        self.set_exception(PoolClosed("the stream was closed while a result was waited for"))
         return True

@@ -1,12 +1,12 @@
 """The pool of threads.
 
-Who owns what. The pool is the user's handle; the crew behind it owns the threads and the queue. Nothing is copied:
+Who owns what. The pool is the user's handle; the workers behind it owns the threads and the queue. Nothing is copied:
 batches are gathered into the pool's reused buffers, which the consumer's arrays hold on lease. Threads work at once as
 far as the task lets go of the GIL, as NumPy's gathers and Pillow's decoders do.
 
 At ``close`` each thread ends after the task it is in; what is queued is failed. The threads are daemons and closed
 at exit, so that a pool that was forgotten does not keep the program from ending. What becomes of a thread whose task
-runs over its time limit stands in ``crew``.
+runs over its time limit stands in ``workers``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import os
 import weakref
 from typing import Any
 
-from .. import checks
-from ..buffers import BufferPool
+from .. import validation
+from ..memory_pool import BufferPool
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
-from .crew import Crew, CrewFuture
+from .crew import ThreadWorkers, ThreadFuture
 from .parallel import Producer
 from .stream import check_process
-from .submission import ONCE, Submission, Task
+from .task import ONCE, Submission, Task
 
 
 class WorkerThreadPool(AbstractWorkerPool):
@@ -37,26 +37,26 @@ class WorkerThreadPool(AbstractWorkerPool):
         ArgumentError: `processes` is below 1.
     """
 
-    @checks.known_names(ELSEWHERE)
+    @validation.known_names(ELSEWHERE)
     def __init__(self, processes: int | None = None) -> None:
         super().__init__()
         self.processes = worker_count(processes)
-        self.buffers = BufferPool(most_free=64)
+        self.buffers = BufferPool(max_free=64)
         self._closed = False
         self._pid = os.getpid()
-        self._crew = Crew(self.processes)
-        self._finalizer = weakref.finalize(self, self._crew.end)
+        self._workers = ThreadWorkers(self.processes)
+        self._finalizer = weakref.finalize(self, self._workers.end)
         self._finalizer.atexit = False
         _open_pools.add(self)
 
     @property
     def abandoned_threads(self) -> int:
         """How many threads are stuck in tasks that ran over their time limit; others have taken their places."""
-        return self._crew.abandoned()
+        return self._workers.abandoned()
 
-    def submit(self, task: Task, how: Submission = ONCE) -> CrewFuture:
+    def submit(self, task: Task, how: Submission = ONCE) -> ThreadFuture:
         check_process(self._pid)
-        return self._crew.submit(task, how)
+        return self._workers.submit(task, how)
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
         """Return `x` itself, which threads share as it is."""
@@ -72,7 +72,7 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     def as_producer(self) -> Producer:
         """Return this pool with what ends it."""
-        return Producer(self, self.close, self._crew.end)
+        return Producer(self, self.close, self._workers.end)
 
     def close(self) -> None:
         if os.getpid() != self._pid:

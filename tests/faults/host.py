@@ -25,9 +25,9 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from batchup_ng.work_pool.processes import fork_server, server, starting
+from batchup_ng.work_pool.processes import fork_server, server, process
 
-from . import actor, books
+from . import actor, accounting
 from .scenes import (  # noqa: F401
     breaks,
     crashes,
@@ -48,7 +48,7 @@ from .scenes import (  # noqa: F401
 
 
 def main() -> int:
-    books.planned_rows()  # NumPy imports some of itself at the first use
+    accounting.planned_rows()  # NumPy imports some of itself at the first use
     gc.collect()
     gc.freeze()  # or each collection in a fork makes a copy of all that was imported
     answer("ready")
@@ -117,7 +117,7 @@ def fork(module: str, fds: list[int], blas_threads: int, *numbers: int) -> Forke
             with contextlib.suppress(OSError):  # the one that listed the folder
                 if fd > 2 and fd not in fds:
                     os.close(fd)
-        os.environ.update(starting.environment(blas_threads))
+        os.environ.update(process.environment(blas_threads))
         try:
             server.main(*numbers)
         finally:

@@ -14,8 +14,9 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BalancedBatchSampler, RandomAccessSampler, StratifiedSampler, spread
-from batchup_ng.sampling.spread import Spread
+from batchup_ng.sampling import BalancedBatchSampler, RandomAccessSampler, StratifiedSampler
+from batchup_ng.sampling.plans import even_interleave
+from batchup_ng.sampling.plans.even_interleave import Spread
 from batchup_ng.testing.samplers import RowsSource, SamplerContract
 from tests.extent import quick, thorough
 
@@ -170,7 +171,7 @@ def test_any_row_may_stand_anywhere(in_full: bool) -> None:
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8), word=st.integers(0, 2**64 - 1))
 def test_an_order_of_many_slices_is_one_order(sizes: list[int], word: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spread, "SLICE", 5)
+        patch.setattr(even_interleave, "SLICE", 5)
         places = np.arange(sum(sizes))
         classes, members = Spread(np.array(sizes), word).at(places)
         found = set(zip(classes.tolist(), members.tolist(), strict=True))
@@ -350,7 +351,7 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
         make()
 
 
-def test_every_option_is_told_apart_by_the_outline() -> None:
+def test_every_option_is_told_apart_by_the_fingerprint() -> None:
     other = Y[::-1]
     made = [
         StratifiedSampler(Y), StratifiedSampler(other), StratifiedSampler(Y, repeats=2),
@@ -358,7 +359,7 @@ def test_every_option_is_told_apart_by_the_outline() -> None:
         BalancedBatchSampler(Y, 1), BalancedBatchSampler(other, 1), BalancedBatchSampler(Y, 2),
         BalancedBatchSampler(Y, 1, 2),
     ]  # fmt: skip
-    assert len({str(sampler.outline()) for sampler in made}) == len(made)
+    assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)
 
 
 def test_repeats_are_shuffled_anew() -> None:

@@ -19,7 +19,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
-from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable
+from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
 from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -172,7 +172,7 @@ def test_a_later_change_of_the_users_array_changes_nothing(n: int) -> None:
 def test_normalised_weights_and_their_sums_are_only_made_when_asked_for() -> None:
     sampler = WeightedSampler(np.ones(1000))
     sampler.rows_at(np.arange(1000), KEY)
-    sampler.outline()
+    sampler.fingerprint()
     kept = {name: value.nbytes for name, value in vars(sampler._table).items() if isinstance(value, np.ndarray)}
     assert sum(kept.values()) <= 1000 * 8 * (1 + 1 / RUN) + 600
     next(sampler.shuffled_indices_batch_iterator(5, np.random.RandomState(1)))

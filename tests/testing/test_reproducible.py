@@ -18,7 +18,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, CannotTravel, InOrderNotSupported, NotReproducible
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, SerializationError, InOrderNotSupported, NotReproducible
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
@@ -28,7 +28,7 @@ from tests.graphs import graphs
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
 HERE = ("serial", "threads")
 """Pools that need no processes."""
-FEW: dict[str, Any] = {"pools": HERE, "workers": (2,), "most_batches": 3, "resumes": 1}
+FEW: dict[str, Any] = {"pools": HERE, "workers": (2,), "max_batches": 3, "resumes": 1}
 """As much as is needed where it does not matter in how many settings a source is read."""
 
 
@@ -66,7 +66,7 @@ def caught(source: Any, culprit: str, setting: str = "", **options: Any) -> NotR
 def test_a_right_source_passes_in_every_setting(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
     source = source if in_full else source.map(each_batch, rng="batch")
-    few: dict[str, Any] = {} if in_full else {"workers": (2,), "most_batches": 5, "resumes": 2}
+    few: dict[str, Any] = {} if in_full else {"workers": (2,), "max_batches": 5, "resumes": 2}
     assert_reproducible(source, shuffle=shuffle, **few)
     if in_full:
         assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
@@ -78,7 +78,7 @@ def test_any_graph_of_ours_passes(source: Any, size: int, shuffle: int | None) -
         source.plan(size, shuffle)
     except InOrderNotSupported:
         assume(False)
-    assert_reproducible(source, size, shuffle=shuffle, pools=HERE, workers=(2,), most_batches=3, resumes=2)
+    assert_reproducible(source, size, shuffle=shuffle, pools=HERE, workers=(2,), max_batches=3, resumes=2)
 
 
 def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
@@ -118,7 +118,7 @@ def test_only_the_first_batches_of_a_huge_or_endless_source_are_read() -> None:
             read.append(len(rows))
             return np.asarray(rows)
 
-    assert_reproducible(bu.ArrayDataSource([Huge()]), pools=HERE, most_batches=2)
+    assert_reproducible(bu.ArrayDataSource([Huge()]), pools=HERE, max_batches=2)
     assert 0 < sum(read) < 2000
     weighted = bu.ArrayDataSource([np.arange(9)], sampler=bu.WeightedSampler(np.arange(9.0)))
     assert_reproducible(weighted.map(each_sample, rng="sample"), **FEW)
@@ -151,7 +151,7 @@ def test_what_cannot_be_copied_is_checked_as_it_is() -> None:
             return (x * 2,)
 
     assert_reproducible(ROWS.map(locked), **FEW)
-    with pytest.raises(CannotTravel, match="lock"):
+    with pytest.raises(SerializationError, match="lock"):
         assert_reproducible(ROWS.map(locked), pools=("processes",))
 
 
@@ -285,7 +285,7 @@ def test_an_array_that_is_handed_out_again_passes() -> None:
         np.multiply(x, 2, out=memory[: len(x)])
         return (memory[: len(x)],)
 
-    assert_reproducible(ROWS.map(reusing), workers=(1,), most_batches=4)  # it is copied where it is returned
+    assert_reproducible(ROWS.map(reusing), workers=(1,), max_batches=4)  # it is copied where it is returned
 
 
 def test_an_accessor_and_a_source_of_ones_own() -> None:
@@ -394,7 +394,7 @@ def test_what_has_no_random_access_is_refused() -> None:
         ({"worlds": (1.5,)}, ArgumentTypeError, "worlds must be a whole number"),
         ({"epochs": (-1,)}, ArgumentError, "epochs must not be negative"),
         ({"resumes": -1}, ArgumentError, "resumes must not be negative"),
-        ({"most_batches": 0}, ArgumentError, "most_batches must be at least 1"),
+        ({"max_batches": 0}, ArgumentError, "max_batches must be at least 1"),
         ({"batch_sizes": (0,)}, ArgumentError, "batch_sizes must be at least 1"),
     ],
 )

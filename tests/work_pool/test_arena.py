@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.work_pool.processes.arena import Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.shared_memory import Arena, ArenaFull, Extent, SharedView, SlotPool
 from batchup_ng.work_pool.processes.mapping import HUGE, PAGE
 
 MB = 1 << 20

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.data_source import ChoiceBatch
-from batchup_ng.errors import SampleTimeout, WorkerLost
+from batchup_ng.errors import SampleTimeout, WorkerDied
 from batchup_ng.randomness import SampleRng
-from batchup_ng.sampling.row_plan import one_row, put_rows, same_form, take_rows, whole_samples
+from batchup_ng.sampling.plans.rows import one_row, put_rows, same_form, take_rows, whole_samples
 from batchup_ng.testing.sources import assert_same_batch
 from batchup_ng.work_pool.repair import Allowance, Case, Outcome, Read, Verdict, repair
 
@@ -177,7 +177,7 @@ def test_a_row_that_begins_to_fail_is_found_in_the_next_round() -> None:
 
 
 def test_rows_that_kill_their_worker_are_not_tried_as_copies() -> None:
-    world = World(bad=dict.fromkeys(range(4), WorkerLost("gone")))
+    world = World(bad=dict.fromkeys(range(4), WorkerDied("gone")))
     assert set(world.repaired([0, 1, 2, 3]).bad) == {0, 1, 2, 3}
     assert max(len(read.rows) for read in world.reads[1:]) == 1
 

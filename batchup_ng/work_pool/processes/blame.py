@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...blame import function_name
+from ...error_context import function_name
 from ...data_source.base import AbstractDataSource
 
 AT_MOST = 0.05

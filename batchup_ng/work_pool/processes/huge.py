@@ -19,8 +19,8 @@ import time
 import weakref
 from typing import Protocol
 
-from .arena import Arena, Extent
-from .channel import Placed
+from .shared_memory import Arena, Extent
+from .protocol import Placed
 from .mapping import HUGE
 
 PAUSE = 1.0

@@ -10,24 +10,24 @@ import atexit
 import weakref
 from typing import Any
 
-from ... import checks
+from ... import validation
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..parallel import ParallelDataSource, Producer
-from ..submission import ONCE, Submission, Task
+from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from . import schedule
-from .arena import Arena, SlotPool
-from .constants import SharedConstant
+from .shared_memory import Arena, SlotPool
+from .shared_constants import SharedConstant
 from .dispatcher import Dispatcher
-from .jobs import ResultFuture
+from .job import ResultFuture
 from .launch import launcher
-from .roads import ROADS
-from .starting import Given
-from .travel import travels
+from .transports import TRANSPORTS
+from .process import Given
+from .serialization import travels
 from .worker import WorkerBuffers
 
 SHARE = 0.25
@@ -53,9 +53,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         ArgumentError: a number is below 1, or there is no such method.
     """
 
-    roads = ROADS
+    transports = TRANSPORTS
 
-    @checks.known_names(ELSEWHERE)
+    @validation.known_names(ELSEWHERE)
     def __init__(
         self,
         processes: int | None = None,
@@ -66,10 +66,10 @@ class WorkerProcessPool(AbstractWorkerPool):
     ) -> None:
         super().__init__()
         self.processes = worker_count(processes)
-        self.threads = checks.positive_int("threads", threads)
+        self.threads = validation.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        self._blas_threads = None if blas_threads is None else checks.positive_int("blas_threads", blas_threads)
+        self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:
@@ -90,7 +90,7 @@ class WorkerProcessPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
-        if not self._complained and self._dispatcher.complaint:
+        if not self._complained and self._dispatcher.degraded_reason:
             self._complain()
         return self._dispatcher.submit(task, how)
 
@@ -107,7 +107,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._complained = True
         warn_consumer(
             f"this pool goes on with {len(self._dispatcher.pids())} of {self.processes} worker processes: "
-            f"{self._dispatcher.complaint}",
+            f"{self._dispatcher.degraded_reason}",
             WorkerWarning,
         )
 
@@ -117,7 +117,7 @@ class WorkerProcessPool(AbstractWorkerPool):
             asked = [each.buffer_bytes for each in self._sources]
             known = [nbytes for nbytes in asked if nbytes is not None]
             self._slots.asked_for = len(known) == len(asked)
-            self._slots.most_bytes = max(known) if self._slots.asked_for else self._share
+            self._slots.max_bytes = max(known) if self._slots.asked_for else self._share
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
@@ -127,7 +127,7 @@ class WorkerProcessPool(AbstractWorkerPool):
             arrays: How large arrays reach the workers: ``"shared"``, ``"served"`` or ``"auto"``.
 
         Raises:
-            CannotTravel: `x` cannot be pickled; no process was started for it.
+            SerializationError: `x` cannot be pickled; no process was started for it.
         """
         self.check_open()
         if isinstance(x, SharedConstant):

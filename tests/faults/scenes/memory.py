@@ -14,7 +14,7 @@ import numpy as np
 
 import batchup_ng as bu
 
-from ..books import BATCH, SHUFFLE, make_pool, payload_of, source, stored
+from ..accounting import BATCH, SHUFFLE, make_pool, payload_of, source, stored
 from ..hunting import wait_for
 from ..tree import held
 

@@ -1,0 +1,86 @@
+"""The pipe by which the system kills workers when the pool's process is gone.
+
+The pool's process holds the end for writing, to which nobody writes. Each worker opens the other end anew and asks the
+system for a SIGKILL when something happens there; all that can happen is that the last end for writing is closed. So a
+worker is ended even in the middle of a call in C that holds the interpreter's lock, or when it was stopped. (The other
+way that Linux has, ``PR_SET_PDEATHSIG``, fires when the *thread* that started the worker ends.)
+
+Who owns what. A :class:`ParentDeath` belongs to a launcher, which closes it after its workers have ended. A fork of the
+user's lets go of its copy at once, or it would keep the workers alive.
+
+Where the system has no such signals (it is Linux that has), a thread of the worker sees the end of its socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import weakref
+
+
+class ParentDeath:
+    """Both ends of the pipe, in the pool's process.
+
+    Attributes:
+        fd: The end that workers are given.
+    """
+
+    def __init__(self) -> None:
+        self.fd, self._held = os.pipe()
+        _open.add(self)
+
+    @property
+    def held(self) -> int:
+        """The end that no other process may have; -1 once it was closed."""
+        return self._held
+
+    def close(self) -> None:
+        """Let go; workers that still live are killed. May be called again."""
+        self.release()
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            _close(fd)
+
+    def release(self) -> None:
+        """Close the end for writing."""
+        held, self._held = self._held, -1
+        if held >= 0:
+            _close(held)
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+        os.close(fd)
+
+
+_open: weakref.WeakSet[ParentDeath] = weakref.WeakSet()
+
+
+def _let_go_in_a_fork() -> None:
+    for lifeline in list(_open):
+        lifeline.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_a_fork)
+
+
+def hang_on(fd: int) -> None:
+    """Be killed by the system when the last end for writing of the pipe `fd` is closed; closes `fd`.
+
+    Where that cannot be had this does nothing.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        # Opened anew, for who is told is a matter of the open file, which all workers share.
+        own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
+        poll = select.poll()
+        poll.register(own, 0)
+        if poll.poll(0):  # it was closed before
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.close(fd)
