@@ -35,7 +35,7 @@ from .data_source import (
     subset,
     take,
 )
-from .data_source.compose import zip as zip  # not in __all__, so that no star import hides Python's own
+from .data_source.functions import zip as zip  # not in __all__, so that no star import hides Python's own
 from .errors import (
     ArgumentError,
     ArgumentTypeError,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import Buffers
 from .errors import ArgumentError
+from .memory_pool import Buffers
 
 
 def length(batch: Any) -> int:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .blame import function_name
+from .error_context import function_name
 
 MOST_NODES = 40
 """Nodes of a graph that are shown."""

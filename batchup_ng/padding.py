@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import checks
+from . import validation
 from .errors import ArgumentError, ArgumentTypeError
 
 
@@ -109,7 +109,7 @@ class PadColumns:
     """
 
     def __init__(self, *columns: int, **options: Any) -> None:
-        self.columns = tuple([checks.integer(f"columns[{i}]", column) for i, column in enumerate(columns)])
+        self.columns = tuple([validation.integer(f"columns[{i}]", column) for i, column in enumerate(columns)])
         if not columns or len(set(self.columns)) < len(columns):
             raise ArgumentError(f"columns must be at least one column, each once, not {columns!r}; 0 is the first")
         unknown = sorted(options.keys() - _DEFAULTS.keys())
@@ -156,13 +156,13 @@ class _Options:
     places: tuple[int, ...] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        checks.one_of("padding", self.padding, ("longest", "max_length"))
-        checks.one_of("padding_side", self.padding_side, ("right", "left"))
+        validation.one_of("padding", self.padding, ("longest", "max_length"))
+        validation.one_of("padding_side", self.padding_side, ("right", "left"))
         for name in ("truncation", "return_lengths", "return_mask"):
-            checks.true_or_false(name, getattr(self, name))
+            validation.true_or_false(name, getattr(self, name))
         for name in ("max_length", "pad_to_multiple_of"):
             if getattr(self, name) is not None:
-                checks.positive_int(name, getattr(self, name))
+                validation.positive_int(name, getattr(self, name))
         if self.max_length is None and (self.truncation or self.padding == "max_length"):
             raise ArgumentError("max_length must be given with truncation=True or padding='max_length', and is None")
         if self.max_length is not None and self.max_length % (self.pad_to_multiple_of or 1):
@@ -183,7 +183,7 @@ class _Options:
 
 def _as_axes(axes: Any) -> tuple[int, ...]:
     given = (axes,) if np.ndim(axes) == 0 else tuple(axes)
-    places = tuple([checks.integer("axes", axis) for axis in given])
+    places = tuple([validation.integer("axes", axis) for axis in given])
     if not places or len(set(places)) < len(places) or min(places) < 0:
         raise ArgumentError(f"axes must be at least one axis, each once, counted from 0, not {axes!r}; 0 is the first")
     return places

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import SMALLEST_LEASE, Buffers
+from .memory_pool import SMALLEST_LEASE, Buffers
 
 
 def is_tensor(value: Any) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.batch_layout import copied, finished
-from batchup_ng.buffers import BufferPool, FreshBuffers
+from batchup_ng.memory_pool import BufferPool, FreshBuffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 

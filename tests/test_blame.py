@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batchup_ng import BatchError, SampleReadError, WorkerLost
-from batchup_ng.blame import described, function_name, map_of, note_map, own_source, text_of, without_frames
+from batchup_ng.error_context import described, function_name, map_of, note_map, own_source, text_of, without_frames
 from batchup_ng.errors import RemoteTraceback
 
 

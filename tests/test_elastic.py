@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
-from batchup_ng.data_source.options import epoch_options
+from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.randomness import BatchKey
-from batchup_ng.sampling.shards import Reached
+from batchup_ng.sampling.plans.sharding import Reached
 from batchup_ng.testing.sources import assert_same_batches
 
 

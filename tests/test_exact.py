@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchup_ng.randomness.exact import CHUNK, cos_of_turns, minus_log, normal_deviates
+from batchup_ng.randomness.portable_math import CHUNK, cos_of_turns, minus_log, normal_deviates
 
 PROGRAM = """
 import hashlib

@@ -11,8 +11,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling.permutation import LONGEST, KeyedPermutation
-from batchup_ng.sampling.row_plan import FIRST_BLOCK
+from batchup_ng.sampling.plans.permutation import LONGEST, KeyedPermutation
+from batchup_ng.sampling.plans.rows import FIRST_BLOCK
 
 LONG = 10**12
 MEGABYTE = 1_000_000

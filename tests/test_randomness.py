@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import randomness
-from batchup_ng.data_source.options import epoch_options
+from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, high_product
 

@@ -17,7 +17,7 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.errors import InOrderNotSupported, StateError
 from batchup_ng.randomness import state_of
-from batchup_ng.sampling.plan import SamplesPlan
+from batchup_ng.sampling.plans.epoch import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import thorough

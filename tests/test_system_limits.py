@@ -17,7 +17,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng import cgroup, system_limits
 from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.processes import blas
+from batchup_ng.work_pool.processes import thread_limits
 from batchup_ng.work_pool.processes.roads import road_for
 
 from .extent import quick, thorough
@@ -199,7 +199,7 @@ def threads_of_blas() -> list[int]:
 def test_libraries_in_workers_have_one_thread_or_as_many_as_one_says(
     method: str, own: dict[str, str], options: dict[str, Any], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in blas.VARIABLES:
+    for name in thread_limits.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
         monkeypatch.setenv(name, value)

@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from .. import batch as batches
-from .. import checks
+from .. import validation
 from ..batch import as_batch
-from ..blame import function_name, note_map
-from ..buffers import FRESH, BufferPool, Buffers
+from ..error_context import function_name, note_map
 from ..errors import ArgumentTypeError, MapResultError
 from ..faults.policy import RAISE
+from ..memory_pool import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plan import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
-from ..sampling.row_plan import RowPlan, planned_samples
-from ..sampling.shards import START
-from .books import Books
+from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
+from ..sampling.plans.rows import RowPlan, planned_samples
+from ..sampling.plans.sharding import START
 from .draws import Draws
-from .epochs import MakesEpochs, Seam
-from .failures import Failures
-from .iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
+from .epoch.accounting import Books
+from .epoch.checkpoint import open_epoch
+from .epoch.epochs import MakesEpochs, Seam
+from .epoch.failures import Failures
+from .epoch.iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
+from .epoch.stream_checkpoint import open_stream
+from .epoch_options import EpochOptions, known_count
+from .hooks import SourceNode
 from .looking import HasSamples
 from .map_results import checked_result
-from .node import SourceNode
-from .options import EpochOptions, known_count
-from .resume import open_epoch
-from .resume_stream import open_stream
 
 
 class Functions(NamedTuple):
@@ -297,8 +297,8 @@ class MapDataSource(PlannedDataSource):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         self.source = source
         self.fn = fn
-        self.rng = checks.one_of("rng", rng, self._kinds_of_rng)
-        self.resizes = checks.true_or_false("resizes", resizes)
+        self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
+        self.resizes = validation.true_or_false("resizes", resizes)
 
     @property
     def is_random_access(self) -> bool:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
-from ..buffers import Buffers
+from .. import validation
 from ..errors import ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
-from ..sampling.choice_plan import RoundRobinPlan, StratifiedPlan, interleaved
-from ..sampling.row_plan import ChoiceBatch, RowPlan, read_only
+from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, interleaved
+from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
-from .options import EpochOptions, known_count, taken_by
+from .epoch_options import EpochOptions, known_count, taken_by
 
 
 class ChoiceDataSource(PlannedDataSource):
@@ -36,7 +36,7 @@ class ChoiceDataSource(PlannedDataSource):
 
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.stratified = checks.true_or_false("stratified", stratified)
+        self.stratified = validation.true_or_false("stratified", stratified)
 
     @property
     def is_random_access(self) -> bool:

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from .. import checks
-from ..buffers import Buffers
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
-from ..sampling.row_plan import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
+from ..sampling.plans.rows import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
-from .node import joined_names
-from .options import EpochOptions
+from .epoch_options import EpochOptions
+from .hooks import joined_names
 
 
 class CompositeDataSource(PlannedDataSource):
@@ -54,8 +54,8 @@ class CompositeDataSource(PlannedDataSource):
         batch_size: Sequence[int] | None = None,
     ) -> None:
         self.datasets = checked_sources("datasets", datasets)
-        self.flatten = checks.true_or_false("flatten", flatten)
-        self.trim = checks.true_or_false("trim", trim)
+        self.flatten = validation.true_or_false("flatten", flatten)
+        self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
         if not self.trim and max(self._sizes) > 1:
@@ -246,7 +246,7 @@ def _checked_sizes(sizes: Any, n: int) -> list[int]:
             f"batch_size must have one number for each of the {n} sources, not be {sizes!r}; [1, 7] is 7 samples of "
             f"the second source for each of the first"
         )
-    return [checks.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
+    return [validation.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
 
 
 def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:

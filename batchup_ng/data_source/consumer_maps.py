@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..blame import described, function_name, note_map
+from ..error_context import described, function_name, note_map
 from ..randomness import BatchKey
 from .base import MapDataSource
-from .iterator import with_mask
+from .epoch.iterator import with_mask
 
 
 class ConsumerMaps(NamedTuple):

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from .. import checks
+from .. import validation
 from ..accessors.map_style import MapStyle
-from ..blame import function_name
+from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
 from .array import ArrayDataSource
 from .base import AbstractDataSource, call
 from .looking import numbered_length, read_in_order
-from .rearranged import SubsetDataSource
+from .views import SubsetDataSource
 
 AT_ONCE = 256
 """Samples that are read together."""
@@ -86,8 +86,8 @@ def _picked(batch: Any, names: list[Any]) -> Any:
         ArgumentError: it has no such column.
     """
     if isinstance(batch, Mapping):
-        return {name: batch[checks.one_of("columns", name, batch)] for name in names}
+        return {name: batch[validation.one_of("columns", name, batch)] for name in names}
     for name in names:
-        if not -len(batch) <= checks.integer("columns", name) < len(batch):
+        if not -len(batch) <= validation.integer("columns", name) < len(batch):
             raise ArgumentError(f"columns must be numbers of the {len(batch)} columns, from 0 on, not {name}")
     return tuple([batch[name] for name in names])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..sampling.row_plan import ChoiceBatch, rows_length
+from ..sampling.plans.rows import ChoiceBatch, rows_length
 
 INDEX = "index"
 """The name of the column of row numbers in a batch that is a dict."""

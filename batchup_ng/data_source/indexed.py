@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..buffers import Buffers
 from ..errors import ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.row_plan import RowPlan
+from ..sampling.plans.rows import RowPlan
 from .base import AbstractDataSource
 from .index_column import row_arrays, with_rows
-from .rounds import Wrapped
+from .take_repeat import Wrapped
 
 
 class IndexedDataSource(Wrapped):

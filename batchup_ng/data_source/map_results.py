@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from ..blame import function_name
+from ..error_context import function_name
 from ..errors import MapResultError
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
 from ..sampling.batch_sampler import BatchSampler
-from ..sampling.row_plan import RowPlan, SamplerPlan, count_batches, read_only
+from ..sampling.plans.rows import RowPlan, SamplerPlan, count_batches, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
-from .node import SourceNode
+from .hooks import SourceNode
 
 
 class RandomAccessDataSource(PlannedDataSource):
@@ -45,7 +45,7 @@ class RandomAccessDataSource(PlannedDataSource):
         include_indices: bool = False,
     ) -> None:
         if sampler is None:
-            checks.repeats(repeats)
+            validation.repeats(repeats)
             sampler = StandardSampler(length, repeats) if indices is None else _subset(indices, repeats, length)
         elif repeats != 1:
             raise ArgumentError(f"repeats should be 1 when sampler is provided, not {repeats}; give it to the sampler")

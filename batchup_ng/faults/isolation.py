@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BatchError, IteratorBusy, LostSamples, MapResultError, NoWorkers, PoolClosed
-from ..sampling.row_plan import put_rows, take_rows, whole_samples
+from ..sampling.plans.rows import put_rows, take_rows, whole_samples
 from .policy import ErrorPolicy
 
 FAILURES = (Exception, GeneratorExit)

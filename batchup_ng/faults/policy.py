@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from typing import Any
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 
 ACTIONS = ("raise", "skip", "replace")
@@ -49,13 +49,13 @@ class ErrorPolicy:
     def __post_init__(self) -> None:
         if not isinstance(self.action, str):
             raise ArgumentTypeError(f"action must be one of {', '.join(map(repr, ACTIONS))}, not {self.action!r}")
-        checks.one_of("action", self.action, ACTIONS)
+        validation.one_of("action", self.action, ACTIONS)
         for name in ("max_errors", "retries"):
             value = getattr(self, name)
             if value is not None or name == "retries":
-                object.__setattr__(self, name, checks.not_negative(name, value))
+                object.__setattr__(self, name, validation.not_negative(name, value))
         if self.max_rate is not None:
-            object.__setattr__(self, "max_rate", checks.number_between("max_rate", self.max_rate, 0.0, 1.0))
+            object.__setattr__(self, "max_rate", validation.number_between("max_rate", self.max_rate, 0.0, 1.0))
         if self.action == "raise" and (self.max_errors is not None or self.max_rate is not None):
             raise ArgumentError(
                 "max_errors and max_rate limit what is skipped or replaced, and action='raise' raises the first error; "
@@ -96,7 +96,7 @@ def error_policy(on_error: Any) -> ErrorPolicy:
             f"on_error must be {', '.join(map(repr, ACTIONS))} or an ErrorPolicy, not {on_error!r} of type "
             f"{type(on_error).__name__}"
         )
-    action = checks.one_of("on_error", on_error, ACTIONS)
+    action = validation.one_of("on_error", on_error, ACTIONS)
     return RAISE if action == "raise" else ErrorPolicy(action)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..randomness import word
-from ..sampling.plan import BatchPlan, PlannedBatch
-from ..sampling.row_plan import one_row, take_rows
+from ..sampling.plans.epoch import BatchPlan, PlannedBatch
+from ..sampling.plans.rows import one_row, take_rows
 
 
 class Others:

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..blame import described, own_source
+from ..error_context import described, own_source
 from ..errors import BatchError
-from ..sampling.plan import PlannedBatch
-from ..sampling.row_plan import one_row, take_rows, whole_samples
+from ..sampling.plans.epoch import PlannedBatch
+from ..sampling.plans.rows import one_row, take_rows, whole_samples
 
 
 class NamesSamples(Protocol):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from .exact import normal_deviates
+from .hashing import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+from .portable_math import normal_deviates
 from .weights import cumulative_weights
-from .words import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 
 _WIDEST = 2.0**1022
 """How far from 0 a bound may be for the difference of two to be finite."""
@@ -113,7 +113,7 @@ class SampleRng:
                 )
         if high is None:
             low, high = 0, low
-        low, high = checks.integer("low", low), checks.integer("high", high)
+        low, high = validation.integer("low", low), validation.integer("high", high)
         if high <= low:
             raise ArgumentError(f"integers needs low < high, not [{low}, {high}); the range is empty")
         if low < -(2**63) or high > 2**63 or high - low > 2**63:
@@ -147,7 +147,7 @@ class SampleRng:
             ArgumentTypeError: `a` is neither a whole number nor an array, or `p` has no numbers.
         """
         items = _items(a)
-        n = checks.positive_int("a", a) if items is None else len(items)
+        n = validation.positive_int("a", a) if items is None else len(items)
         if n == 0:
             raise ArgumentError("choice needs at least one item to choose from; a is empty")
         if p is None:
@@ -180,7 +180,7 @@ def _items(a: Any) -> np.ndarray | None:
 def _shape(size: Any) -> tuple[int, ...]:
     """Return ``size=``, a whole number or several, as a tuple."""
     several = isinstance(size, (tuple, list)) or (isinstance(size, np.ndarray) and size.ndim == 1)
-    shape = tuple([checks.integer("size", n) for n in size]) if several else (checks.integer("size", size),)
+    shape = tuple([validation.integer("size", n) for n in size]) if several else (validation.integer("size", size),)
     if min(shape, default=0) < 0:
         raise ArgumentError(f"size must not be negative, and is {size!r}; it is the shape of the draws of each sample")
     return shape

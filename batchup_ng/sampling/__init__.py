@@ -2,12 +2,12 @@
 
 from .base import AbstractSampler, RandomAccessSampler, num_batches
 from .batch_sampler import BatchSampler
-from .blocks import BlockShuffleSampler, measure_mixing
+from .block_shuffle import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
-from .classes import BalancedBatchSampler, StratifiedSampler
-from .mixing import InterleaveSampler
-from .plan import BatchPlan, PlannedBatch
-from .row_plan import ChoiceBatch
+from .class_samplers import BalancedBatchSampler, StratifiedSampler
+from .mixture import InterleaveSampler
+from .plans.epoch import BatchPlan, PlannedBatch
+from .plans.rows import ChoiceBatch
 from .sequential import SequentialSampler
 from .standard import StandardSampler, SubsetSampler
 from .weighted import WeightedSampler, WeightedSubsetSampler

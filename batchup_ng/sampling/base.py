@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey, seed_draw
@@ -81,7 +81,7 @@ def num_batches(n: int, batch_size: int) -> int:
     >>> num_batches(10, 4)
     3
     """
-    return -(-n // checks.positive_int("batch_size", batch_size))
+    return -(-n // validation.positive_int("batch_size", batch_size))
 
 
 class AbstractSampler:
@@ -168,7 +168,7 @@ class RandomAccessSampler(AbstractSampler):
         return self._walk(self._checked_size(batch_size), shuffle_rng)
 
     def _checked_size(self, batch_size: int) -> int:
-        batch_size = checks.positive_int("batch_size", batch_size)
+        batch_size = validation.positive_int("batch_size", batch_size)
         self.check_batch_size(batch_size)
         return batch_size
 

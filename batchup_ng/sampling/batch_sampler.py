@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..randomness import OrderKey, seed_draw
 from .base import AbstractSampler
-from .row_plan import RowPlan
+from .plans.rows import RowPlan
 
 
 class BatchSampler(AbstractSampler):
     """A sampler that decides which rows share a batch, by a plan of its own.
 
     One of one's own defines :meth:`row_plan`, :meth:`count` and ``num_indices_generated``, and has an ``outline`` that
-    tells its options. Its plan derives from :class:`~batchup_ng.sampling.row_plan.OfBatches`: an epoch is shared out
+    tells its options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.OfBatches`: an epoch is shared out
     among ranks, and resumed, batch by batch, with the same batch size.
     """
 
@@ -45,7 +45,7 @@ class BatchSampler(AbstractSampler):
             number += 1
 
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
-        return self.drawn_rows(checks.positive_int("batch_size", batch_size), None, False)
+        return self.drawn_rows(validation.positive_int("batch_size", batch_size), None, False)
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        return self.drawn_rows(checks.positive_int("batch_size", batch_size), shuffle_rng, False)
+        return self.drawn_rows(validation.positive_int("batch_size", batch_size), shuffle_rng, False)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from .base import array_outline, as_int64
 from .batch_sampler import BatchSampler
-from .permutation import AskedOneByOne, KeyedPermutation, keyed_permutation
-from .row_plan import OfBatches
+from .plans.permutation import AskedOneByOne, KeyedPermutation, keyed_permutation
+from .plans.rows import OfBatches
 from .standard import row_numbers
 
 
@@ -76,7 +76,7 @@ class BucketSampler(BatchSampler):
     ) -> None:
         sizes = _as_lengths(lengths)
         self.length = len(sizes)
-        self.max_tokens = None if max_tokens is None else checks.positive_int("max_tokens", max_tokens)
+        self.max_tokens = None if max_tokens is None else validation.positive_int("max_tokens", max_tokens)
         self.indices = None if indices is None else _rows_below(self.length, indices)
         rows = np.arange(self.length) if self.indices is None else self.indices
         sizes = sizes[rows]
@@ -85,7 +85,7 @@ class BucketSampler(BatchSampler):
         self._rows = rows[order]
         ascending = sizes[order]
         del sizes, rows, order
-        many = checks.positive_int("num_buckets", num_buckets)
+        many = validation.positive_int("num_buckets", num_buckets)
         self.boundaries = _even_boundaries(ascending, many) if boundaries is None else _as_boundaries(boundaries)
         ends = np.unique([*np.searchsorted(ascending, self.boundaries), len(ascending)])
         self._ends = ends[ends > 0]
@@ -250,7 +250,7 @@ def _rows_below(n: int, indices: Any) -> np.ndarray:
 
 
 def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
-    given = tuple(checks.integer(f"boundaries[{i}]", bound) for i, bound in enumerate(boundaries))
+    given = tuple(validation.integer(f"boundaries[{i}]", bound) for i, bound in enumerate(boundaries))
     for i, bound in enumerate(given):
         if bound < 1 or (i and bound <= given[i - 1]):
             raise ArgumentError(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ArgumentError
-from .row_plan import ChoiceBatch, RowPlan, count_batches, rows_length
+from .plans.rows import ChoiceBatch, RowPlan, count_batches, rows_length
 
 
 def grouped(rows: Any, size: int) -> Any:

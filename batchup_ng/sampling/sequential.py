@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError
-from .permutation import check_length
+from .plans.permutation import check_length
 from .standard import StandardSampler
 
 
@@ -41,13 +41,13 @@ class SequentialSampler(StandardSampler):
         stride: int = 1,
         repeats: int = 1,
     ) -> None:
-        self._n_rows = checks.integer("length", length)
+        self._n_rows = validation.integer("length", length)
         if self._n_rows < 0:
             raise ArgumentError(f"length must not be negative, and is {self._n_rows}; pass the number of rows")
         check_length("length", self._n_rows)
-        start = None if start is None else checks.integer("start", start)
-        stop = None if stop is None else checks.integer("stop", stop)
-        step = checks.integer("stride", stride)
+        start = None if start is None else validation.integer("start", start)
+        stop = None if stop is None else validation.integer("stop", stop)
+        step = validation.integer("stride", stride)
         if step == 0:
             raise ArgumentError("stride must not be 0; pass 1 for every row, 2 for every second")
         self.rows = range(self._n_rows)[start:stop:step]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from .base import RandomAccessSampler, as_int64, given_array, kept_outline
-from .permutation import check_length, keyed_permutation
+from .plans.permutation import check_length, keyed_permutation
 
 REPEATS = 64
 """Repeats into which a block of positions reaches at most: each has an order of its own, some 0.1 ms to set up."""
@@ -32,8 +32,8 @@ class RepeatedSampler(RandomAccessSampler):
     """
 
     def __init__(self, length: int, repeats: int = 1) -> None:
-        self.length = checks.integer("length", length)
-        self.repeats = checks.repeats(repeats)
+        self.length = validation.integer("length", length)
+        self.repeats = validation.repeats(repeats)
         if self.length < 0:
             raise ArgumentError(f"length must not be negative, and is {self.length}; pass the number of rows")
         check_length("length", self.length)
@@ -103,7 +103,7 @@ class StandardSampler(RepeatedSampler):
         As in BatchUp, a sampler with repeats draws the permutation of a repeat that it will not hand out when the
         last one ends, so that a generator is left in the state in which BatchUp left it.
         """
-        return self._drawn(checks.positive_int("batch_size", batch_size), shuffle_rng)
+        return self._drawn(validation.positive_int("batch_size", batch_size), shuffle_rng)
 
     def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         if self.length == 0:

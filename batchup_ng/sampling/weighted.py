@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, as_int64, given_array, kept_outline
 from .standard import check_row_numbers, row_numbers
-from .weights import WeightTable
+from .weight_table import WeightTable
 
 SPARSE = 16
 """So many class numbers a row make classes be sorted rather than counted in a table of all numbers."""
@@ -57,9 +57,9 @@ class WeightedSampler(RandomAccessSampler):
     ) -> None:
         self._table = WeightTable(self._name, weights)
         self.length = self._table.length
-        self.replacement = checks.true_or_false("replacement", replacement)
-        self.repeats = checks.repeats(repeats)
-        self.num_samples = None if num_samples is None else checks.positive_int("num_samples", num_samples)
+        self.replacement = validation.true_or_false("replacement", replacement)
+        self.repeats = validation.repeats(repeats)
+        self.num_samples = None if num_samples is None else validation.positive_int("num_samples", num_samples)
         if self.replacement and self.repeats != 1:
             raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
         if not self.replacement:
@@ -131,7 +131,7 @@ class WeightedSampler(RandomAccessSampler):
         the distribution of ``choice(n, size=num_samples, replace=False, p=weights)``, by one number in [0, 1) drawn
         for each row when a repeat begins: ``choice`` itself may need as many passes over all weights as there are rows.
         """
-        size = checks.positive_int("batch_size", batch_size)
+        size = validation.positive_int("batch_size", batch_size)
         return self._drawn(size, shuffle_rng) if self.replacement else self._drawn_in_turn(size, shuffle_rng)
 
     def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
@@ -267,6 +267,6 @@ def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
         raise ArgumentTypeError(f"y must be class numbers, not {y.dtype}; use numpy.unique(y, return_inverse=True)[1]")
     if int(y.min()) < 0:
         raise ArgumentError(f"y must not be negative, and its least class is {int(y.min())}; number classes from 0")
-    if n_classes is not None and int(y.max()) >= checks.integer("n_classes", n_classes):
+    if n_classes is not None and int(y.max()) >= validation.integer("n_classes", n_classes):
         raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {int(y.max())}")
     return as_int64("y", y)

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..blame import map_of, shortened
-from ..buffers import FRESH
 from ..data_source.base import MapDataSource, PlannedDataSource
-from ..data_source.iterator import read_batch
+from ..data_source.epoch.iterator import read_batch
+from ..error_context import map_of, shortened
 from ..errors import ArgumentError, BatchError, BatchupError, NotReproducible
+from ..memory_pool import FRESH
 from ..randomness import globals_seeded
-from ..sampling.plan import SamplesPlan
-from ..sampling.row_plan import rows_length
+from ..sampling.plans.epoch import SamplesPlan
+from ..sampling.plans.rows import rows_length
 from ..work_pool import SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.base import AbstractWorkerPool
 from . import culprits

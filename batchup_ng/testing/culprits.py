@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..blame import function_name
 from ..data_source.array import ArrayDataSource
 from ..data_source.base import AbstractDataSource, MapDataSource, PlannedDataSource
-from ..data_source.rearranged import ConcatDataSource, SubsetDataSource, ZipDataSource
+from ..data_source.views import ConcatDataSource, SubsetDataSource, ZipDataSource
+from ..error_context import function_name
 from ..errors import BatchupError
 from ..randomness import OrderKey
-from ..sampling.row_plan import ChoiceBatch, join_rows
+from ..sampling.plans.rows import ChoiceBatch, join_rows
 from .digests import digest_of
 from .tracing import Event, nodes_of
 

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from .. import checks
+from .. import validation
 from ..data_source.base import PlannedDataSource
-from ..data_source.node import SourceNode
+from ..data_source.hooks import SourceNode
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import globals_kept
 from .comparisons import Asked, Check
@@ -75,11 +75,11 @@ def assert_reproducible(
     batchup_ng.errors.NotReproducible: batch 0 of epoch 0 is not the same when it is read again: ...
     """
     asked = Asked(
-        checks.positive_int("batch_size", batch_size),
+        validation.positive_int("batch_size", batch_size),
         _seed(shuffle),
         [_epoch(epoch) for epoch in _listed("epochs", epochs)] or [0],
-        checks.positive_int("most_batches", most_batches),
-        [checks.one_of("pools", kind, POOLS) for kind in _listed("pools", pools)],
+        validation.positive_int("most_batches", most_batches),
+        [validation.one_of("pools", kind, POOLS) for kind in _listed("pools", pools)],
         _numbers("workers", workers),
         _numbers("buffers", buffers),
         None if batch_sizes is None else _numbers("batch_sizes", batch_sizes),
@@ -111,11 +111,11 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def _numbers(name: str, values: Any) -> list[int]:
-    return [checks.positive_int(name, value) for value in _listed(name, values)]
+    return [validation.positive_int(name, value) for value in _listed(name, values)]
 
 
 def _not_negative(name: str, value: Any) -> int:
-    number = checks.integer(name, value)
+    number = validation.integer(name, value)
     if number < 0:
         raise ArgumentError(f"{name} must not be negative, and is {number}; pass 0 for none")
     return number

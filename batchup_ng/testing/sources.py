@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from .. import batch as batches
-from ..buffers import FRESH
 from ..data_source.base import PlannedDataSource
-from ..data_source.iterator import read_batch
+from ..data_source.epoch.iterator import read_batch
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import FRESH
 from ..work_pool import WorkerThreadPool
 from .digests import digest_of, layout_of
 

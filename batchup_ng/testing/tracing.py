@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 
-from ..buffers import FRESH, Buffers
 from ..data_source.base import AbstractDataSource, PlannedDataSource
-from ..data_source.options import EpochOptions
+from ..data_source.epoch_options import EpochOptions
+from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey, torch_generator
-from ..sampling.plan import BatchPlan, PlannedBatch
+from ..sampling.plans.epoch import BatchPlan, PlannedBatch
 from .digests import form_digest, named_leaves, sample_digests
 
 SHARED_BYTES = 1 << 16

@@ -12,19 +12,19 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from .. import checks
-from ..buffers import FRESH
+from .. import validation
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
+from ..memory_pool import FRESH
 from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .stream import WorkStream
-from .submission import ONCE, Future, Submission, Task
+from .task import ONCE, Future, Submission, Task
 
 WORKERS = "pass their number as processes="
 
 ELSEWHERE = {
-    **checks.ELSEWHERE,
+    **validation.ELSEWHERE,
     "num_workers": WORKERS,
     "max_workers": WORKERS,
     "workers": WORKERS,
@@ -35,7 +35,7 @@ ELSEWHERE = {
 """What to do instead of options of the constructors of other pools."""
 
 OF_POOL = {
-    **checks.ELSEWHERE,
+    **validation.ELSEWHERE,
     **dict.fromkeys(
         ["num_workers", "max_workers", "workers", "n_jobs", "processes"],
         "the pool has the workers: WorkerProcessPool(n)",
@@ -121,7 +121,7 @@ class AbstractWorkerPool:
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
-    @checks.known_names(OF_POOL)
+    @validation.known_names(OF_POOL)
     def parallel_data_source(
         self,
         ds: AbstractDataSource,
@@ -154,7 +154,7 @@ class AbstractWorkerPool:
                 wrong kind.
         """
         self.check_open()
-        checks.one_of("arrays", arrays, self.roads)
+        validation.one_of("arrays", arrays, self.roads)
         made = ParallelDataSource(
             ds,
             batch_buffer_size,
@@ -170,7 +170,7 @@ class AbstractWorkerPool:
     def _note(self, source: ParallelDataSource) -> None:
         """Take note of a source that this pool makes the batches of."""
 
-    @checks.known_names(OF_POOL)
+    @validation.known_names(OF_POOL)
     def prefetch(
         self, source: AbstractDataSource, batch_buffer_size: int = 20, *, buffer_bytes: int | None = None
     ) -> PrefetchDataSource:

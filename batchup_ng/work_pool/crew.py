@@ -24,9 +24,9 @@ import time
 from typing import NamedTuple
 
 from ..errors import PoolClosed, SampleTimeout
+from .fair_queue import TurnQueue
 from .future import FOREVER, TaskFuture
-from .submission import Submission, Task
-from .turns import TurnQueue
+from .task import Submission, Task
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""

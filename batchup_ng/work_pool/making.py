@@ -9,7 +9,7 @@ from .. import batch as batches
 from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..faults.policy import ErrorPolicy
-from .submission import Submits
+from .task import Submits
 
 DEFAULT_SHARE = 0.25
 """The part of the free memory that batches ahead may have where the user does not say how much."""

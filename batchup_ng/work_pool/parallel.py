@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from .. import checks
+from .. import validation
 from ..batch_layout import finished
-from ..buffers import Buffers
 from ..data_source.base import (
     AbstractDataSource,
     CollateDataSource,
@@ -30,25 +29,26 @@ from ..data_source.base import (
     part_of,
     whole_stream,
 )
-from ..data_source.books import Books
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
-from ..data_source.epochs import Seam
-from ..data_source.iterator import BatchIterator, Engine, Epoch, count_of
+from ..data_source.epoch.accounting import Books
+from ..data_source.epoch.checkpoint import open_epoch
+from ..data_source.epoch.epochs import Seam
+from ..data_source.epoch.iterator import BatchIterator, Engine, Epoch, count_of
+from ..data_source.epoch.stream_checkpoint import inner_state, open_stream
+from ..data_source.epoch_options import EpochOptions, known_count
+from ..data_source.hooks import SourceNode, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
-from ..data_source.node import SourceNode, samples_in_words
-from ..data_source.options import EpochOptions, known_count
-from ..data_source.resume import open_epoch
-from ..data_source.resume_stream import inner_state, open_stream
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
+from ..memory_pool import Buffers
 from ..randomness import BatchKey
-from ..sampling.plan import BatchPlan, DrawnPlan
-from .engine import ROADS, BatchEngine
+from ..sampling.plans.epoch import BatchPlan, DrawnPlan
+from .epoch_runner import ROADS, BatchEngine
 from .making import ByteBound, Making, byte_bound
 from .stream import WorkStream
-from .submission import ONCE, Future, Submission, Task
+from .task import ONCE, Future, Submission, Task
 
 LONGEST = 1e6
 """Seconds that a time limit may be: eleven days, which every clock and lock can count."""
@@ -215,10 +215,10 @@ class ParallelDataSource(_WithConsumerMaps):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        size = checks.positive_int("batch_buffer_size", batch_buffer_size)
-        self.buffer_bytes = None if buffer_bytes is None else checks.positive_int("buffer_bytes", buffer_bytes)
+        size = validation.positive_int("batch_buffer_size", batch_buffer_size)
+        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
         self.on_error = error_policy(on_error)
-        self.timeout = None if timeout is None else checks.number_between("timeout", timeout, 0.0, LONGEST)
+        self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
         at_once = getattr(pool, "processes", 1) * getattr(pool, "threads", 1)
         self._source = ds
         self._own_thread = pool.own_thread
@@ -318,8 +318,8 @@ class PrefetchDataSource(_WithConsumerMaps):
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        size = checks.positive_int("batch_buffer_size", batch_buffer_size)
-        self.buffer_bytes = None if buffer_bytes is None else checks.positive_int("buffer_bytes", buffer_bytes)
+        size = validation.positive_int("batch_buffer_size", batch_buffer_size)
+        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
         self._bound = byte_bound(size, self.buffer_bytes, first=2)
         self._source = source
         self._pool = pool

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..errors import SampleTimeout, WorkerLost
 from ..faults.isolation import MAX_REPLACEMENTS, MAX_ROUNDS, Verdict
-from ..sampling.row_plan import put_rows, take_rows, whole_samples
+from ..sampling.plans.rows import put_rows, take_rows, whole_samples
 
 SHORT = 0.5
 """Seconds that a single sample is given at least when looking for one that hangs."""

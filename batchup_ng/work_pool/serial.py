@@ -12,15 +12,15 @@ import threading
 import time
 from typing import Any
 
-from .. import checks
-from ..buffers import BufferPool
+from .. import validation
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, StallWarning
+from ..memory_pool import BufferPool
 from ..warn import warn_consumer
 from .base import ELSEWHERE, AbstractWorkerPool
 from .future import STOPPED
 from .parallel import Producer
-from .submission import ONCE, Submission, Task
+from .task import ONCE, Submission, Task
 
 
 class SerialPool(AbstractWorkerPool):
@@ -31,7 +31,7 @@ class SerialPool(AbstractWorkerPool):
 
     own_thread = True
 
-    @checks.known_names(dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)"))
+    @validation.known_names(dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)"))
     def __init__(self) -> None:
         super().__init__()
         self.buffers = BufferPool(most_free=4)

@@ -11,13 +11,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import checks
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from .submission import Future as Future
-from .submission import Submission, Submits, new_lane
-from .submission import Task as Task
-from .window import Job, Window
-from .window import check_process as check_process
+from .prefetch_buffer import Job, Window
+from .prefetch_buffer import check_process as check_process
+from .task import Future as Future
+from .task import Submission, Submits, new_lane
+from .task import Task as Task
 
 
 class WorkStream:
@@ -39,7 +39,7 @@ class WorkStream:
         task_buffer_size: int = 20,
         limit: Callable[[], int] | None = None,
     ) -> None:
-        size = checks.positive_int("task_buffer_size", task_buffer_size)
+        size = validation.positive_int("task_buffer_size", task_buffer_size)
         if not hasattr(task_generator, "__next__"):
             if not hasattr(task_generator, "__iter__"):
                 raise ArgumentTypeError(

@@ -16,15 +16,15 @@ import os
 import weakref
 from typing import Any
 
-from .. import checks
-from ..buffers import BufferPool
+from .. import validation
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
+from ..memory_pool import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .crew import Crew, CrewFuture
 from .parallel import Producer
 from .stream import check_process
-from .submission import ONCE, Submission, Task
+from .task import ONCE, Submission, Task
 
 
 class WorkerThreadPool(AbstractWorkerPool):
@@ -37,7 +37,7 @@ class WorkerThreadPool(AbstractWorkerPool):
         ArgumentError: `processes` is below 1.
     """
 
-    @checks.known_names(ELSEWHERE)
+    @validation.known_names(ELSEWHERE)
     def __init__(self, processes: int | None = None) -> None:
         super().__init__()
         self.processes = worker_count(processes)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.books import Books
-from batchup_ng.work_pool import engine
+from batchup_ng.data_source.epoch.accounting import Books
+from batchup_ng.work_pool import epoch_runner
 
 
 def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
@@ -38,7 +38,7 @@ def test_books_that_do_not_balance_are_refused() -> None:
         books.balance(1)
 
 
-def loses(verdict: engine.Verdict) -> Any:
+def loses(verdict: epoch_runner.Verdict) -> Any:
     """Return a generator function in the place of `repair` that comes to this verdict whatever happened."""
 
     def repair(case: Any) -> Any:
@@ -52,13 +52,13 @@ def loses(verdict: engine.Verdict) -> Any:
 @pytest.mark.parametrize(
     "verdict",
     [
-        engine.Verdict(made=True, batch=(np.arange(3),), kept=3),
-        engine.Verdict(made=True, batch=(np.arange(3),), kept=4, bad={2: ValueError("no")}),
-        engine.Verdict(),
+        epoch_runner.Verdict(made=True, batch=(np.arange(3),), kept=3),
+        epoch_runner.Verdict(made=True, batch=(np.arange(3),), kept=4, bad={2: ValueError("no")}),
+        epoch_runner.Verdict(),
     ],
 )
 def test_a_pool_that_lost_samples_would_be_found_out(
-    monkeypatch: pytest.MonkeyPatch, verdict: engine.Verdict
+    monkeypatch: pytest.MonkeyPatch, verdict: epoch_runner.Verdict
 ) -> None:
     def fails(x: Any) -> Any:
         if 6 in x:
@@ -68,6 +68,6 @@ def test_a_pool_that_lost_samples_would_be_found_out(
     with bu.SerialPool() as pool:
         source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(12)]).map(fails), on_error="skip")
         assert len(list(source.batch_iterator(4))) == 3
-        monkeypatch.setattr(engine, "repair", loses(verdict))
+        monkeypatch.setattr(epoch_runner, "repair", loses(verdict))
         with pytest.raises(bu.LostSamples):
             list(source.batch_iterator(4))

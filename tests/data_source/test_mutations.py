@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.state import digest
-from batchup_ng.data_source.state_file import read_state
+from batchup_ng.data_source.epoch.state import digest
+from batchup_ng.data_source.epoch.state_file import read_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
 

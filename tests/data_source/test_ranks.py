@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.ranks import LAUNCHERS, rank_from, shard_of
+from batchup_ng.data_source.distributed import LAUNCHERS, rank_from, shard_of
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source import state_file
+from batchup_ng.data_source.epoch import state_file
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
 

@@ -11,7 +11,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.accessors.base import file_name, sample_name
 from batchup_ng.data_source import ChoiceBatch, PlannedDataSource
-from batchup_ng.sampling.row_plan import one_row, take_rows
+from batchup_ng.sampling.plans.rows import one_row, take_rows
 
 
 class Named:

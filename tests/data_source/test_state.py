@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.state import from_state
+from batchup_ng.data_source.epoch.state import from_state
 from batchup_ng.errors import StateError
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source import state_file
-from batchup_ng.data_source.state_file import read_state, write_state
+from batchup_ng.data_source.epoch import state_file
+from batchup_ng.data_source.epoch.state_file import read_state, write_state
 from batchup_ng.errors import StateError
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
@@ -107,7 +107,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from batchup_ng.data_source.state_file import write_state
+from batchup_ng.data_source.epoch.state_file import write_state
 
 os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
 for _ in range(3):
@@ -193,8 +193,8 @@ SAVES = """
 import json, os, random, signal, sys
 import numpy as np
 import batchup_ng as bu
-from batchup_ng.data_source.state import from_state
-from batchup_ng.data_source.state_file import read_state
+from batchup_ng.data_source.epoch.state import from_state
+from batchup_ng.data_source.epoch.state_file import read_state
 
 path, kills = sys.argv[1], int(sys.argv[2])
 source = bu.ArrayDataSource([np.arange(100_000)])

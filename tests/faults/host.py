@@ -25,7 +25,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from batchup_ng.work_pool.processes import fork_server, server, starting
+from batchup_ng.work_pool.processes import fork_server, process, server
 
 from . import actor, books
 from .scenes import (  # noqa: F401
@@ -117,7 +117,7 @@ def fork(module: str, fds: list[int], blas_threads: int, *numbers: int) -> Forke
             with contextlib.suppress(OSError):  # the one that listed the folder
                 if fd > 2 and fd not in fds:
                     os.close(fd)
-        os.environ.update(starting.environment(blas_threads))
+        os.environ.update(process.environment(blas_threads))
         try:
             server.main(*numbers)
         finally:

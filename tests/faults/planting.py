@@ -51,21 +51,21 @@ class Bug:
 
 BUGS = [
     Bug(
-        "a lease is free from the start", "buffers.py",
+        "a lease is free from the start", "memory_pool.py",
         "        self._returned.block = block\n",
         "        self._returned.block = block\n        free.append(self._returned)\n",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[threads]",
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
-        "random numbers depend on the process", "randomness/words.py",
+        "random numbers depend on the process", "randomness/hashing.py",
         "    x = positions.astype(np.uint64)\n",
         "    import os\n    x = (positions + os.getpid()).astype(np.uint64)\n",
         "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver-2-64 kB]",
         r"AssertionError: batch \d+ of epoch \d+: part 2 has other contents",
     ),
     Bug(
-        "the system does not kill workers whose program has ended", "work_pool/processes/lifeline.py",
+        "the system does not kill workers whose program has ended", "work_pool/processes/parent_death.py",
         "fcntl.F_SETSIG, signal.SIGKILL",
         "fcntl.F_SETSIG, signal.SIGURG",
         "faults/test_endings.py::test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed"
@@ -73,7 +73,7 @@ BUGS = [
         r"ended with -9 and left \{'processes': .*tests\.faults\.host.* for more than",
     ),
     Bug(
-        "a fork of the user's keeps workers alive", "work_pool/processes/lifeline.py",
+        "a fork of the user's keeps workers alive", "work_pool/processes/parent_death.py",
         "    for lifeline in list(_open):\n        lifeline.let_go()\n",
         "    pass\n",
         "faults/test_endings.py::test_f15_a_fork_of_the_users_keeps_no_worker_alive",
@@ -87,7 +87,7 @@ BUGS = [
         r"^AssertionError: idle, group: ended with -2 and said(?s:.*)worker\.py(?s:.*)KeyboardInterrupt",
     ),
     Bug(
-        "half a message is waited for", "work_pool/processes/channel.py",
+        "half a message is waited for", "work_pool/processes/protocol.py",
         "        if self._left <= 0:\n            return None\n",
         "        if self._left <= 0:\n"
         "            if not self._stage:\n                return None\n"
@@ -119,14 +119,14 @@ BUGS = [
         HANGS + r'poll\.py", line \d+ in wait(?s:.*)in dead_before_it_was_asked',
     ),
     Bug(
-        "a slot is lent to two at once", "work_pool/processes/arena.py",
+        "a slot is lent to two at once", "work_pool/processes/shared_memory.py",
         "            block = free.pop().block\n        except IndexError:\n            made =",
         "            block = free[0].block\n        except IndexError:\n            made =",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[forkserver]",
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
-        "the shared memory has a name", "work_pool/processes/arena.py",
+        "the shared memory has a name", "work_pool/processes/shared_memory.py",
         'os.memfd_create("batchup_ng", os.MFD_CLOEXEC)',
         "os.open(os.environ['TMPDIR'] + '/batchup_ng', os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)",
         "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[spawn---thread]",
@@ -147,14 +147,14 @@ BUGS = [
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",
     ),
     Bug(
-        "a task that raises StopIteration ends the stream", "work_pool/processes/jobs.py",
+        "a task that raises StopIteration ends the stream", "work_pool/processes/job.py",
         "        if isinstance(error, StopIteration):\n            error = RuntimeError(STOPPED)\n",
         "",
         "work_pool/test_processes.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
         r"^StopIteration",
     ),
     Bug(
-        "a broken loop leaves its tasks queued", "work_pool/window.py",
+        "a broken loop leaves its tasks queued", "work_pool/prefetch_buffer.py",
         "                self._entries.pop().future.cancel()\n",
         "                self._entries.pop()\n",
         "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[forkserver]",

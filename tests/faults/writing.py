@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from batchup_ng.work_pool.processes.asking import CURRENT
-from batchup_ng.work_pool.processes.channel import RESULTS
+from batchup_ng.work_pool.processes.protocol import RESULTS
 
 from .mischief import first_time
 

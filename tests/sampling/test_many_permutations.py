@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.randomness import words_at
-from batchup_ng.sampling.many_permutations import LARGEST, SMALL, each_permuted
+from batchup_ng.sampling.plans.batched_permutation import LARGEST, SMALL, each_permuted
 from tests.extent import quick, thorough
 
 

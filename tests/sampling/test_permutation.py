@@ -13,7 +13,7 @@ from batchup_ng import randomness
 from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StandardSampler
-from batchup_ng.sampling.permutation import CHUNK, LONGEST, ROUNDS, SMALL, KeyedPermutation, keyed_permutation
+from batchup_ng.sampling.plans.permutation import CHUNK, LONGEST, ROUNDS, SMALL, KeyedPermutation, keyed_permutation
 from tests.extent import quick
 
 KEYS = (0, 1, 2**64 - 1)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling.permutation import SMALL, KeyedPermutation
+from batchup_ng.sampling.plans.permutation import SMALL, KeyedPermutation
 from tests.extent import quick, thorough
 from tests.sampling.order_statistics import STATISTICS, WHOLE, Family, Order, longest_run, look, many_keys
 

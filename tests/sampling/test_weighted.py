@@ -19,7 +19,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
-from batchup_ng.sampling.weights import CHUNK, RUN, WeightTable
+from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
 from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool

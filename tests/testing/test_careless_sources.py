@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.options import EpochOptions
+from batchup_ng.data_source.epoch_options import EpochOptions
 from batchup_ng.errors import NotReproducible
-from batchup_ng.sampling.shards import ALONE, START
+from batchup_ng.sampling.plans.sharding import ALONE, START
 from batchup_ng.testing import assert_reproducible
 
 

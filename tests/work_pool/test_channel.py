@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.buffers import BufferPool
-from batchup_ng.work_pool.processes import channel
-from batchup_ng.work_pool.processes.channel import FrameReader, FrameWriter, Kind
+from batchup_ng.memory_pool import BufferPool
+from batchup_ng.work_pool.processes import protocol
+from batchup_ng.work_pool.processes.protocol import FrameReader, FrameWriter, Kind
 
 
 @given(st.lists(st.lists(st.integers(0, 90_000), max_size=4), min_size=1, max_size=4), st.integers(1000, 70_000))
@@ -25,7 +25,7 @@ def test_frames_arrive_whole_however_little_the_socket_takes(sizes: list[list[in
         reader, got = FrameReader(theirs), []
         for number, lengths in enumerate(sizes):
             obj = [np.arange(n, dtype=np.uint8) for n in lengths]
-            whole = b"".join(bytes(piece) for piece in channel.encode(Kind.RESULT, number, obj))
+            whole = b"".join(bytes(piece) for piece in protocol.encode(Kind.RESULT, number, obj))
             for start in range(0, len(whole), step):
                 ours.sendall(whole[start : start + step])
                 got += reader.read() or []
@@ -46,7 +46,7 @@ def test_a_writer_goes_on_where_the_socket_stopped_it(n: int) -> None:
         writer = FrameWriter(ours)
         reading = threading.Thread(target=lambda: got.extend(read_all(theirs, 3)))
         for number in range(3):
-            writer.put(channel.encode(Kind.RESULT, number, (np.arange(n), number)))
+            writer.put(protocol.encode(Kind.RESULT, number, (np.arange(n), number)))
         reading.start()
         while writer.waiting:
             writer.write()
@@ -66,7 +66,7 @@ def read_all(sock: socket.socket, n: int) -> list[Any]:
 def test_the_end_of_the_socket_is_the_end_of_the_frames() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        ours.sendall(bytes(channel.pieces(Kind.READY, 5)[0])[:-1])
+        ours.sendall(bytes(protocol.pieces(Kind.READY, 5)[0])[:-1])
         ours.close()
         assert FrameReader(theirs).next() is None
     ours, theirs = socket.socketpair()
@@ -74,5 +74,5 @@ def test_the_end_of_the_socket_is_the_end_of_the_frames() -> None:
     with ours:
         ours.setblocking(False)
         writer = FrameWriter(ours)
-        writer.put(channel.encode(Kind.RESULT, 1, np.arange(10)))
+        writer.put(protocol.encode(Kind.RESULT, 1, np.arange(10)))
         assert not writer.waiting

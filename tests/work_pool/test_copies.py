@@ -13,7 +13,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, CannotTravel, PoolClosed
-from batchup_ng.work_pool.processes import constants, copies
+from batchup_ng.work_pool.processes import shared_arrays, shared_constants
 
 from .travel_helpers import MB, crossing, one, same
 
@@ -99,7 +99,7 @@ def test_a_pool_that_is_closed_copies_nothing_any_more() -> None:
 
 
 def test_a_copy_that_is_being_made_ends_with_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "PIECE", 4096)
+    monkeypatch.setattr(shared_arrays, "PIECE", 4096)
     with crossing() as both:
         written = both.arena._write
 
@@ -159,16 +159,16 @@ def test_what_fits_once_but_not_twice_is_served(monkeypatch: pytest.MonkeyPatch)
     small = bu.ArrayDataSource([images])
     with crossing() as both:
         for free, road in ((2_000_000, "shared"), (1_000_000, "served")):
-            monkeypatch.setattr(constants, "available", lambda free=free: free)
+            monkeypatch.setattr(shared_constants, "available", lambda free=free: free)
             assert both.share(small).arrays == road
         both.copies.sweep()
         assert both.share(small, "shared").arrays == "shared"
         assert both.share(small, "served").arrays == "served"
         both.copies.sweep()
-        monkeypatch.setattr(constants, "available", lambda: 130_000)
+        monkeypatch.setattr(shared_constants, "available", lambda: 130_000)
         assert both.share(small.map(lambda x: (x, table))).arrays == "served"
         both.copies.sweep()
-        monkeypatch.setattr(constants, "available", lambda: 120_000)
+        monkeypatch.setattr(shared_constants, "available", lambda: 120_000)
         message = r"map fn '<lambda>' closes over table, an array of 100000 bytes, cannot .* 100000 bytes are needed"
         with pytest.raises(CannotTravel, match=message):
             both.share(small.map(lambda x: (x, table)))

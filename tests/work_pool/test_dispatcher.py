@@ -20,8 +20,8 @@ import batchup_ng as bu
 from batchup_ng.errors import RemoteTraceback, WorkerLost
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher, served
-from batchup_ng.work_pool.processes.constants import LATELY, Room
 from batchup_ng.work_pool.processes.launch import ServerLauncher
+from batchup_ng.work_pool.processes.shared_constants import LATELY, Room
 
 from .travel_helpers import one
 

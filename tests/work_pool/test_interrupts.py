@@ -12,7 +12,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool.processes import launch
-from batchup_ng.work_pool.processes.interrupts import InterruptsHeld
+from batchup_ng.work_pool.processes.signals import InterruptsHeld
 
 from ..extent import methods
 

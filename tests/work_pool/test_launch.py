@@ -20,10 +20,10 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import WorkerLost
-from batchup_ng.work_pool.processes import channel, fork_server
-from batchup_ng.work_pool.processes import starting as begin
+from batchup_ng.work_pool.processes import fork_server, protocol
+from batchup_ng.work_pool.processes import process as begin
 from batchup_ng.work_pool.processes.launch import launcher
-from batchup_ng.work_pool.processes.starting import EXIT_UNKNOWN, Given, WorkerProcess
+from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, Given, WorkerProcess
 
 from ..extent import methods, quick
 
@@ -41,9 +41,9 @@ def starting(method: str, **given: Any) -> Iterator[Any]:
 def ready(worker: WorkerProcess) -> int:
     """Wait until a worker says that it is ready; return its process number as it says."""
     worker.sock.setblocking(True)
-    frame = channel.FrameReader(worker.sock).next()
+    frame = protocol.FrameReader(worker.sock).next()
     assert frame is not None
-    assert frame.kind is channel.Kind.READY
+    assert frame.kind is protocol.Kind.READY
     return frame.number
 
 
@@ -353,8 +353,8 @@ def test_frames_go_through_sockets_of_workers_unharmed(method: str) -> None:
     with starting(method) as starter:
         worker = starter.start()
         ready(worker)
-        channel.write_frame(worker.sock, channel.encode(channel.Kind.TASK, 5, (len, ("abc",), {})))
-        frame = channel.FrameReader(worker.sock).next()
+        protocol.write_frame(worker.sock, protocol.encode(protocol.Kind.TASK, 5, (len, ("abc",), {})))
+        frame = protocol.FrameReader(worker.sock).next()
         assert frame is not None
         assert (frame.number, frame.load()) == (5, 3)
         assert isinstance(worker.sock, socket.socket)

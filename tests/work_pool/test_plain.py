@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.buffers import BufferPool
-from batchup_ng.work_pool.processes import channel
-from batchup_ng.work_pool.processes.arena import Arena, SharedView
-from batchup_ng.work_pool.processes.channel import Frame, Kind, Placed
+from batchup_ng.memory_pool import BufferPool
+from batchup_ng.work_pool.processes import protocol
+from batchup_ng.work_pool.processes.output_buffers import SLOT, TaskMemory
 from batchup_ng.work_pool.processes.plain import packed, unpacked
-from batchup_ng.work_pool.processes.task_memory import SLOT, TaskMemory
+from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
+from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
 
 MB = 1 << 20
 DTYPES = ["u1", "?", "<i2", ">i4", "<f2", "<f4", ">f8", "<c8", "<c16", "M8[ns]", "m8[s]", "S7", "<U3", ">U2"]
@@ -189,8 +189,8 @@ def test_an_array_that_stands_in_a_tuple_twice_stays_one(lender: Lender) -> None
 def test_a_frame_of_arrays_is_read_like_any_other() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        channel.write_frame(theirs, channel.pieces(Kind.ARRAYS, 3, b"said", [Placed(64, 128), Placed(640, 1)]))
-        frame = channel.FrameReader(ours).next()
+        protocol.write_frame(theirs, protocol.pieces(Kind.ARRAYS, 3, b"said", [Placed(64, 128), Placed(640, 1)]))
+        frame = protocol.FrameReader(ours).next()
     assert frame is not None
     assert (frame.kind, frame.number, bytes(frame.pickled)) == (Kind.ARRAYS, 3, b"said")
     assert frame.placed == [Placed(64, 128), Placed(640, 1)]

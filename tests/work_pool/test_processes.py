@@ -17,7 +17,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import CannotTravel, PoolClosed, RemoteTraceback, WorkerLost
 from batchup_ng.work_pool.processes import launch
-from batchup_ng.work_pool.processes import starting as begin
+from batchup_ng.work_pool.processes import process as begin
 
 from ..extent import methods
 from .travel_helpers import one
@@ -181,7 +181,7 @@ def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) 
 
 def test_constants_are_forgotten_with_their_last_reference(lone: Any) -> None:
     def held() -> int:
-        from batchup_ng.work_pool.processes.constants import WORKER_CONSTANTS
+        from batchup_ng.work_pool.processes.shared_constants import WORKER_CONSTANTS
 
         return len(WORKER_CONSTANTS._values)
 

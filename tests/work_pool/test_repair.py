@@ -15,7 +15,7 @@ import batchup_ng as bu
 from batchup_ng.data_source import ChoiceBatch
 from batchup_ng.errors import SampleTimeout, WorkerLost
 from batchup_ng.randomness import SampleRng
-from batchup_ng.sampling.row_plan import one_row, put_rows, same_form, take_rows, whole_samples
+from batchup_ng.sampling.plans.rows import one_row, put_rows, same_form, take_rows, whole_samples
 from batchup_ng.testing.sources import assert_same_batch
 from batchup_ng.work_pool.repair import Allowance, Case, Outcome, Read, Verdict, repair
 

@@ -17,10 +17,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from batchup_ng.work_pool.fair_queue import TurnQueue
 from batchup_ng.work_pool.processes import schedule as rules
 from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, Send, Worker
-from batchup_ng.work_pool.submission import Submission
-from batchup_ng.work_pool.turns import TurnQueue
+from batchup_ng.work_pool.task import Submission
 
 from ..extent import quick
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, BatchupError, CannotTravel, PoolClosed
-from batchup_ng.work_pool.processes import asking, channel, served
-from batchup_ng.work_pool.processes.arena import Arena, Extent
-from batchup_ng.work_pool.processes.channel import Kind, Placed
+from batchup_ng.work_pool.processes import asking, protocol, served
+from batchup_ng.work_pool.processes.protocol import Kind, Placed
 from batchup_ng.work_pool.processes.served import Offer, ServedArray, Server
+from batchup_ng.work_pool.processes.shared_memory import Arena, Extent
 
 from ..extent import quick
 from .travel_helpers import MB, sent
@@ -32,15 +32,15 @@ class Task:
         self.slot = arena.array(self._extent)
         self.inline = 0
 
-    def ask(self, payload: Any) -> channel.Frame:
+    def ask(self, payload: Any) -> protocol.Frame:
         done = threading.Event()
-        answers: list[channel.Frame] = []
+        answers: list[protocol.Frame] = []
 
         def reply(frame: list[Any]) -> None:
             answers.append(sent(frame))
             done.set()
 
-        self._server.submit(sent(channel.encode(Kind.ASK, 7, payload)), reply)
+        self._server.submit(sent(protocol.encode(Kind.ASK, 7, payload)), reply)
         assert done.wait(20)
         assert (answers[0].kind, answers[0].number) == (Kind.ANSWER, 7)
         self.inline += sum(len(buffer) for buffer in answers[0].buffers)
@@ -167,13 +167,13 @@ def test_a_server_settles_when_all_it_was_asked_is_written() -> None:
     answers: list[Any] = []
     for i in range(20):
         payload = ("rows", offer.number, np.arange(i, i + 1000), place)
-        server.submit(sent(channel.encode(Kind.ASK, i, payload)), answers.append)
+        server.submit(sent(protocol.encode(Kind.ASK, i, payload)), answers.append)
     assert server.settle()
     assert len(answers) == 20
     written = arena.array(Extent(*place)).view(int).reshape(-1, 10)
     np.testing.assert_array_equal(written, array[19:1019])
     server.close()
-    server.submit(sent(channel.encode(Kind.ASK, 0, None)), answers.append)
+    server.submit(sent(protocol.encode(Kind.ASK, 0, None)), answers.append)
     assert server.settle()
     assert len(answers) == 20
     del written

@@ -16,8 +16,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.work_pool import crew, repair, serial, window
-from batchup_ng.work_pool.submission import Submission
+from batchup_ng.work_pool import crew, prefetch_buffer, repair, serial
+from batchup_ng.work_pool.task import Submission
 
 
 class Gate:
@@ -176,7 +176,7 @@ def test_a_stall_is_warned_of_once(
     iterator = threads.parallel_data_source(numbers(15).map(gate)).batch_iterator(5, epoch=3)
     next(iterator)
     with told(gate) as found, monkeypatch.context() as patch:
-        patch.setattr(window, "STALL_SECONDS", 0.05)
+        patch.setattr(prefetch_buffer, "STALL_SECONDS", 0.05)
         assert next(iterator)[0].tolist() == [5, 6, 7, 8, 9]
     ((message, file),) = found
     assert message.startswith("batch 1 of epoch 3, rows [5, 6, 7, 8, 9], has been waited for 0 s: a worker has been at")
@@ -186,7 +186,7 @@ def test_a_stall_is_warned_of_once(
 
 
 def test_a_task_that_no_worker_has_begun_is_told_apart(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(prefetch_buffer, "STALL_SECONDS", 0.05)
     with bu.WorkerThreadPool(1) as pool:
         blocking = pool.submit((gate, (np.array([7]),), {}))
         stream = pool.work_stream(iter([(len, ("abc",))]))
@@ -205,7 +205,7 @@ def test_a_time_limit_puts_the_warning_off(threads: bu.WorkerThreadPool) -> None
             return True
 
     done = Done()
-    waiting = window.Window(threads, iter(()), int, str)
+    waiting = prefetch_buffer.Window(threads, iter(()), int, str)
     for timeout in (None, 7.0):
-        waiting.wait(window.Entry(window.Job((len, (), {}), Submission(timeout=timeout), None), done))  # type: ignore[arg-type]
-    assert done.waited == (window.STALL_SECONDS, window.STALL_SECONDS + 7.0)
+        waiting.wait(prefetch_buffer.Entry(prefetch_buffer.Job((len, (), {}), Submission(timeout=timeout), None), done))  # type: ignore[arg-type]
+    assert done.waited == (prefetch_buffer.STALL_SECONDS, prefetch_buffer.STALL_SECONDS + 7.0)

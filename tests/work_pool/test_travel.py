@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.travel import SMALLEST_APART, pack
+from batchup_ng.work_pool.processes.serialization import SMALLEST_APART, pack
 
 from ..extent import methods
 from .travel_helpers import MB, crossing, one, same

@@ -17,7 +17,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import CannotTravel
-from batchup_ng.work_pool.processes.travel import pack
+from batchup_ng.work_pool.processes.serialization import pack
 
 from ..extent import methods
 

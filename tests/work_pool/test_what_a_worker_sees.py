@@ -15,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
-from batchup_ng.work_pool.processes import starting
+from batchup_ng.work_pool.processes import process
 
 FLAGS = ["-W", "error::UserWarning", "-X", "utf8", "-X", "dev"]
 SETTINGS = "import contextvars\nSCALE, NAME = 1, contextvars.ContextVar('NAME', default='default')\n"
@@ -143,7 +143,7 @@ def test_sets_of_texts_have_one_order_in_all_workers(found: Any, monkeypatch: py
     assert of(seen, "hash", PROCESSES) != own
     for given, expected in {"": "0", "random": "0", "7": "7"}.items():
         monkeypatch.setenv("PYTHONHASHSEED", given)
-        assert starting.environment(1)["PYTHONHASHSEED"] == expected
+        assert process.environment(1)["PYTHONHASHSEED"] == expected
 
 
 def test_what_a_map_prints_and_writes_stays_in_its_process(found: Any) -> None:

@@ -18,7 +18,7 @@ import batchup_ng as bu
 from batchup_ng import system_limits
 from batchup_ng.errors import CannotTravel
 from batchup_ng.work_pool.making import ByteBound, byte_bound
-from batchup_ng.work_pool.window import NO_JOB, Window
+from batchup_ng.work_pool.prefetch_buffer import NO_JOB, Window
 
 from ..extent import quick
 

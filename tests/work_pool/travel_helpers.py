@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from batchup_ng.work_pool.processes import channel
-from batchup_ng.work_pool.processes.arena import Arena, SharedView
-from batchup_ng.work_pool.processes.constants import SharedConstant, WorkerConstants
-from batchup_ng.work_pool.processes.copies import SharedCopies
+from batchup_ng.work_pool.processes import protocol
+from batchup_ng.work_pool.processes.shared_arrays import SharedCopies
+from batchup_ng.work_pool.processes.shared_constants import SharedConstant, WorkerConstants
+from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
 
 MB = 1 << 20
 
@@ -62,14 +62,14 @@ def crossing(span: int = 256 * MB) -> Iterator[Crossing]:
         made.close()
 
 
-def sent(frame: list[Any]) -> channel.Frame:
+def sent(frame: list[Any]) -> protocol.Frame:
     """Return a frame that went through a socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        writer = threading.Thread(target=channel.write_frame, args=(ours, frame))
+        writer = threading.Thread(target=protocol.write_frame, args=(ours, frame))
         writer.start()
         try:
-            read = channel.FrameReader(theirs).next()
+            read = protocol.FrameReader(theirs).next()
         finally:
             writer.join()
     assert read is not None

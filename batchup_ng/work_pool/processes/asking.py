@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import BatchupError
-from .channel import Frame, Placed
+from .protocol import Frame, Placed
 
 
 class AskingTask(Protocol):

@@ -27,24 +27,24 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from ...buffers import BufferPool
 from ...errors import NoWorkers, PoolClosed, SampleTimeout, WorkerLost
+from ...memory_pool import BufferPool
 from ..stream import check_process
-from ..submission import Submission, Task
-from . import channel
-from .arena import Arena, SlotPool
-from .channel import RESULTS, Frame, Kind
-from .copies import SharedCopies
-from .interrupts import InterruptsHeld, leave_interrupts_to_others
-from .jobs import Job, ResultFuture, job_of, road_of, room_for
+from ..task import Submission, Task
+from . import protocol
+from .job import Job, ResultFuture, job_of, road_of, room_for
 from .launch import Launcher
+from .output_buffers import SLOT
 from .poll import Poll
-from .remote import Remote
+from .process import WorkerProcess, refused
+from .protocol import RESULTS, Frame, Kind
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
-from .staff import Staff, Start, no_thread
-from .starting import WorkerProcess, refused
-from .task_memory import SLOT
+from .shared_arrays import SharedCopies
+from .shared_memory import Arena, SlotPool
+from .signals import InterruptsHeld, leave_interrupts_to_others
+from .supervisor import Staff, Start, no_thread
+from .worker_handle import Remote
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
@@ -421,9 +421,9 @@ class Dispatcher:
             self._server.submit(frame, functools.partial(self._reply, worker))
             return
         placed = worker.lend(*details)
-        self._reply(worker, channel.pieces(Kind.ANSWER, frame.number, b"", [] if placed is None else [placed]))
+        self._reply(worker, protocol.pieces(Kind.ANSWER, frame.number, b"", [] if placed is None else [placed]))
 
-    def _reply(self, worker: Remote, answer: list[channel.Piece]) -> None:
+    def _reply(self, worker: Remote, answer: list[protocol.Piece]) -> None:
         with self._lock:
             if worker not in self._schedule.workers:
                 return

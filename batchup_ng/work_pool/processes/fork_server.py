@@ -19,8 +19,8 @@ from typing import Any
 
 from ...errors import WorkerLost
 from . import server
-from .lifeline import Lifeline
-from .starting import EXIT_UNKNOWN, Given, command, environment, hang_up, new_pair, refused, run
+from .parent_death import Lifeline
+from .process import EXIT_UNKNOWN, Given, command, environment, hang_up, new_pair, refused, run
 
 ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to tell how a worker ended which has."""

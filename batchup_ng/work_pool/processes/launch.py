@@ -21,12 +21,12 @@ import subprocess
 import threading
 from typing import Protocol
 
-from ... import checks
+from ... import validation
 from ...errors import WorkerLost
 from . import fork_server, server, worker
 from .fork_server import ForkServer
-from .lifeline import Lifeline
-from .starting import Given, WorkerProcess, new_pair, run
+from .parent_death import Lifeline
+from .process import Given, WorkerProcess, new_pair, run
 
 START_METHODS = ("forkserver", "spawn")
 
@@ -92,7 +92,7 @@ def launcher(start_method: str | None, given: Given) -> Launcher:
     Raises:
         ArgumentError: there is no such method.
     """
-    method = checks.one_of("start_method", start_method or START_METHODS[0], START_METHODS)
+    method = validation.one_of("start_method", start_method or START_METHODS[0], START_METHODS)
     return SpawnLauncher(given) if method == "spawn" else ServerLauncher(given)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...buffers import is_plain
-from .channel import SMALLEST_OUTSIDE, Placed
-from .task_memory import TaskMemory
+from ...memory_pool import is_plain
+from .output_buffers import TaskMemory
+from .protocol import SMALLEST_OUTSIDE, Placed
 
 Said = tuple[int, Any, str, tuple[int, ...]]
 """Which buffer, where in it, dtype, shape; for a small array -1 and its bytes in the place of the first two."""

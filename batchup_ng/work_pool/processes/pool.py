@@ -10,24 +10,24 @@ import atexit
 import weakref
 from typing import Any
 
-from ... import checks
+from ... import validation
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..parallel import ParallelDataSource, Producer
-from ..submission import ONCE, Submission, Task
+from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from . import schedule
-from .arena import Arena, SlotPool
-from .constants import SharedConstant
 from .dispatcher import Dispatcher
-from .jobs import ResultFuture
+from .job import ResultFuture
 from .launch import launcher
+from .process import Given
 from .roads import ROADS
-from .starting import Given
-from .travel import travels
+from .serialization import travels
+from .shared_constants import SharedConstant
+from .shared_memory import Arena, SlotPool
 from .worker import WorkerBuffers
 
 SHARE = 0.25
@@ -55,7 +55,7 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     roads = ROADS
 
-    @checks.known_names(ELSEWHERE)
+    @validation.known_names(ELSEWHERE)
     def __init__(
         self,
         processes: int | None = None,
@@ -66,10 +66,10 @@ class WorkerProcessPool(AbstractWorkerPool):
     ) -> None:
         super().__init__()
         self.processes = worker_count(processes)
-        self.threads = checks.positive_int("threads", threads)
+        self.threads = validation.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
         self._start_method = start_method
-        self._blas_threads = None if blas_threads is None else checks.positive_int("blas_threads", blas_threads)
+        self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ... import checks
+from ... import validation
 from ...errors import CannotTravel
 
 ROADS = ("auto", "shared", "served")
@@ -23,7 +23,7 @@ def checked_road(arrays: str) -> str:
     Raises:
         ArgumentError: there is not.
     """
-    return str(checks.one_of("arrays", arrays, ROADS))
+    return str(validation.one_of("arrays", arrays, ROADS))
 
 
 def road_for(arrays: str, servable: int, others: int, free: float, name: Callable[[], str]) -> str:

@@ -26,8 +26,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ..submission import Submission
-from ..turns import TurnQueue
+from ..fair_queue import TurnQueue
+from ..task import Submission
 
 AHEAD = 1
 """Jobs that a worker holds beside those that it runs."""

@@ -28,10 +28,10 @@ import numpy as np
 
 from ...accessors.base import checked_rows, chosen_rows, fill_rows
 from ...errors import ArgumentError, CannotTravel, PoolClosed
-from . import channel
-from .arena import Arena, Extent
+from . import protocol
 from .asking import ask, placed_of
-from .channel import Frame, Kind, Piece, Placed
+from .protocol import Frame, Kind, Piece, Placed
+from .shared_memory import Arena, Extent
 
 ROWS = "rows"
 """The kind of request that asks for rows."""
@@ -203,7 +203,7 @@ class Server:
         try:
             return self._answer(frame)
         except BaseException as error:  # as want of memory for the error's own message
-            return channel.encode(Kind.ANSWER, frame.number, (RuntimeError(f"a {type(error).__name__}"), None))
+            return protocol.encode(Kind.ANSWER, frame.number, (RuntimeError(f"a {type(error).__name__}"), None))
 
     def _answer(self, frame: Frame) -> list[Piece]:
         """Return the ANSWER frame: ``(None, rows or None)`` or ``(error, None)``."""
@@ -211,10 +211,10 @@ class Server:
             kind, number, rows, place = frame.load()
             if kind != ROWS:
                 raise ArgumentError(f"a worker asked for {kind!r}; it may ask for {ROWS!r}")
-            return channel.encode(Kind.ANSWER, frame.number, (None, self._rows(number, rows, place)))
+            return protocol.encode(Kind.ANSWER, frame.number, (None, self._rows(number, rows, place)))
         except Exception as error:
             error.__traceback__ = None
-            return channel.encode(Kind.ANSWER, frame.number, (error, None))
+            return protocol.encode(Kind.ANSWER, frame.number, (error, None))
 
     def _rows(self, number: int, rows: np.ndarray, place: tuple[int, int] | None) -> np.ndarray | None:
         """Return rows of an array; None if they were written to their place."""

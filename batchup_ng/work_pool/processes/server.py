@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from numpy import random as numpy_random  # here, for the import lock may be held for ever in a forked child
 
-from . import lifeline, worker
+from . import parent_death, worker
 
 STARTED = b"S"
 ENDED = b"E"
@@ -42,7 +42,7 @@ def main(fd: int, life_fd: int) -> None:
         life_fd: The pipe at whose end the system kills this process.
     """
     worker.ignore_interrupts()
-    lifeline.hang_on(life_fd)
+    parent_death.hang_on(life_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)

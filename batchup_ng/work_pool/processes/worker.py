@@ -30,19 +30,19 @@ from typing import Any
 
 import numpy as np
 
-from ...buffers import BufferPool
-from ...data_source.iterator import read_batch, read_masked
+from ...data_source.epoch.iterator import read_batch, read_masked
 from ...errors import CannotTravel, RemoteTraceback
+from ...memory_pool import BufferPool
 from ...randomness import BatchKey, seed_globals
-from . import asking, channel, lifeline
-from .arena import SharedView
+from . import asking, parent_death, protocol
 from .blame import culprit
 from .by_value import dumps, load_result
-from .channel import Frame, FrameReader, Kind, Placed
-from .constants import WORKER_CONSTANTS, ConstantRef
-from .jobs import batch_task
+from .job import batch_task
+from .output_buffers import TaskMemory
 from .plain import packed
-from .task_memory import TaskMemory
+from .protocol import Frame, FrameReader, Kind, Placed
+from .shared_constants import WORKER_CONSTANTS, ConstantRef
+from .shared_memory import SharedView
 
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
@@ -61,7 +61,7 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
         threads: How many tasks to run at once.
     """
     ignore_interrupts()
-    lifeline.hang_on(life_fd)
+    parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
             view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
@@ -69,7 +69,7 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
         except (OSError, RuntimeError) as error:
             # Told in its own words, for the pool knows of nothing but an exit code otherwise.
             words = f"{error}; it may be the limit on processes and threads (ulimit -u, pids.max) or on memory"
-            channel.write_frame(sock, channel.encode(Kind.ERROR, 0, words))
+            protocol.write_frame(sock, protocol.encode(Kind.ERROR, 0, words))
             os._exit(1)
         Worker(sock, view, threads).serve()
     sys.stdout.flush()
@@ -114,7 +114,7 @@ class Worker:
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
-        self._send(channel.pieces(Kind.READY, os.getpid()))
+        self._send(protocol.pieces(Kind.READY, os.getpid()))
         if self._threads == 1:
             while (frame := self._later.popleft() if self._later else self._reader.next()) is not None:
                 self._take(frame, self._run)
@@ -132,7 +132,7 @@ class Worker:
             self._answers.pop(frame.number).put(frame)
         elif frame.kind is Kind.CONSTANT:
             WORKER_CONSTANTS.put(frame)
-            self._send(channel.pieces(Kind.LOADED, frame.number))
+            self._send(protocol.pieces(Kind.LOADED, frame.number))
         elif frame.kind is Kind.FORGET:
             WORKER_CONSTANTS.forget(frame.number)
 
@@ -151,7 +151,7 @@ class Worker:
             if said is None:
                 answer = encode_result(number, result, memory)
             else:
-                answer = channel.pieces(Kind.ARRAYS, number, *said)
+                answer = protocol.pieces(Kind.ARRAYS, number, *said)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
@@ -176,7 +176,7 @@ class Worker:
     def ask(self, payload: tuple[Any, ...]) -> Frame:
         """Return the pool's answer to a question of a task, waiting for it."""
         ticket = next(self._tickets)
-        question = channel.encode(Kind.ASK, ticket, payload)
+        question = protocol.encode(Kind.ASK, ticket, payload)
         if self._threads > 1:
             answers = self._answers[ticket] = queue.SimpleQueue()
             self._send(question)
@@ -188,15 +188,15 @@ class Worker:
             self._later.append(frame)
         os._exit(0)  # the pool is gone
 
-    def _send(self, frame: list[channel.Piece]) -> None:
+    def _send(self, frame: list[protocol.Piece]) -> None:
         try:
             with self._sending:
-                channel.write_frame(self._sock, frame)
+                protocol.write_frame(self._sock, frame)
         except OSError:
             pass  # the pool is gone; the end of the stream is read next
 
 
-def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.Piece]:
+def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
     """Return the frame of a result, its large arrays in slots as far as there are some.
 
     Raises:
@@ -205,13 +205,13 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
     plain = _is_plain(result)
     try:
         if plain:
-            outside = channel.Outside()
+            outside = protocol.Outside()
             pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
             buffers = outside.buffers
         else:
-            pickled, buffers = channel.dump(result)
+            pickled, buffers = protocol.dump(result)
             load_result(pickled, buffers)
-        return channel.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
+        return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
     except MemoryError:
         raise
     except BaseException as error:
@@ -223,7 +223,7 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[channel.
 def _comes_back(value: Any) -> bool:
     """Return whether `value` can be sent and loaded."""
     try:
-        load_result(*channel.dump(value))
+        load_result(*protocol.dump(value))
     except BaseException:
         return False
     return True
@@ -251,7 +251,7 @@ def _contiguous(result: Any, memory: TaskMemory) -> Any:
     return result
 
 
-def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
+def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
     """Return the frame of an exception with the text of its traceback; what cannot travel goes as its text."""
     text = traceback_text(error)
     error.__traceback__ = None
@@ -267,7 +267,7 @@ def encode_error(number: int, error: BaseException) -> list[channel.Piece]:
         # Its own text may be what fails, so the last line of the traceback is taken.
         last = text.strip().splitlines()[-1]
         error = CannotTravel(f"an exception of type {type(error).__name__} that cannot be pickled was raised: {last}")
-    return channel.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
+    return protocol.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
 
 
 MOST_PICKLED_ERROR = 1 << 20

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import batchup_ng as bu
-from batchup_ng.work_pool import window
+from batchup_ng.work_pool import prefetch_buffer
 
 from ..books import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import send
@@ -62,12 +62,12 @@ def skipped(kind: str, workers: int, acts: list[str], timeout: float) -> bool:
 @contextlib.contextmanager
 def stall_seconds(seconds: float) -> Iterator[None]:
     """Warn of a stall after so many seconds within."""
-    before = window.STALL_SECONDS
-    window.STALL_SECONDS = seconds
+    before = prefetch_buffer.STALL_SECONDS
+    prefetch_buffer.STALL_SECONDS = seconds
     try:
         yield
     finally:
-        window.STALL_SECONDS = before
+        prefetch_buffer.STALL_SECONDS = before
 
 
 def warned_of(kind: str, act: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.lifeline import Lifeline
+from batchup_ng.work_pool.processes.parent_death import Lifeline
 
 from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
 from .crashes import in_threads

@@ -1,0 +1,84 @@
+"""Which of several processes this is, as the user or the launcher says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import validation
+from ..errors import ArgumentError, ArgumentTypeError
+from ..sampling.plans.sharding import UNEVEN, Shard
+
+LAUNCHERS = (
+    ("torchrun", "RANK", "WORLD_SIZE"),
+    ("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
+    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MPICH", "PMI_RANK", "PMI_SIZE"),
+    ("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+"""Launchers with the variables that they set: rank, number of processes. Those that start the processes of a training
+come before SLURM, which may have started only the launcher. SLURM's is the variable that ``srun`` sets: in a batch
+script that starts one process without it, ``SLURM_NTASKS`` tells of tasks that nobody has started."""
+
+
+def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
+    """Return the shard that the options of ``batch_iterator`` ask for.
+
+    Args:
+        shard: None for all, ``(rank, world)``, or ``"auto"`` for what the launcher's environment says.
+        uneven: ``"pad"``, ``"drop"`` or ``"error"``.
+        pad_mask: Whether batches end with an array that marks padding.
+
+    Raises:
+        ArgumentError: the rank is not below the world, or the environment contradicts itself.
+        ArgumentTypeError: `shard` is of another kind.
+    """
+    validation.one_of("uneven", uneven, UNEVEN)
+    if not isinstance(pad_mask, (bool, np.bool_)):
+        raise ArgumentTypeError(f"pad_mask must be True or False, not {pad_mask!r}")
+    rank, world = (0, 1) if shard is None else _rank_and_world(shard)
+    return Shard(rank, world, uneven, bool(pad_mask))
+
+
+def _rank_and_world(shard: Any) -> tuple[int, int]:
+    if isinstance(shard, str) and shard == "auto":
+        return rank_from(os.environ)
+    if not isinstance(shard, (tuple, list, np.ndarray)) or len(shard) != 2:
+        raise ArgumentTypeError(f"shard must be (rank, world) or 'auto', not {shard!r}; shard=(0, 4) is the first of 4")
+    rank, world = validation.integer("shard[0], the rank,", shard[0]), validation.positive_int("shard[1], the world,", shard[1])
+    if not 0 <= rank < world:
+        raise ArgumentError(f"shard's rank must be at least 0 and below the world, {world}, not {rank}")
+    return rank, world
+
+
+def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none.
+
+    Raises:
+        ArgumentError: the two variables of a launcher are no rank and number of processes, or one of them is missing.
+    """
+    halves = []
+    for launcher, rank_name, world_name in LAUNCHERS:
+        rank, world = environment.get(rank_name), environment.get(world_name)
+        if rank is not None and world is not None:
+            return _checked(launcher, f"{rank_name}={rank!r} and {world_name}={world!r}", rank, world)
+        if (rank is not None or world is not None) and launcher != "SLURM":
+            halves.append(f"{rank_name} without {world_name}" if world is None else f"{world_name} without {rank_name}")
+    if halves:
+        raise ArgumentError(
+            f"shard is 'auto', and the environment has {halves[0]}; set both, or pass shard=(rank, world)"
+        )
+    return 0, 1
+
+
+def _checked(launcher: str, told: str, rank: str, world: str) -> tuple[int, int]:
+    if rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world):
+        return int(rank), int(world)
+    raise ArgumentError(
+        f"shard is 'auto', and the environment of {launcher} has {told}, which are no rank and number of processes; "
+        f"pass shard=(rank, world)"
+    )

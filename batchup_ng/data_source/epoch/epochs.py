@@ -1,0 +1,337 @@
+"""Epochs of a source: one by ``batch_iterator``, several in a row by ``epochs``.
+
+Opening an epoch is: options, plan, start (a state), engine, :class:`BatchIterator`. Where a pool makes the batches, the
+epochs of a row share one buffer: the engine of an epoch of which all batches were submitted asks its :class:`Seam` to
+begin the next epoch, whose engine takes only the room in the buffer that the first leaves. At most one epoch is begun
+ahead. :class:`Epochs` owns it; an engine only has a weak reference to :class:`Epochs`, so that what was begun ends with
+the last reference to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ... import validation
+from ...errors import RepeatedEpochWarning, StateError
+from ...faults.policy import ErrorPolicy
+from ...sampling.plans.epoch import BatchPlan
+from ...warn import consumer_level
+from ..epoch_options import FIRST, EpochOptions, epoch_options
+from ..hooks import SourceNode
+from .accounting import Books
+from .iterator import BatchIterator, Epoch
+from .state import from_state
+
+SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
+"""What broke an epoch off of which more batches are asked for."""
+
+
+class BufferedEngine(Protocol):
+    """An engine that makes batches ahead."""
+
+    def ahead(self) -> int:
+        """Return how many batches are under way, or done and not yet handed out."""
+        ...
+
+    def fill(self) -> None:
+        """Submit batches as far as there is room for them."""
+        ...
+
+
+class Seam:
+    """What the engine of an epoch knows of the epochs around it.
+
+    Args:
+        epochs: The row of epochs.
+        before: The seam of the epoch before, while that is not over.
+
+    Attributes:
+        engine: The engine of the epoch, which enters itself here.
+    """
+
+    def __init__(self, epochs: Epochs, before: Seam | None) -> None:
+        self._epochs = weakref.ref(epochs)
+        self.before = before
+        self.engine: BufferedEngine | None = None
+
+    def taken(self) -> int:
+        """Return how many places in the buffer the epoch before has."""
+        return 0 if self.before is None or self.before.engine is None else self.before.engine.ahead()
+
+    def go_on(self) -> None:
+        """Let the next epoch have the room that is left: this one has submitted all its batches."""
+        epochs = self._epochs()
+        if epochs is not None:
+            epochs.fill_ahead()
+
+
+class Epochs(Iterator[BatchIterator]):
+    """Iterators of the batches of one epoch after the other: see :meth:`EpochSource.epochs`.
+
+    When the next epoch is asked for, the iterator of the one before is closed, whose ``next()`` then raises
+    ``PoolClosed`` unless it was at its end. ``with`` or :meth:`close` end it all.
+    """
+
+    def __init__(self, source: MakesEpochs, options: EpochOptions, numbers: tuple[int, float], state: Any) -> None:
+        self._source = source
+        self._options = options
+        self._number, self._end = numbers
+        self._state = state
+        self._seam: Seam | None = None
+        self._current: weakref.ref[BatchIterator] | None = None
+        self._ahead: BatchIterator | None = None
+        # A generator is drawn from when its epoch is asked for, as in a plain loop: others may draw from it, too.
+        self._may_begin_ahead = options.rng is None
+
+    def __next__(self) -> BatchIterator:
+        current = None if self._current is None else self._current()
+        if current is not None:
+            current.break_off(SUCCESSOR)
+        iterator, self._ahead = self._ahead, None
+        if iterator is None:
+            self._seam = None
+            iterator = self._begun()
+        elif self._seam is not None:
+            self._seam.before = None
+        self._current = weakref.ref(iterator)
+        self._may_begin_ahead = self._options.rng is None
+        return iterator
+
+    def _begun(self) -> BatchIterator:
+        if self._number >= self._end:
+            raise StopIteration
+        seam = Seam(self, self._seam)
+        epoch = self._source.begin_epoch(self._options.of_epoch(self._number), self._state, seam)
+        self._seam, self._state = seam, None
+        self._number += 1
+        return BatchIterator(epoch)
+
+    def fill_ahead(self) -> None:
+        """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's engine."""
+        if self._ahead is not None:
+            if self._seam is not None and self._seam.engine is not None:
+                self._seam.engine.fill()
+        elif self._may_begin_ahead:
+            self._may_begin_ahead = False
+            with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
+                self._ahead = self._begun()
+
+    def close(self) -> None:
+        """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
+        self._end = 0
+        current = None if self._current is None else self._current()
+        if current is not None:
+            current.close()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def __repr__(self) -> str:
+        number = self._number - (self._ahead is not None)
+        last = "without end" if self._end == math.inf else f"the last is {self._end - 1}"
+        left = f"next is epoch {number}, {last}" if number < self._end else "no more"
+        return f"<{type(self).__name__}: {left}, of {self._source!r}>"
+
+    def __enter__(self) -> Epochs:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Unnumbered:
+    """Remembers the latest epoch of a source that was given no number; an empty one where the source is sent.
+
+    Attributes:
+        latest: Its options and books; None before the first.
+        warned: Whether it was warned of epochs that repeat each other.
+    """
+
+    latest: tuple[EpochOptions, Books] | None = None
+    warned = False
+
+    def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
+        return _Unnumbered, ()
+
+    def repeated_by(self, options: EpochOptions) -> bool:
+        """Return whether an epoch, again without a number, has the order and shard of one that was handed out."""
+        if self.latest is None or self.latest[1].batches == 0:
+            return False
+        before = self.latest[0]
+        return (before.shuffled, before.seed, before.shard) == (options.shuffled, options.seed, options.shard)
+
+    def warn(self, options: EpochOptions) -> None:
+        """Warn, once, on behalf of the code that called the library; an error where warnings are turned into errors."""
+        if self.warned:
+            return
+        self.warned = True
+        what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
+        warnings.warn(
+            f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= each "
+            f"is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
+            RepeatedEpochWarning,
+            stacklevel=consumer_level(),
+        )
+
+
+class MakesEpochs(SourceNode):
+    """The methods by which the library's own sources hand out epochs."""
+
+    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
+        """Begin the epoch that the options ask for.
+
+        Args:
+            options: What was asked for.
+            state: From where on; None from the beginning.
+            seam: Leads to the next epoch; None where there is none.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def plan_of(self, options: EpochOptions) -> BatchPlan:
+        """Return the plan of the epoch that `options` ask for."""
+        raise self._no_random_access("plan")
+
+    def _notes_epochs_at(self) -> SourceNode:
+        """Return the source that remembers which epoch was handed out last without a number."""
+        return self
+
+    @validation.known_names()
+    def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST, drop_last: bool = False) -> BatchPlan:
+        """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
+
+        The arguments are those of :meth:`batch_iterator`.
+
+        Raises:
+            TypeError: the source is not random access.
+        """
+        return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
+
+    @validation.known_names(unless=operator.methodcaller("calls_user_functions"))
+    def batch_iterator(
+        self,
+        batch_size: int,
+        shuffle: Any = None,
+        *,
+        epoch: int = FIRST,
+        drop_last: bool = False,
+        shard: Any = None,
+        uneven: str = "pad",
+        pad_mask: bool = False,
+        on_error: str | ErrorPolicy | None = None,
+        state: Any = None,
+        **own: Any,
+    ) -> BatchIterator:
+        """Return an iterator of the batches of one epoch. A pool begins to make them now.
+
+        Args:
+            batch_size: Samples a batch; the last may have fewer.
+            shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
+                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
+                exactly as BatchUp drew it. True: drawn from NumPy's global state.
+            epoch: Number of the epoch, which with an int seed gives each epoch an order of its own; :meth:`epochs`
+                counts them. With `state` and without a number it is the state's.
+            drop_last: Whether to leave out a last batch that is not whole.
+            shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes, all of which have equally many
+                batches; rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun,
+                JAX, MPI or SLURM set.
+            uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do where the samples at the end cannot be shared out
+                evenly; see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
+            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; the
+                n samples are those that were planned for the batch, whatever maps made of them, less those that
+                ``on_error="skip"`` left out.
+            on_error: What to do about samples that cannot be made: ``"raise"`` an error that names the sample, the
+                default; ``"skip"`` it; ``"replace"`` it by another; or an :class:`~batchup_ng.ErrorPolicy`. A pool's
+                source has as default what ``parallel_data_source`` was given.
+            state: What ``state_dict`` of an iterator of this epoch returned, here or elsewhere: go on from there.
+            **own: Options of a function of the user's (:class:`~batchup_ng.CallableDataSource`), where there is one.
+
+        Raises:
+            ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
+            ArgumentTypeError: an option is misspelt, or of a wrong kind.
+            StateError: the state is damaged, or is that of another source, order, seed or epoch.
+        """
+        options = epoch_options(
+            batch_size,
+            shuffle,
+            epoch=epoch,
+            drop_last=drop_last,
+            shard=shard,
+            uneven=uneven,
+            pad_mask=pad_mask,
+            on_error=on_error,
+            **own,
+        )
+        if state is not None or options.numbered or options.rng is not None:
+            return BatchIterator(self.begin_epoch(options, state))
+        unnumbered: _Unnumbered = vars(self._notes_epochs_at()).setdefault("_unnumbered", _Unnumbered())
+        if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
+            unnumbered.warn(options)
+        begun = self.begin_epoch(options, state)
+        unnumbered.latest = (options, begun.books)
+        return BatchIterator(begun)
+
+    @validation.known_names(unless=operator.methodcaller("calls_user_functions"))
+    def epochs(
+        self,
+        n: int | None,
+        batch_size: int,
+        shuffle: Any = None,
+        *,
+        start: int = 0,
+        drop_last: bool = False,
+        shard: Any = None,
+        uneven: str = "pad",
+        pad_mask: bool = False,
+        on_error: str | ErrorPolicy | None = None,
+        state: Any = None,
+        **own: Any,
+    ) -> Epochs:
+        """Return an iterator of epochs, each an iterator of its batches, whose ``epoch`` is its number.
+
+        Where a pool makes the batches, its buffer stays full from one epoch to the next: when all batches of an epoch
+        are under way, the first of the next are made, within the same ``batch_buffer_size`` and ``buffer_bytes``. (Not
+        where the order is drawn from a generator, and not with ``pool.prefetch``: there an epoch begins when it is
+        asked for.) An iterator that was left early is closed when the next epoch is asked for, and raises
+        ``PoolClosed`` when it is asked for a batch: a list of these iterators is of no use, loop over each in its turn.
+
+        Args:
+            n: How many epochs; None for no end.
+            batch_size: As for :meth:`batch_iterator`, and so are the others that are not told here.
+            start: Number of the first epoch.
+            state: What ``state_dict`` of one of the iterators returned: go on in the middle of that epoch, with those
+                that follow. `n` counts from `start`, so that a program that is started again makes the same call.
+
+        Raises:
+            StateError: the state is damaged, or of an epoch that is not among these.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> for batches in bu.ArrayDataSource([np.arange(3)]).epochs(2, batch_size=2):
+        ...     print(batches.epoch, [x.tolist() for (x,) in batches])
+        0 [[0, 1], [2]]
+        1 [[0, 1], [2]]
+        """
+        options = epoch_options(
+            batch_size,
+            shuffle,
+            epoch=start,
+            drop_last=drop_last,
+            shard=shard,
+            uneven=uneven,
+            pad_mask=pad_mask,
+            on_error=on_error,
+            **own,
+        )
+        end = math.inf if n is None else options.epoch + validation.not_negative("n", n)
+        first = options.epoch if state is None else from_state(state).epoch
+        if state is not None and not options.epoch <= first < end:
+            raise StateError(
+                f"this state is of epoch {first}, and these are the epochs from {options.epoch} to {end} (excluded); n "
+                f"counts from start, not from the state"
+            )
+        return Epochs(self, options, (first, end), state)

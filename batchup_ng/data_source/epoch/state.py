@@ -1,0 +1,222 @@
+"""What a saved state of an epoch says, with the checks that it was not damaged.
+
+A state is a dict that JSON can hold, of 4 kB at most. It tells what was *handed out*, nothing about who made it, and
+carries a digest of all that it says (BLAKE2b, RFC 7693), so that one in which anything was changed is refused.
+
+What it says is the same on all ranks, but for the counts of what became of the samples. These stand in a list with a
+digest of their own: torch's distributed checkpoint takes each entry of a dict from any rank that has it, and a list as
+one entry.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...errors import StateError
+from ...sampling.plans.sharding import Reached
+from .accounting import COUNTS
+
+FORMAT = "batchup_ng epoch"
+VERSION = 1
+"""Version of the format; one that is newer than the library is refused."""
+
+CANNOT = (
+    "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
+    "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (with nothing around it but maps, "
+    "and no drop_last=, which reads ahead)"
+)
+"""Why an epoch of a stream cannot be saved or resumed."""
+
+_LARGEST = 1 << 63
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedEpoch:
+    """How far an epoch is.
+
+    Attributes:
+        source: Digest of the outline of the source.
+        told: What the source looked like, in words, for an error.
+        order: ``"in order"``, ``"seed"``, ``"generator"`` or ``"stream"``.
+        seed: Seed of the order and of the maps' randomness.
+        epoch: Number of the epoch.
+        batch_size: Samples of a batch.
+        drop_last: Whether last batches that are not whole were left out.
+        world: How many ranks shared the epoch.
+        samples: Samples that all ranks together have handed out, failed ones included.
+        batches: The same in batches, of a world of one.
+        counts: How many samples this rank has ``planned``, ``delivered``, ``failed``, ``replaced``.
+        generator: State of the generator from which the order is drawn, before its first draw; None without one.
+        inner: State of the user's own iterator of a stream; None without one.
+    """
+
+    source: str
+    told: str
+    order: str
+    seed: int
+    epoch: int
+    batch_size: int
+    drop_last: bool
+    world: int
+    samples: int
+    batches: int
+    counts: dict[str, int]
+    generator: Any = None
+    inner: Any = None
+
+    @property
+    def reached(self) -> Reached:
+        """How far it is."""
+        return Reached(self.samples, self.batches)
+
+
+_ORDERS = ("in order", "seed", "generator", "stream")
+_NUMBERS = ("epoch", "samples", "batches")
+_POSITIVE = ("batch_size", "world")
+
+
+def as_state(saved: SavedEpoch) -> dict[str, Any]:
+    """Return the state that says what `saved` says.
+
+    Raises:
+        StateError: the state of the user's own iterator is nothing that JSON can hold.
+    """
+    body = {"format": FORMAT, "version": VERSION, **vars(saved)}
+    named, inner = body.pop("counts"), body.pop("inner")
+    try:
+        # What is the user's own comes back to him as it was, so that no array is packed there.
+        body = json.loads(json.dumps({**_packed(body), "inner": inner}, allow_nan=False, default=_plain_number))
+    except (TypeError, ValueError) as error:
+        raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
+    own, counts = digest(body), [named[name] for name in COUNTS]
+    return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
+
+
+def from_state(state: Any) -> SavedEpoch:
+    """Return what a state says.
+
+    Raises:
+        StateError: it is none, of another version, or was damaged.
+    """
+    if not isinstance(state, Mapping):
+        hint = "; load_state(path) reads a file" if isinstance(state, (str, os.PathLike)) else ""
+        raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
+    if type(state.get("format")) is not str or state["format"] != FORMAT:
+        raise StateError(
+            f"this is no state of a batch iterator: its 'format' is {_shown(state.get('format'))}; pass what "
+            f"state_dict() returned, and not what that was saved in"
+        )
+    version = state.get("version")
+    if type(version) is not int or version != VERSION:
+        raise StateError(
+            f"this state is of version {_shown(version)} of the format, and this batchup_ng reads version {VERSION}; "
+            f"use the release that wrote it"
+        )
+    body = _checked_body(state)
+    del body["format"], body["version"]
+    names = [field.name for field in dataclasses.fields(SavedEpoch)]
+    if sorted(map(str, body)) != sorted(names):
+        raise StateError(f"this state is damaged: it has {sorted(map(str, body))}, not {sorted(names)}")
+    _check_values(body)
+    try:
+        return SavedEpoch(**{**body, "generator": _unpacked(body["generator"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise StateError(f"this state is damaged: {error}") from error
+
+
+def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state says without its digests, which must be those of the rest."""
+    counts = state.get("counts")
+    if not isinstance(counts, (list, tuple)) or len(counts) != len(COUNTS) + 1:
+        raise StateError("this state is damaged: it does not tell what was delivered")
+    try:
+        body = {name: _packed(value) for name, value in state.items() if name not in ("counts", "digest")}
+        numbers = _packed(list(counts[:-1]))
+        wanted = digest(body)
+        wanted_of_counts = digest([wanted, *numbers])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(f"this state is damaged: {error}") from error
+    for found, own in ((state.get("digest"), wanted), (counts[-1], wanted_of_counts)):
+        if type(found) is not str or found != own:
+            raise StateError("this state is damaged: its digest is not that of what it says")
+    return {**body, "counts": dict(zip(COUNTS, numbers, strict=True))}
+
+
+def _check_values(body: dict[str, Any]) -> None:
+    """Refuse values of wrong kinds, which only a state that nobody's ``state_dict`` made can have."""
+    for name in (*_NUMBERS, *_POSITIVE):
+        _check_number(name, body[name], name in _POSITIVE)
+    if type(body["seed"]) is not int:
+        raise StateError(f"this state is damaged: its seed is {_shown(body['seed'])}")
+    if type(body["drop_last"]) is not bool:
+        raise StateError(f"this state is damaged: drop_last is {_shown(body['drop_last'])}")
+    if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
+        raise StateError("this state is damaged: it does not tell its source and order")
+    counts = body["counts"]
+    for name in COUNTS:
+        _check_number(name, counts[name], False)
+    if counts["planned"] != counts["delivered"] + counts["failed"] or counts["replaced"] > counts["delivered"]:
+        raise StateError("this state is damaged: its counts do not add up")
+
+
+def _check_number(name: str, value: Any, positive: bool) -> None:
+    if type(value) is not int or not positive <= value < _LARGEST:
+        raise StateError(f"this state is damaged: {name} is {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Return what a value looks like, in brief; of what has no text only its type."""
+    try:
+        return f"{value!r:.40}"
+    except Exception:  # a number of thousands of digits, or an object of somebody's
+        return f"a {type(value).__name__}"
+
+
+def digest(body: Any) -> str:
+    """Return the digest of what JSON can hold, numbers of NumPy's being as good as Python's: 32 hexadecimal digits."""
+    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_plain_number)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _packed(value: Any) -> Any:
+    """Return `value` with its arrays as text."""
+    if isinstance(value, np.ndarray):
+        data = base64.b85encode(np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<")).tobytes()).decode()
+        return {"dtype": value.dtype.newbyteorder("<").str, "b85": data}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {name: _packed(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_packed(part) for part in value]
+    return value
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+def _unpacked(value: Any) -> Any:
+    """Return `value` with its arrays made from their text."""
+    if isinstance(value, dict):
+        if sorted(value) == ["b85", "dtype"]:
+            return np.frombuffer(base64.b85decode(value["b85"]), _plain_dtype(value["dtype"])).copy()
+        return {name: _unpacked(part) for name, part in value.items()}
+    return value
+
+
+def _plain_dtype(name: Any) -> np.dtype[Any]:
+    if name not in ("<u4", "<u8", "<i4", "<i8"):
+        raise ValueError(f"an array of it is of dtype {name!r:.20}")
+    plain: np.dtype[Any] = np.dtype(name)
+    return plain

@@ -1,0 +1,199 @@
+"""The options of one epoch, checked before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import randomness, validation
+from ..errors import ArgumentError
+from ..faults.policy import ErrorPolicy, error_policy
+from ..randomness import OrderKey
+from ..sampling.plans.sharding import ALONE, START, Reached, Shard
+from .distributed import shard_of
+from .draws import Draws
+
+BITS = 63
+"""Bits of the largest number of an epoch, of a batch's samples, of ranks: positions and counts are int64."""
+
+SEED_BITS = 512
+"""Bits of the largest seed: a state of 4 kB tells it in digits."""
+
+NEWER = ("epoch", "drop_last")
+"""Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
+
+
+class _NotGiven(int):
+    """The number of an epoch where no ``epoch=`` was given."""
+
+
+FIRST = _NotGiven(0)
+"""Epoch 0 as a default: another number may come from a state, and the same epoch twice is warned of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochOptions:
+    """What ``batch_iterator`` was asked for.
+
+    Attributes:
+        batch_size: Samples a batch.
+        shuffle: As the user gave it.
+        rng: The generator from which the order is drawn; None where the order is a function.
+        shuffled: Whether the order is a function of the seed; False is in order (where `rng` is None).
+        seed: Seed of the order, or of the maps' randomness where the order has none.
+        epoch: Number of the epoch.
+        numbered: Whether the user gave that number.
+        drop_last: Whether to leave out a last batch that is not whole.
+        shard: The part of this process.
+        reached: From where on.
+        own: Options of functions of the user's.
+        place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
+        counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
+        draws: Where the draws from `rng` begin, if somebody asks.
+        policy: What to do about samples that cannot be made; None as the source says.
+    """
+
+    batch_size: int
+    shuffle: Any
+    rng: Any
+    shuffled: bool
+    seed: int
+    epoch: int
+    numbered: bool
+    drop_last: bool
+    own: Mapping[str, Any]
+    place: tuple[int, ...] = ()
+    shard: Shard = ALONE
+    reached: Reached = START
+    counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
+    draws: Draws | None = None
+    policy: ErrorPolicy | None = None
+
+    def child(self, number: int) -> EpochOptions:
+        """Return the options for the child of that number, which has an order of its own."""
+        return dataclasses.replace(self, place=(*self.place, number))
+
+    def order_key(self) -> OrderKey | None:
+        """Return the key of the order at this node; None is in order."""
+        return OrderKey(self.seed, self.epoch, self.place) if self.shuffled else None
+
+    def drawing_rng(self) -> Any:
+        """Return the generator to draw from at a node that can do nothing else; None is in order."""
+        key = self.order_key()
+        return self.rng if key is None else key.random_state("rng")
+
+    def of_epoch(self, epoch: int) -> EpochOptions:
+        """Return the options for the epoch of that number."""
+        return dataclasses.replace(self, epoch=epoch, numbered=True)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the user gave of the options that functions and sources of the user's may be called with."""
+        given = {} if self.shuffle is None else {"shuffle": self.shuffle}
+        if self.numbered:
+            given["epoch"] = self.epoch
+        if self.drop_last:
+            given["drop_last"] = True
+        return {**given, **self.own}
+
+    def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
+        """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
+        return {name: value for name, value in taken_by(fn, self.given).items() if name != "drop_last"}
+
+
+def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options to call a user's function with: all that BatchUp had, of newer ones those that it takes."""
+    return {name: value for name, value in given.items() if _passes(fn, name)}
+
+
+def _passes(fn: Callable[..., Any], name: str) -> bool:
+    """Return whether `fn` is to be called with `name`: with newer options only if it takes them, with others always."""
+    if name not in NEWER:
+        return True
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def epoch_options(
+    batch_size: Any,
+    shuffle: Any = None,
+    *,
+    epoch: Any = FIRST,
+    drop_last: Any = False,
+    shard: Any = None,
+    uneven: Any = "pad",
+    pad_mask: Any = False,
+    on_error: Any = None,
+    **own: Any,
+) -> EpochOptions:
+    """Return the options of an epoch, checked: those of ``batch_iterator``.
+
+    Args:
+        **own: Options of functions of the user's.
+
+    Raises:
+        ArgumentError: the batch size is below 1, the epoch negative, a number too large, or what is to be shared out is
+            drawn from NumPy's global state.
+        ArgumentTypeError: an option is of a wrong kind.
+    """
+    number = _below("epoch", epoch, BITS, "count epochs from 0")
+    if number < 0:
+        raise ArgumentError(f"epoch must not be negative, and is {number}; count epochs from 0")
+    rng, shuffled, seed = _order(shuffle)
+    _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
+    part = shard_of(shard, uneven, pad_mask)
+    _below("shard[1], the world,", part.world, BITS, "pass the number of processes")
+    if part.world > 1 and rng is np.random:
+        raise ArgumentError(
+            "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
+            "epoch has its own; pass the same int to all of them"
+        )
+    return EpochOptions(
+        batch_size=validation.positive_int("batch_size", batch_size),
+        shuffle=shuffle,
+        rng=rng,
+        shuffled=shuffled,
+        seed=seed,
+        epoch=number,
+        numbered=epoch is not FIRST,
+        drop_last=validation.true_or_false("drop_last", drop_last),
+        own=own,
+        shard=part,
+        policy=None if on_error is None else error_policy(on_error),
+    )
+
+
+def _below(name: str, value: Any, bits: int, remedy: str) -> int:
+    """Return `value` as an int; refuse one of more than so many bits, which a state could not tell."""
+    number = validation.integer(name, value)
+    if number.bit_length() > bits:  # it may have more digits than Python writes out
+        raise ArgumentError(f"{name} must be below 2^{bits}, and has {number.bit_length()} bits; {remedy}")
+    return number
+
+
+def _order(shuffle: Any) -> tuple[Any, bool, int]:
+    """Return the generator, whether the order is a shuffled function, and the seed that `shuffle` asks for."""
+    if isinstance(shuffle, np.bool_):
+        shuffle = bool(shuffle)
+    if shuffle is None or shuffle is False:
+        return None, False, 0
+    if shuffle is not True and isinstance(shuffle, (int, np.integer)):
+        shuffle = _below("shuffle", shuffle, SEED_BITS, "pass a hash of it")
+        if shuffle < 0:
+            raise ArgumentError(f"shuffle must not be a negative seed, and is {shuffle}; pass 0 or more")
+        return None, True, shuffle
+    rng = randomness.check_rng(shuffle)
+    return rng, False, randomness.seed_from_state(rng)
+
+
+def known_count(n_samples: Any) -> bool:
+    """Return whether `n_samples`, as ``num_samples`` gives it, says when an epoch ends."""
+    return n_samples is not None and n_samples != math.inf

@@ -1,0 +1,233 @@
+"""Functions that make sources of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import randomness, validation
+from ..errors import ArgumentError, ArgumentTypeError
+from ..sampling.base import AbstractSampler
+from ..sampling.mixture import InterleaveSampler
+from .array import ArrayDataSource
+from .base import AbstractDataSource, Functions
+from .composite import checked_sources
+from .filtering import filter_samples
+from .indexed import IndexedDataSource
+from .iterable import CallableDataSource, IteratorDataSource
+from .looking import numbered_length
+from .take_repeat import RoundsDataSource, TakeDataSource
+from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
+
+
+def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
+    """Return a source with the samples of all `sources`, one source after the other; shuffling mixes them all.
+
+    Args:
+        sampler: The order in which they are handed out: that of rows which are numbered through all sources, those of
+            the first from 0 on.
+
+    Raises:
+        ArgumentError: there are no sources, one has an epoch that never ends, or the sampler is for another number of
+            rows.
+        ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
+    """
+    return ConcatDataSource(_one_list(sources), sampler)
+
+
+def mix(*sources: AbstractDataSource, proportions: Any = None, length: int | None = None) -> ConcatDataSource:
+    """Return a source with the samples of all `sources` in given proportions, those of one batch mixed.
+
+    It is :func:`concat` with an :class:`~batchup_ng.InterleaveSampler`, which says how the proportions are kept. For
+    batches each of which is of one source, use a :class:`~batchup_ng.ChoiceDataSource`.
+
+    Args:
+        proportions: How much of each source to hand out, not negative, in any unit; equal where it is None.
+        length: Samples of an epoch. None: as many as it takes to hand out each sample of each source, those of small
+            sources several times. -1: no end.
+
+    Raises:
+        ArgumentError: there are no sources, one has an epoch that never ends, or the proportions are not what they
+            should be.
+        ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
+
+    >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), proportions=[2, 1])
+    >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
+    [[0, 10, 1], [2, 11, 3]]
+    """
+    listed = checked_sources("sources", _one_list(sources))
+    lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(listed)]
+    return ConcatDataSource(listed, InterleaveSampler(lengths, proportions, length))
+
+
+def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:
+    """Return a source with the samples of `source` at the positions `rows` of its epoch in order.
+
+    Args:
+        rows: ``(n,) int``; negative ones count from the end.
+
+    Raises:
+        ArgumentError: a position is out of range, or the epoch never ends.
+        ArgumentTypeError: `source` is no source, or has samples without numbers of their own.
+    """
+    if rows is None:
+        raise ArgumentTypeError("rows must be positions of samples, not None")
+    return SubsetDataSource(source, rows)
+
+
+def split(
+    source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None
+) -> list[SubsetDataSource]:
+    """Return sources that share out the samples of `source` at random: a function of the seed.
+
+    The samples of each part keep their order.
+
+    Args:
+        fractions: The share of each part, above 0, together at most 1; what is left over is in no part.
+        seed: Seed of the draw.
+        stratify: Class of each sample, ``(n,) int`` or strings: each class is then shared out by itself.
+
+    Raises:
+        ArgumentError: a fraction is not above 0, they add up to more than 1, a part stays empty, or `stratify` has
+            another length than `source`.
+
+    >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)
+    >>> [part.num_samples() for part in parts]
+    [8, 2]
+    """
+    shares = _checked_shares(fractions)
+    n = numbered_length("source", source)
+    rng = randomness.generator("split", validation.integer("seed", seed))
+    parts: list[list[np.ndarray]] = [[] for _ in shares]
+    ends, seen = np.cumsum([0.0, *shares]), 0
+    for group in _groups(n, stratify):
+        # Rounded over all classes so far, so that what one class rounds down another rounds up.
+        bounds = np.rint(ends * (seen + len(group))).astype(int) - np.rint(ends * seen).astype(int)
+        bounds = np.maximum.accumulate(bounds)
+        shuffled = rng.permutation(group)
+        for i, part in enumerate(parts):
+            part.append(shuffled[bounds[i] : bounds[i + 1]])
+        seen += len(group)
+    return [SubsetDataSource(source, _sorted_rows(i, part, n)) for i, part in enumerate(parts)]
+
+
+def _checked_shares(fractions: Any) -> np.ndarray:
+    try:
+        shares = np.asarray(fractions, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"fractions must be numbers, not {fractions!r}; (0.8, 0.2) gives two parts") from None
+    if shares.ndim != 1 or len(shares) == 0 or not (shares > 0).all() or shares.sum() > 1 + 1e-9:
+        raise ArgumentError(
+            f"fractions must be above 0, adding up to at most 1, not {fractions!r}; (0.8, 0.2) gives two parts"
+        )
+    return shares
+
+
+def _groups(n: int, stratify: Any) -> list[np.ndarray]:
+    """Return the positions of the samples of each class, those of the samples without a class (NaN) being one too."""
+    if stratify is None:
+        return [np.arange(n)]
+    classes = np.asarray(stratify)
+    if classes.shape != (n,):
+        raise ArgumentError(f"stratify must hold the class of each of the {n} samples, not be of shape {classes.shape}")
+    try:
+        _, which, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise ArgumentTypeError(
+            "stratify must hold classes of one kind, numbers or strings, that can be sorted; give None, or what else "
+            "is among them, a class of that kind"
+        ) from None
+    return np.split(np.argsort(which, kind="stable"), np.cumsum(counts)[:-1])
+
+
+def _sorted_rows(i: int, part: list[np.ndarray], n: int) -> np.ndarray:
+    rows = np.sort(np.concatenate(part))
+    if len(rows) == 0:
+        raise ArgumentError(f"fractions[{i}] of {n} samples is less than one sample; raise it, or split more samples")
+    return rows
+
+
+def take(source: AbstractDataSource, n: int) -> TakeDataSource:
+    """Return a source whose epochs end after the first `n` samples, in whatever order the epoch is.
+
+    So a shuffled epoch has other samples each time; for the same ones, ``subset(source, range(n))``. It gives an end
+    to sources that have none, such as those with a weighted sampler.
+    """
+    return TakeDataSource(source, n)
+
+
+def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
+    """Return a source whose epoch is `times` epochs of `source`, each shuffled anew; -1 for ever.
+
+    Where a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
+    reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a
+    stream) each epoch ends with a batch of its own, which may be short.
+
+    Raises:
+        ArgumentError: `times` is neither -1 nor at least 1.
+        ArgumentTypeError: `source` is no source.
+    """
+    checked_sources("source", [source])
+    times = validation.repeats(times)
+    if source.permutes_rows() and source.num_samples() > 0:
+        return SubsetDataSource(source, None, repeats=times)
+    return RoundsDataSource(source, times)
+
+
+def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it
+    """Return a source whose sample i is that of all `sources`, side by side; shuffling keeps them together.
+
+    Args:
+        flatten: Whether the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``.
+
+    Raises:
+        ArgumentError: the lengths differ, or there are no sources.
+    """
+    return ZipDataSource(_one_list(sources), flatten)
+
+
+def _one_list(sources: Sequence[Any]) -> Sequence[Any]:
+    """Return the sources that were given one by one, or in one list."""
+    return sources[0] if len(sources) == 1 and isinstance(sources[0], (list, tuple)) else sources
+
+
+def coerce_data_source(x: Any) -> AbstractDataSource:
+    """Return `x` as a data source.
+
+    A source is returned as it is; a list, tuple or dict of arrays becomes an :class:`ArrayDataSource`, an iterator an
+    :class:`IteratorDataSource`, a function a :class:`CallableDataSource`.
+
+    Raises:
+        ArgumentError: `x` is an empty sequence.
+        ArgumentTypeError: it is none of these.
+    """
+    if isinstance(x, AbstractDataSource):
+        return x
+    if isinstance(x, (list, tuple)):
+        for item in x:
+            if not hasattr(item, "__getitem__") or not hasattr(item, "__len__"):
+                raise ArgumentTypeError(
+                    f"Cannot convert x to a data source; x is a sequence and one of the elements is not an array-like "
+                    f"object, rather a {type(item)}"
+                )
+        if not x:
+            raise ArgumentError("Cannot convert x to a data source; x is an empty sequence")
+        return ArrayDataSource(list(x))
+    if isinstance(x, dict):
+        return ArrayDataSource(x)
+    if isinstance(x, Iterator):
+        return IteratorDataSource(x)
+    if callable(x):
+        return CallableDataSource(x)
+    raise ArgumentTypeError(
+        f"Cannot convert x to a data source; can only handle iterators, callables, non-empty sequences of array-like "
+        f"objects; cannot handle {type(x)}"
+    )
+
+
+AbstractDataSource._functions = Functions(
+    take=take, repeat=repeat, subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource,
+    filter=filter_samples,
+)  # fmt: skip

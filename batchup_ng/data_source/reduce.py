@@ -1,0 +1,224 @@
+"""Functions that apply a function to each batch of an iterator, whose results they join or average."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import batch as batches
+from .. import validation
+from ..errors import ArgumentError, ArgumentTypeError
+from .hooks import SourceNode
+
+ProgressFunction = Callable[..., Iterable[Any]]
+"""Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
+
+
+def batch_map_concat(
+    func: Callable[..., Any],
+    batch_iter: Iterable[Any],
+    progress_iter_func: ProgressFunction | None = None,
+    n_batches: int | None = None,
+    prepend_args: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...] | None:
+    """Return the results of ``func(*batch)`` joined over all batches, in order.
+
+    Args:
+        func: Called with the arrays of each batch; returns an array, a tuple of arrays, or None for nothing.
+        batch_iter: Iterator of batches.
+        progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
+        n_batches: How many batches to process at most; also the total that is shown.
+        prepend_args: What to call `func` with before the arrays of the batch.
+
+    Returns:
+        One array for each result of `func`, joined along the first axis; None if there was no result.
+
+    Raises:
+        TypeError: `func` returned something else.
+    """
+    return joined(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args))
+
+
+def batch_map_mean(
+    func: Callable[..., Any],
+    batch_iter: Iterable[Any],
+    progress_iter_func: ProgressFunction | None = None,
+    sum_axis: int | None = None,
+    n_batches: int | None = None,
+    prepend_args: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...] | None:
+    """Return the results of ``func(*batch)`` added up over all batches, divided by the number of samples.
+
+    So `func` returns *sums* over its batch, for which the last batch may be shorter, or, with `sum_axis`, one value
+    a sample.
+
+    Args:
+        func: Called with the arrays of each batch; returns an array, a number, a tuple of these, or None.
+        batch_iter: Iterator of batches.
+        progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
+        sum_axis: The axis along which to add up each result; None where `func` did.
+        n_batches: How many batches to process at most; also the total that is shown.
+        prepend_args: What to call `func` with before the arrays of the batch.
+
+    Returns:
+        One mean for each result of `func`, as ``float64``; None if there was no result.
+
+    Raises:
+        TypeError: `func` returned something else.
+        ValueError: the results of two batches differ in shape, as values of single samples do without `sum_axis`.
+    """
+    return mean(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args), sum_axis)
+
+
+def joined(results: Iterable[tuple[Any, Any]]) -> tuple[Any, ...] | None:
+    """Return the results of all batches, one array for each, joined along the first axis."""
+    kept = [
+        _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
+        for _, result in results
+        if result is not None
+    ]
+    if not kept:
+        return None
+    return tuple([np.concatenate(column, axis=0) for column in zip(*kept, strict=True)])
+
+
+def mean(results: Iterable[tuple[Any, Any]], sum_axis: int | None) -> tuple[Any, ...] | None:
+    """Return the results of all batches added up, divided by the number of samples."""
+    sums: list[Any] | None = None
+    n_samples = 0
+    for batch, result in results:
+        n_samples += batches.length(batch)
+        if result is None:
+            continue
+        values = _as_tuple(result, (np.ndarray, np.number, float, int), "a single result as a NumPy array or number")
+        if sum_axis is not None:
+            values = tuple([value.sum(axis=sum_axis) for value in values])
+        elif sums is not None and list(map(np.shape, values)) != list(map(np.shape, sums)):
+            raise ArgumentError(
+                f"batch_map_mean adds up results that are sums over a batch, but they have shapes "
+                f"{list(map(np.shape, sums))}, then {list(map(np.shape, values))}; if they are one value a sample, "
+                f"pass sum_axis=0"
+            )
+        sums = list(values) if sums is None else list(map(operator.add, sums, values))
+    if sums is None:
+        return None
+    return tuple([np.array(total).astype(float) / n_samples for total in sums])
+
+
+def results_of(
+    func: Callable[..., Any],
+    batch_iter: Iterable[Any],
+    progress: ProgressFunction | None,
+    total: int | None,
+    most: int | None,
+    prepend_args: tuple[Any, ...] | None,
+) -> Iterator[tuple[Any, Any]]:
+    """Yield each batch with the result of `func` for it.
+
+    Args:
+        total: The number of batches that is shown.
+        most: The number of batches to process at most.
+    """
+    if progress is not None:
+        batch_iter = progress(batch_iter, total=total, leave=False)
+    before = prepend_args or ()
+    for done, batch in enumerate(batch_iter, start=1):
+        arguments = tuple(batch) if isinstance(batch, list) else batch
+        yield arguments, func(*before, **arguments) if isinstance(arguments, Mapping) else func(*before, *arguments)
+        if most is not None and done >= most:
+            return
+
+
+def _as_tuple(result: Any, single: tuple[type, ...], wanted: str) -> tuple[Any, ...]:
+    if isinstance(result, single):
+        return (result,)
+    if isinstance(result, tuple):
+        return result
+    raise ArgumentTypeError(
+        f"Batch function should return a tuple of results, {wanted}, or None, not {type(result)}"
+    )
+
+
+class MapsEpochs(SourceNode):
+    """The same as methods of a source, for one of its epochs."""
+
+    def batch_map_concat(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ValueError: the epoch never ends and `n_batches` is not given.
+        """
+        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
+        return joined(results)
+
+    def batch_map_mean(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        sum_axis: int | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the mean of ``func(*batch)`` over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ValueError: the epoch never ends and `n_batches` is not given.
+        """
+        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
+        return mean(results, sum_axis)
+
+    def _results(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress: ProgressFunction | None,
+        n_batches: int | None,
+        prepend_args: tuple[Any, ...] | None,
+        kwargs: dict[str, Any],
+    ) -> Iterator[tuple[Any, Any]]:
+        """Return an iterator of each batch of an epoch with the result of `func`, at most `n_batches` of them."""
+        if n_batches is not None:
+            n_batches = validation.positive_int("n_batches", n_batches)
+        elif self.num_samples(**_for_counting(kwargs)) == math.inf:
+            raise ArgumentError(
+                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
+                "; pass n_batches="
+            )
+        iterator = self.batch_iterator(batch_size, **kwargs)
+        return results_of(func, iterator, progress, _total(iterator, n_batches), n_batches, prepend_args)
+
+
+def _total(iterator: Any, n_batches: int | None) -> int | None:
+    """Return the number of batches to show: as many as were asked for, or else as there are, where that is known."""
+    if n_batches is not None:
+        return n_batches
+    try:
+        return len(iterator)
+    except TypeError:
+        return None
+
+
+def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}

@@ -1,0 +1,154 @@
+"""Sources that hand out a part of the epoch of another source, or several of its epochs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from .. import batch as batches
+from .. import validation
+from ..batch import as_batch
+from ..memory_pool import Buffers
+from ..randomness import BatchKey, OrderKey
+from ..sampling.plans.rows import FirstPlan, RoundsPlan, RowPlan, count_batches, first_rows, rows_length
+from .base import AbstractDataSource, PlannedDataSource
+from .composite import checked_sources
+from .epoch_options import EpochOptions
+
+
+class Wrapped(PlannedDataSource):
+    """A source that makes its batches as another does."""
+
+    def __init__(self, source: AbstractDataSource) -> None:
+        self.source = checked_sources("source", [source])[0]
+
+    @property
+    def is_random_access(self) -> bool:
+        return self.source.is_random_access
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        return self.source.samples_by_indices(indices)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self.source.read(rows, key.child(0), buffers)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        return self.source.read_samples(rows, key.child(0), buffers)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(rows)
+
+    def draws_globally(self) -> bool:
+        return self.source.draws_globally()
+
+    def has_random_maps(self) -> bool:
+        return self.source.has_random_maps()
+
+    def heeds_shuffle(self) -> bool:
+        return self.source.heeds_shuffle()
+
+    def calls_user_functions(self) -> bool:
+        return self.source.calls_user_functions()
+
+
+class TakeDataSource(Wrapped):
+    """The first samples of each epoch: see :func:`~batchup_ng.take`."""
+
+    def __init__(self, source: AbstractDataSource, n: int) -> None:
+        super().__init__(source)
+        self.n = validation.positive_int("n", n)
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.n, self.source.outline()]
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        n = self.source.num_samples(**kwargs)
+        return None if n is None else min(n, self.n)
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        return FirstPlan(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        left = self.n
+        for rows in self.source.drawn_rows(batch_size, rng, drop_last):
+            cut = first_rows(rows, left)
+            if rows_length(cut) < rows_length(rows) and drop_last:
+                return
+            yield cut
+            left -= rows_length(cut)
+            if left == 0:
+                return
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        plan = self.source.row_plan(batch_size, OrderKey(0, 0), drop_last)
+        n = count_batches(self.n, batch_size, drop_last)
+        return min(plan.n_batches, n) if plan.regular else None
+
+    def rows_at(self, positions: Any) -> Any:
+        return self.source.rows_at(positions)
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        left = self.n
+        for batch in map(as_batch, self.source.stream(options, (*path, 0))):
+            cut = batches.trim(batch, left) if batches.length(batch) > left else batch
+            yield cut
+            left -= batches.length(cut)
+            if left == 0:
+                return
+
+
+class RoundsDataSource(Wrapped):
+    """Several epochs of a source, one after the other: see :func:`~batchup_ng.repeat`."""
+
+    def __init__(self, source: AbstractDataSource, times: int) -> None:
+        super().__init__(source)
+        self.times = validation.repeats(times)
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.times, self.source.outline()]
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        n = self.source.num_samples(**kwargs)
+        if n is None or n == 0:
+            return n
+        return math.inf if self.times == -1 else n * self.times
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        def plan_of(which: int) -> RowPlan:
+            return self.source.row_plan(batch_size, None if key is None else key.child(which), drop_last)
+
+        first = plan_of(0)
+        if first.n_batches == math.inf:
+            return first
+        return RoundsPlan(plan_of, self.times, self.source.count(batch_size, drop_last))
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        for _ in self._rounds():
+            drawn = iter(self.source.drawn_rows(batch_size, rng, drop_last))
+            first = next(drawn, None)
+            if first is None:
+                return
+            yield first
+            yield from drawn
+
+    def _rounds(self) -> Iterator[int]:
+        return itertools.count() if self.times == -1 else iter(range(self.times))
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        n = self.source.count(batch_size, drop_last)
+        if n == 0:
+            return 0
+        if self.times == -1:
+            return math.inf
+        return None if n is None else n * self.times
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        for which in self._rounds():
+            stream = iter(self.source.stream(options.child(which), (*path, which)))
+            first = next(stream, None)
+            if first is None:
+                return
+            yield first
+            yield from stream

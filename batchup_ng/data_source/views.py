@@ -1,0 +1,213 @@
+"""Sources that hand out the samples of other sources in another arrangement of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import batch as batches
+from .. import validation
+from ..batch import as_batch
+from ..errors import ArgumentError
+from ..memory_pool import FRESH, Buffers
+from ..randomness import BatchKey
+from ..sampling.base import AbstractSampler, kept_outline
+from ..sampling.standard import row_numbers
+from .base import AbstractDataSource
+from .composite import checked_sources, join, join_samples
+from .hooks import joined_names
+from .looking import numbered_length
+from .random_access import RandomAccessDataSource
+
+
+class _Rearranged(RandomAccessDataSource):
+    """A random-access source whose rows are made from those of others."""
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return self.read(indices, BatchKey(), FRESH)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class SubsetDataSource(_Rearranged):
+    """Some samples of another source: see :func:`~batchup_ng.subset`.
+
+    Args:
+        source: Where the samples come from.
+        rows: Their positions in the source's epoch in order: ``(n,) int``; all where it is None.
+        repeats: How often each is handed out an epoch; -1 for ever.
+
+    Attributes:
+        kept_by: The name of the predicate that the rows were kept by, if there was one.
+    """
+
+    def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
+        self.source = checked_sources("source", [source])[0]
+        n = numbered_length("source", source)
+        self.rows = None if rows is None else _in_range(row_numbers("rows", rows), n)
+        self.repeats = repeats
+        self.kept_by = ""
+        super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
+
+    def outline(self) -> list[Any]:
+        rows = [] if self.rows is None else kept_outline(self.rows)
+        return [*super().outline(), rows, self.source.outline()]
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self.source.read(self._own_rows(rows), key.child(0), buffers)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        return self.source.read_samples(self._own_rows(rows), key.child(0), buffers)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(self._own_rows(rows))
+
+    def draws_globally(self) -> bool:
+        return self.source.draws_globally()
+
+    def has_random_maps(self) -> bool:
+        return self.source.has_random_maps()
+
+    def _facts(self) -> list[str]:
+        return [*super()._facts(), *([f"kept by {self.kept_by}"] if self.kept_by else [])]
+
+    def _own_rows(self, rows: Any) -> Any:
+        """Return the rows of the source that are these of the subset."""
+        return self.source.rows_at(rows if self.rows is None else self.rows[rows])
+
+
+class ConcatDataSource(_Rearranged):
+    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`.
+
+    Args:
+        sources: Where the samples come from.
+        sampler: The order in which they are handed out.
+    """
+
+    def __init__(self, sources: Sequence[AbstractDataSource], sampler: AbstractSampler | None = None) -> None:
+        self.sources = checked_sources("sources", sources)
+        lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
+        self._bounds = np.cumsum([0, *lengths])
+        super().__init__(int(self._bounds[-1]), sampler=sampler)
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), *[source.outline() for source in self.sources]]
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        present, places = self._parts(rows)
+        memory = buffers if len(present) == 1 else buffers.scratch
+        parts = []
+        for i, where in zip(present, places, strict=True):
+            own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            parts.append(as_batch(self.sources[i].read(own_rows, key.child(int(i), where), memory)))
+        if len(parts) == 1:
+            return parts[0]
+        _check_alike([f"sources[{i}]" for i in present], parts, [len(where) for where in places])
+        return batches.scatter(parts, places, buffers)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        samples: list[Any] = [None] * len(rows)
+        for i, where in zip(*self._parts(rows), strict=True):
+            own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            of_part = self.sources[i].read_samples(own_rows, key.child(int(i), where), buffers)
+            for place, sample in zip(where, of_part, strict=True):
+                samples[place] = sample
+        return samples
+
+    def _parts(self, rows: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the numbers of the sources that rows belong to, and the places of those of each."""
+        owners = np.searchsorted(self._bounds, rows, side="right") - 1
+        present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
+        return present, [np.flatnonzero(owners == i) for i in present]
+
+    def draws_globally(self) -> bool:
+        return any(source.draws_globally() for source in self.sources)
+
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.sources)
+
+    def sample_name(self, rows: Any) -> str | None:
+        owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
+        source = self.sources[owner]
+        return source.sample_name(source.rows_at(rows - self._bounds[owner]))
+
+
+class ZipDataSource(_Rearranged):
+    """Sources of equal length, row by row side by side: see :func:`~batchup_ng.zip`."""
+
+    def __init__(self, sources: Sequence[AbstractDataSource], flatten: bool = True) -> None:
+        self.sources = checked_sources("sources", sources)
+        self.flatten = validation.true_or_false("flatten", flatten)
+        lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
+        if len(set(lengths)) > 1:
+            raise ArgumentError(
+                f"sources must have the same length to be zipped, not {lengths}; use subset to cut them"
+            )
+        super().__init__(lengths[0])
+
+    def outline(self) -> list[Any]:
+        return [*super().outline(), *[source.outline() for source in self.sources]]
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
+        return join(parts, self.flatten)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        pairs = enumerate(self.sources)
+        parts = [source.read_samples(source.rows_at(rows), key.child(i), buffers) for i, source in pairs]
+        return join_samples(parts, self.flatten)
+
+    def draws_globally(self) -> bool:
+        return any(source.draws_globally() for source in self.sources)
+
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.sources)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)
+
+
+def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[int]) -> None:
+    """Refuse parts of one batch that have not one sample for each row, or not one form.
+
+    Raises:
+        ArgumentError: naming the source, and what it gave.
+    """
+    for name, part, n in zip(names, parts, planned, strict=True):
+        for leaf in batches.leaves(part):
+            single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
+            made = None if single else len(leaf)
+            if made != n:
+                raise ArgumentError(
+                    f"{name} made {'a single value' if made is None else f'{made} rows'} of {n} samples, which cannot "
+                    f"stand among those of the other sources of concat or mix; apply the map that changes their number "
+                    f"to the whole"
+                )
+        if _form(part) != _form(parts[0]):
+            raise ArgumentError(
+                f"the sources of concat and mix must give batches of one structure, and {names[0]} gives "
+                f"{_form(parts[0])}, {name} {_form(part)}; map them to one"
+            )
+
+
+def _form(batch: Any) -> str:
+    """Return what a batch is made of, in words.
+
+    >>> _form((np.arange(3), {"x": [1, 2, 3]}))
+    '(array, {x: array})'
+    """
+    if isinstance(batch, tuple):
+        return f"({', '.join(map(_form, batch))})"
+    if isinstance(batch, Mapping):
+        return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
+    return "array"
+
+
+def _in_range(rows: np.ndarray, n: int) -> np.ndarray:
+    if len(rows) and (int(rows.min()) < -n or int(rows.max()) >= n):
+        bad = int(rows.max()) if int(rows.max()) >= n else int(rows.min())
+        raise ArgumentError(f"rows must be below {n}, the length of the source; one is {bad}")
+    return np.where(rows < 0, rows + n, rows)

@@ -1,0 +1,157 @@
+"""What is done with generators that have a state: NumPy's, those of a user, the global ones."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from .hashing import digest, word
+from .keys import BatchKey
+
+
+def check_rng(shuffle: Any) -> Any:
+    """Return the generator that `shuffle` names: True is NumPy's global state.
+
+    Raises:
+        ArgumentTypeError: `shuffle` is no generator.
+    """
+    if shuffle is True or shuffle is np.random:
+        return np.random
+    if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
+        return shuffle
+    raise ArgumentTypeError(
+        f"shuffle must be None, True, an int seed, a numpy.random.RandomState or a numpy.random.Generator, "
+        f"not {shuffle!r} of type {type(shuffle).__name__}"
+    )
+
+
+def uniform_draws(rng: Any, size: int) -> np.ndarray:
+    """Return `size` floats in [0, 1) as ``rng.choice(..., p=...)`` would draw them."""
+    return rng.random(size) if isinstance(rng, np.random.Generator) else rng.random_sample(size)
+
+
+def seed_draw(rng: Any) -> int:
+    """Return a seed of 53 bits: one float in [0, 1), drawn from `rng`, without its point."""
+    return int(uniform_draws(rng, 1)[0] * (1 << 53))
+
+
+def copy_of(rng: Any) -> Any:
+    """Return a generator in the state of `rng` that shares nothing with it."""
+    if rng is np.random:
+        twin = np.random.RandomState()
+        twin.set_state(np.random.get_state())
+        return twin
+    return copy.deepcopy(rng)
+
+
+def seed_from_state(rng: Any) -> int:
+    """Return a seed that depends on the state of `rng`, from which nothing is drawn."""
+    state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state()
+    return word("state", repr(_plain(state)))
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, dict):
+        return [(name, _plain(part)) for name, part in sorted(state.items())]
+    if isinstance(state, (tuple, list)):
+        return [_plain(part) for part in state]
+    return state.tobytes().hex() if isinstance(state, np.ndarray) else state
+
+
+def state_of(rng: Any) -> dict[str, Any]:
+    """Return the state of a generator of NumPy's, or of ``numpy.random`` itself, as nested dicts.
+
+    Raises:
+        ArgumentTypeError: it is a generator of another kind.
+    """
+    if isinstance(rng, np.random.Generator):
+        return dict(rng.bit_generator.state)
+    if rng is np.random or isinstance(rng, np.random.RandomState):
+        return dict(rng.get_state(legacy=False))
+    raise ArgumentTypeError(f"the state of a {type(rng).__name__} cannot be saved; shuffle by NumPy's generators")
+
+
+def put_state(rng: Any, state: dict[str, Any]) -> None:
+    """Put a generator in a state that :func:`state_of` returned.
+
+    Raises:
+        ValueError: the state is that of a generator of another kind, or of none.
+    """
+    _check_form(state_of(rng), state)
+    try:
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = state
+        else:
+            rng.set_state(state)
+    except (TypeError, KeyError, OverflowError, AttributeError) as error:
+        raise ValueError(f"no state of a generator: {error}") from error
+
+
+def _check_form(own: Any, state: Any) -> None:
+    """Refuse a state that has not the form of a generator's own.
+
+    NumPy looks at names and kinds only: with a position beyond its array, it reads memory that is not the generator's.
+    """
+    if isinstance(own, dict):
+        if not isinstance(state, dict) or own.keys() != state.keys():
+            raise ValueError(f"its parts are not {', '.join(own)}")
+        for name, part in own.items():
+            _check_form(part, state[name])
+        for place, array in (("pos", "key"), ("buffer_pos", "buffer")):
+            if place in own and not 0 <= state[place] <= len(state[array]):
+                raise ValueError(f"its {place} is out of range")
+    elif isinstance(own, np.ndarray):
+        if not isinstance(state, np.ndarray) or (state.dtype, state.shape) != (own.dtype, own.shape):
+            raise ValueError(f"an array of it is not {own.dtype} of shape {own.shape}")
+    elif type(state) is not type(own) or (isinstance(own, str) and state != own):
+        raise ValueError(f"one of its values is not {own!r:.40}, or like it")
+
+
+@contextlib.contextmanager
+def globals_seeded(key: BatchKey) -> Iterator[None]:
+    """Seed the global generators, those of :func:`seed_globals`, for one batch; put them back after it.
+
+    For the code of users that draws from them, which then draws the same for a batch whoever makes it. It is not for
+    threads, which share them.
+    """
+    with globals_kept():
+        seed_globals(key)
+        yield
+
+
+@contextlib.contextmanager
+def globals_kept() -> Iterator[None]:
+    """Put the global generators back to where they were."""
+    before = random.getstate(), np.random.get_state(legacy=False)
+    torch = torch_generator()
+    torch_before = None if torch is None else torch.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        if torch is not None:
+            torch.set_state(torch_before)
+
+
+def seed_globals(key: BatchKey) -> None:
+    """Seed the generators of ``random`` and ``numpy.random``, and PyTorch's of the CPU, by the key of a batch."""
+    seed = digest("global", key.seed, key.epoch, key.batch, key.first())
+    # Those of random and NumPy are of one kind: from the same words they would draw the same numbers.
+    random.seed(int.from_bytes(seed, "big"))
+    np.random.seed(np.frombuffer(seed, "<u4"))  # one word of 32 bits would come again within some 10^5 batches
+    torch = torch_generator()
+    if torch is not None:
+        torch.manual_seed(int.from_bytes(seed[:8], "little") >> 1)
+
+
+def torch_generator() -> Any:
+    """Return PyTorch's global generator of the CPU; None where PyTorch is not imported."""
+    return getattr(sys.modules.get("torch"), "default_generator", None)

@@ -1,0 +1,216 @@
+"""Samplers that look at the class of each row.
+
+Both keep the rows sorted by class, 8 bytes a row, and nothing that grows with an epoch: the row at any position is
+computed. A batch is computed in one go for all its classes, however many they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from .. import validation
+from ..display import array_words
+from ..errors import ArgumentError
+from ..randomness import OrderKey, pair_words, words_at
+from .base import RandomAccessSampler, array_outline, kept_outline
+from .plans.batched_permutation import each_permuted
+from .plans.even_interleave import Spread
+from .standard import RepeatedSampler, check_row_numbers, row_numbers
+from .weighted import class_numbers
+
+
+class ByClass(NamedTuple):
+    """Rows sorted by class.
+
+    Attributes:
+        classes: The classes that occur, ascending: ``(n_classes,) int64``.
+        rows: The rows of the first class, in the order given, then those of the second, ...: ``(n,) int64``.
+        firsts: Where in `rows` each class begins: ``(n_classes,) int64``.
+        sizes: How many rows each has: ``(n_classes,) int64``.
+        outline: Tells the classes of the rows from others, for a saved state.
+    """
+
+    classes: np.ndarray
+    rows: np.ndarray
+    firsts: np.ndarray
+    sizes: np.ndarray
+    outline: list[Any]
+
+
+def by_class(y: np.ndarray) -> ByClass:
+    """Return the places of the entries of `y`, ``(n,) int64``, sorted by class."""
+    order, shifted = np.argsort(y.astype(np.uint16), kind="stable"), y >> 16  # NumPy sorts 16 bits by radix, fast
+    while shifted.any():
+        order = order[np.argsort(shifted[order].astype(np.uint16), kind="stable")]
+        shifted >>= 16
+    classes = y[order]
+    firsts = np.flatnonzero(np.diff(classes, prepend=-1))
+    sizes = np.diff(firsts, append=len(y))
+    return ByClass(classes[firsts], order, firsts, sizes, [array_outline(y), array_outline(sizes)])
+
+
+class StratifiedSampler(RepeatedSampler):
+    """Hands out each row once a repeat, each class spread evenly over the whole of it.
+
+    So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
+    in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. To hold across the seam of two repeats, too, the
+    order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
+    In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
+
+    How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
+
+    Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
+
+    Args:
+        y: Class of each row of the data: ``(N,) int``, not negative.
+        indices: The rows to hand out: ``(n,) int``; all where it is None.
+        repeats: How often each is handed out; -1 for ever.
+
+    Raises:
+        ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of it, or `repeats` is
+            neither -1 nor at least 1.
+    """
+
+    def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
+        classes = class_numbers(y)
+        self._y_in_words = array_words(classes)
+        self._n_classified = len(classes)
+        self.indices = None if indices is None else row_numbers("indices", indices)
+        if self.indices is not None:
+            check_row_numbers("indices", self.indices, len(classes))
+            classes = classes[self.indices]
+        super().__init__(len(classes), repeats)
+        self._by_class = by_class(classes)
+        self._spreads: dict[int, Spread] = {}
+
+    def outline(self) -> list[Any]:
+        own = [] if self.indices is None else kept_outline(self.indices)
+        return [*super().outline(), *self._by_class.outline, own]
+
+    def check_rows(self, length: int) -> None:
+        check_classified(self._n_classified, length)
+
+    def map_indices(self, indices: Any) -> Any:
+        return indices if self.indices is None else self.indices[indices]
+
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers if self.indices is None else self.indices[numbers]
+
+    def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
+        spread = self._spread(key.word("stratified"))
+        classes, numbers = spread.at(places)
+        keys = words_at(key.word("members", repeat), classes)
+        own = each_permuted(numbers, self._by_class.sizes[classes], keys)
+        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
+
+    def _spread(self, word: int) -> Spread:
+        spread = self._spreads.get(word)
+        if spread is None:
+            spread = Spread(self._by_class.sizes, word)
+            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this epoch and one other
+        return spread
+
+
+class BalancedBatchSampler(RandomAccessSampler):
+    """Makes batches of the same number of samples of each class.
+
+    A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
+    :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
+    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled anew whenever the
+    rows of a batch end with those of the class, so after `per_class` times at most. An epoch ends when the largest
+    class was gone through once; smaller ones are then seen several times. (With `classes_per_batch`, see below.)
+
+    With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
+    Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
+    classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
+    out, and what they would have handed out. An epoch has as many rounds as the largest class needs. So of n classes,
+    of which ``n % classes_per_batch`` sit out each round, that share of the rows of the largest class does not come in
+    an epoch, on the average, other ones in each; where `classes_per_batch` divides n, all come. In order, without
+    ``shuffle=``, classes and rows come in turn, as they are numbered; an epoch is as long, and leaves out the last.
+
+    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only.
+
+    Memory: 8 bytes a row.
+
+    Args:
+        y: Class of each row: ``(n,) int``, not negative.
+        per_class: Samples of each class a batch.
+        classes_per_batch: How many classes a batch has; all where it is None.
+
+    Attributes:
+        batch_size: Samples of a batch.
+        classes: The classes that occur: ``(n_classes,) int64``.
+
+    Raises:
+        ArgumentError: `y` is empty or has a negative class, `per_class` or `classes_per_batch` is below 1, or there are
+            fewer classes than `classes_per_batch`.
+    """
+
+    in_batches: ClassVar[bool] = True
+
+    def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
+        numbers = class_numbers(y)
+        self._y_in_words = array_words(numbers)
+        self.per_class = validation.positive_int("per_class", per_class)
+        self.length = len(numbers)
+        self._by_class = by_class(numbers)
+        self.classes = self._by_class.classes
+        n = len(self.classes)
+        wanted = n if classes_per_batch is None else classes_per_batch
+        self.classes_per_batch = validation.positive_int("classes_per_batch", wanted)
+        if self.classes_per_batch > n:
+            raise ArgumentError(f"classes_per_batch must be at most {n}, the classes of y, not {classes_per_batch}")
+        self.batch_size = self.per_class * self.classes_per_batch
+        self._batches_a_round = n // self.classes_per_batch
+        # After as many turns of a class both its rows and its batches begin anew.
+        self._cycles = np.lcm(self._by_class.sizes, self.per_class)
+
+    def outline(self) -> list[Any]:
+        return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.outline]
+
+    def check_rows(self, length: int) -> None:
+        check_classified(self.length, length)
+
+    def num_indices_generated(self) -> Any:
+        rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
+        return rounds * self._batches_a_round * self.batch_size
+
+    def check_batch_size(self, batch_size: int) -> None:
+        if batch_size != self.batch_size:
+            raise ArgumentError(
+                f"batch_size must be {self.batch_size}, which is per_class={self.per_class} of each of "
+                f"{self.classes_per_batch} classes, not {batch_size}; pass batch_size=sampler.batch_size"
+            )
+
+    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
+        batches, slots = np.divmod(positions, self.batch_size)
+        places, within = np.divmod(slots, self.per_class)
+        classes, rounds = self._classes_at(batches, places, key)
+        turns = rounds * self.per_class + within
+        sizes = self._by_class.sizes[classes]
+        own = turns % sizes
+        if key is not None:
+            own = each_permuted(own, sizes, pair_words(key.word("balanced"), classes, turns // self._cycles[classes]))
+        return np.asarray(self._by_class.rows[self._by_class.firsts[classes] + own])
+
+    def _classes_at(
+        self, batches: np.ndarray, places: np.ndarray, key: OrderKey | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class at each place among those of a batch, and how many rounds it was through before."""
+        n = len(self.classes)
+        if key is None or self.classes_per_batch == n:
+            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
+            return classes, rounds
+        rounds, batches = np.divmod(batches, self._batches_a_round)
+        dealt = batches * self.classes_per_batch + places
+        return each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds)), rounds
+
+
+def check_classified(n: int, length: int) -> None:
+    """Raise :class:`ArgumentError` if the classes of `n` rows are not those of data of `length` rows."""
+    if n != length:
+        raise ArgumentError(f"sampler has the classes of {n} rows, but there are {length}; pass the class of each row")

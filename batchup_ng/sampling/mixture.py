@@ -1,0 +1,165 @@
+"""The sampler that mixes parts of the data in given proportions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import validation
+from ..errors import ArgumentError
+from ..randomness import OrderKey, pair_words, words_at
+from .base import RandomAccessSampler, array_outline, given_array
+from .plans.batched_permutation import LARGEST, each_permuted
+
+FINEST = 1000
+"""Positions of a period at most, where proportions are not whole numbers."""
+
+LONGEST = 1_000_000
+"""Positions of a period at most, where they are: it is kept as two tables, of 8 bytes a position each."""
+
+
+class InterleaveSampler(RandomAccessSampler):
+    """Hands out rows of several parts of the data in given proportions.
+
+    The rows lie part after part, as :func:`~batchup_ng.concat` puts sources: rows 0 to ``lengths[0] - 1`` are the first
+    part. An epoch is made of periods, each of which has a whole number of rows of each part: proportions of 3 to 1 have
+    a period of 4. Whole numbers are kept exactly (which, without a common divisor, add up to a million at most); others
+    have the shortest period below 1000 that fits them, or else are kept to a thousandth.
+
+    With ``shuffle=`` each period is shuffled, and each part goes through its own rows in an order of its own, shuffled
+    anew each time. In a period in which a part is begun anew, rows of both rounds stand side by side; but for that,
+    each row of a part comes once before any comes again. In order, the parts are spread evenly over a period, and the
+    rows of each come as they lie, over and over.
+
+    Args:
+        lengths: How many rows each part has.
+        proportions: How much of each to hand out, not negative, in any unit; equal where it is None.
+        length: Positions of an epoch. None: as many whole periods as it takes to hand out each row of each part, those
+            of a part that is small for its share several times. -1: no end.
+
+    Raises:
+        ArgumentError: there are no parts, their number is not that of the proportions, these are all 0, negative, not
+            finite or too unlike each other, or a part that is to be handed out is empty.
+
+    >>> InterleaveSampler([3, 1]).rows_at(np.arange(6), None)
+    array([0, 3, 1, 3, 2, 3])
+    """
+
+    def __init__(self, lengths: Sequence[int], proportions: Any = None, length: int | None = None) -> None:
+        self.lengths = [validation.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
+        self._counts = _whole_counts(_shares(self.lengths, proportions))
+        self.proportions = None if proportions is None else np.asarray(proportions).tolist()
+        self._sizes = np.array(self.lengths, dtype=np.int64)
+        self._period = int(self._counts.sum())
+        self._ends = np.cumsum(self._counts)
+        self._schedule, self._earlier = _even_schedule(self._counts)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self.length = self._whole_length() if length is None else _epoch_length(length)
+
+    def _whole_length(self) -> int:
+        used = self._counts > 0
+        periods = -(-self._sizes[used] // self._counts[used])
+        return int(periods.max()) * self._period
+
+    def outline(self) -> list[Any]:
+        parts = [array_outline(self._sizes), array_outline(self._counts)]
+        return [type(self).__name__, self.length, *parts]
+
+    def check_rows(self, length: int) -> None:
+        if sum(self.lengths) != length:
+            raise ArgumentError(
+                f"sampler has parts of {sum(self.lengths)} rows together, but there are {length}; pass the length of "
+                f"each part"
+            )
+
+    def num_indices_generated(self) -> Any:
+        return math.inf if self.length == -1 else self.length
+
+    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
+        periods, places = np.divmod(positions, self._period)
+        if key is None:
+            parts, earlier = self._schedule[places], self._earlier[places]
+        else:
+            words = words_at(key.word("mixed"), periods)
+            places = each_permuted(places, np.full(len(places), self._period), words)
+            parts = np.searchsorted(self._ends, places, side="right")
+            earlier = places - (self._ends - self._counts)[parts]
+        sizes = self._sizes[parts]
+        repeats, own = np.divmod(periods * self._counts[parts] + earlier, sizes)
+        if key is not None:
+            own = each_permuted(own, sizes, pair_words(key.word("part"), parts, repeats))
+        return np.asarray(self._starts[parts] + own)
+
+
+def _epoch_length(length: Any) -> int:
+    number = validation.integer("length", length)
+    if number < 1 and number != -1:
+        raise ArgumentError(f"length must be at least 1, or -1 for no end, not {number}; None goes once through all")
+    return number
+
+
+def _shares(lengths: list[int], proportions: Any) -> np.ndarray:
+    """Return the proportions as an array, ``(n_parts,)``, checked."""
+    if not lengths:
+        raise ArgumentError("lengths must hold the number of rows of each part, and is empty")
+    if sum(lengths) > LARGEST:
+        raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
+    shares = np.ones(len(lengths), np.int64)
+    if proportions is not None:
+        shares = given_array("proportions", proportions, "pass one number a part")
+    if shares.shape != (len(lengths),) or shares.dtype.kind not in "iuf":
+        raise ArgumentError(f"proportions must be {len(lengths)} numbers, one a part, not {proportions!r}")
+    for i, (share, n) in enumerate(zip(shares.tolist(), lengths, strict=True)):
+        if not (math.isfinite(share) and share >= 0):
+            raise ArgumentError(f"proportions must be finite and not negative, but proportions[{i}] is {share}")
+        if n < 0 or (n == 0 and share > 0):
+            raise ArgumentError(f"lengths[{i}] must be at least 1 for a part to be handed out, not {n}; leave it out")
+    if not shares.any():
+        raise ArgumentError("proportions must not all be 0; at least one part must be handed out")
+    return shares
+
+
+def _whole_counts(shares: np.ndarray) -> np.ndarray:
+    """Return how many rows of each part a period has: ``(n_parts,) int64``.
+
+    >>> _whole_counts(np.array([6, 2])), _whole_counts(np.array([1 / 3, 2 / 3]))
+    (array([3, 1]), array([1, 2]))
+
+    Raises:
+        ArgumentError: a part would never be handed out, so small is its share.
+    """
+    if shares.dtype.kind in "iu":
+        counts = np.asarray(shares // np.gcd.reduce(shares), np.float64)
+        if counts.sum() <= LONGEST:
+            return counts.astype(np.int64)
+    shares = shares / shares.max()  # so that the sum is finite
+    shares /= math.fsum(shares)  # which is exact, where the last bit of NumPy's sum may depend on the machine
+    fits = (period for period in range(1, FINEST) if np.abs(np.rint(shares * period) - shares * period).max() < 1e-9)
+    period = next(fits, FINEST)
+    counts = np.floor(shares * period + 1e-9)
+    short = np.argsort(counts - shares * period, kind="stable")[: period - int(counts.sum())]
+    counts[short] += 1  # those that lost most by rounding
+    lost = np.flatnonzero((counts == 0) & (shares > 0))
+    if len(lost):
+        raise ArgumentError(
+            f"proportions[{lost[0]}] is {shares[lost[0]]:.2g} of all, less than can be told apart, a thousandth; pass "
+            f"whole numbers that add up to at most {LONGEST}, which are kept exactly"
+        )
+    return counts.astype(np.int64)
+
+
+def _even_schedule(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part at each place of a period, and how often it came earlier in it: ``(period,) int64`` each.
+
+    The k-th of n rows of a part stands where ``(k + 1/2) / n`` of the period is over, in the order of these numbers.
+
+    >>> _even_schedule(np.array([3, 1]))
+    (array([0, 0, 1, 0]), array([0, 1, 0, 2]))
+    """
+    parts = np.repeat(np.arange(len(counts)), counts)
+    earlier = np.arange(len(parts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.argsort((earlier + 0.5) / counts[parts], kind="stable")
+    return parts[order], earlier[order]

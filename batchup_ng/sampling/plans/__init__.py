@@ -1,0 +1,1 @@
+"""Which rows are in batch k of an epoch: pure index arithmetic."""

@@ -1,0 +1,88 @@
+"""Shuffled orders of many sets at once, each entry of each computed on its own.
+
+Where a batch has rows of a thousand classes, each of which goes through its own rows in an order of its own, a call of
+NumPy for each of the thousand permutations would take most of the time. Here one call serves them all: each entry
+brings the size and the key of the permutation that it belongs to, and nothing is kept.
+
+The permutation is a Feistel network on pairs of numbers (left, right) below (a, b), where a is the root of the size
+rounded up and b the least even number for which a·b is enough; halves are added modulo a and b in place of the
+exclusive or. Values that fall outside the size are walked on until they fall inside (both from Black and Rogaway,
+"Ciphers with arbitrary finite domains", CT-RSA 2002). So it works for any size, down to one, with few walks. It is a
+bijection whatever the round function is, and like :mod:`~batchup_ng.sampling.plans.permutation` it is for shuffling, not for
+secrets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+ROUNDS = 12
+"""Half-rounds of the network."""
+
+SMALL = 64
+"""Below this size a network of so few rounds makes some orders likelier than others: there it is gone through twice."""
+
+LARGEST = 1 << 62
+"""Sizes up to which halves fit 32 bits."""
+
+_ODD = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1)) & ((1 << 64) - 1)) for i in range(2 * ROUNDS)]
+_HALF = np.uint64(32)
+
+
+def each_permuted(places: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return where each place is sent by the permutation that belongs to its size and its key: ``(n,) int64``.
+
+    Args:
+        places: ``(n,) int64``, each in [0, its size).
+        sizes: ``(n,) int64``, at least 1, at most :data:`LARGEST`.
+        keys: ``(n,) uint64``.
+
+    Raises:
+        IndexError: a place is beyond its size, and would never be sent inside, or a size is too large.
+    """
+    wide = sizes.astype(np.uint64)  # in which what is negative is huge
+    if bool(((places.astype(np.uint64) >= wide) | (wide > LARGEST)).any()):
+        raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {LARGEST}")
+    a = np.ceil(np.sqrt(sizes)).astype(np.uint64)
+    b = (wide + a - np.uint64(1)) // a
+    b += b & np.uint64(1)  # with both odd there would be even permutations only
+    values = _permuted(places.astype(np.uint64), wide, a, b, keys, 0)
+    small = np.flatnonzero(sizes < SMALL)
+    if len(small):
+        values[small] = _permuted(values[small], wide[small], a[small], b[small], keys[small], ROUNDS)
+    return values.astype(np.int64)
+
+
+def _permuted(
+    values: np.ndarray, sizes: np.ndarray, a: np.ndarray, b: np.ndarray, keys: np.ndarray, first: int
+) -> np.ndarray:
+    values = _network(values, a, b, keys, first)
+    outside = np.flatnonzero(values >= sizes)
+    while len(outside):
+        walked = _network(values[outside], a[outside], b[outside], keys[outside], first)
+        values[outside] = walked
+        outside = outside[walked >= sizes[outside]]
+    return values
+
+
+def _network(values: np.ndarray, a: np.ndarray, b: np.ndarray, keys: np.ndarray, first: int) -> np.ndarray:
+    right = values // a
+    left = values - right * a
+    for i in range(first, first + ROUNDS, 2):
+        left = _added(left, right, a, keys, i)
+        right = _added(right, left, b, keys, i + 1)
+    return np.asarray(right * a + left)
+
+
+def _added(half: np.ndarray, other: np.ndarray, below: np.ndarray, keys: np.ndarray, number: int) -> np.ndarray:
+    """Return `half` plus a number that depends on `other`, the key and the round's number, modulo `below`."""
+    x = other + keys
+    x += _ODD[number]
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> _HALF
+    x *= np.uint64(0x94D049BB133111EB)
+    x >>= _HALF
+    x *= below
+    x >>= _HALF
+    x += half
+    return np.asarray(np.minimum(x, x - below))  # of which the second is huge where there was nothing to take away

@@ -1,0 +1,392 @@
+"""The plan of an epoch: which rows, drawn with which key, make up batch k.
+
+A plan is index arithmetic only. It has a length, where the epoch ends, and random access: ``plan[k]`` needs no
+``plan[0..k-1]``. The serial iterator walks it, the pools send its parts to workers, and a batch that was lost
+is made again from it.
+
+Where the order is a function (in order, or shuffled by an int seed), each node of the graph of sources has a small
+:class:`~batchup_ng.sampling.plans.rows.RowPlan` that computes its rows. If they are one sequence of samples, a
+:class:`SamplesPlan` cuts batches from it, those of one rank, from any sample on. If batches are what is in order, as
+those of a choice of sources, a :class:`BatchesPlan` numbers them. Where the order is drawn from a generator with a
+state (BatchUp's ``RandomState``), a :class:`DrawnPlan` draws batch after batch, exactly when BatchUp would have, and
+remembers what it drew. A :class:`PartPlan` is a rank's part of one of these, or what is left of it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...randomness import BatchKey
+from ..base import num_batches
+from .rows import RowPlan, join_rows, same_form, take_rows, whole_samples
+from .sharding import ALONE, START, Reached, Shard, Shares
+
+REMEMBERED = 4096
+"""How many of the latest batches an endless drawn plan can still give again."""
+
+
+NEAR = 1000
+"""How far another row is looked for where an epoch has no end: so many samples ahead; so many batches back where the
+plan only knows what was drawn lately."""
+
+
+class PlannedBatch(NamedTuple):
+    """What a worker needs to make a batch.
+
+    Attributes:
+        number: Number of the batch among those of its epoch that this process hands out.
+        rows: Row numbers: ``(n,) int``, or a nest of such arrays.
+        key: Names the randomness of the batch.
+    """
+
+    number: int
+    rows: Any
+    key: BatchKey
+
+
+class BatchPlan(Protocol):
+    """The batches of one epoch, or a rank's part of them."""
+
+    @property
+    def first(self) -> int:
+        """The number of the batch that iteration begins with; those before it were handed out in an earlier run."""
+        ...
+
+    @property
+    def n_batches(self) -> float:
+        """The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int) -> PlannedBatch: ...
+
+    def __iter__(self) -> Iterator[PlannedBatch]: ...
+
+    def reached(self, number: int) -> Reached:
+        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
+        ...
+
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
+
+        It is picked by `draw` (64 bits); None if that picks none.
+        """
+        ...
+
+
+def _in_words(plan: Any, n_batches: float | None) -> str:
+    number = "batches drawn as they are asked for" if n_batches is None else f"{n_batches} batches"
+    return f"<{type(plan).__name__}: {'endless' if n_batches == math.inf else number}>"
+
+
+class _Numbered:
+    """What plans with random access have in common."""
+
+    first: int
+    n_batches: float
+
+    def __repr__(self) -> str:
+        return _in_words(self, self.n_batches)
+
+    def __len__(self) -> int:
+        return finite_length(self.n_batches)
+
+    def __getitem__(self, number: int) -> PlannedBatch:
+        return self._planned(checked_number(number, self.n_batches, self.first))
+
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        number = self.first
+        while number < self.n_batches:
+            yield self._planned(number)
+            number += 1
+
+    def _planned(self, number: int) -> PlannedBatch:
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+class SamplesPlan(_Numbered):
+    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
+
+    Args:
+        rows: The rows at each position.
+        batch_size: Samples of a batch.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        drop_last: Whether to leave out last batches that are not whole.
+        shard: Whose part of it.
+        reached: From where on.
+
+    Raises:
+        ArgumentError: the end cannot be shared out evenly, and the shard says that this is an error.
+    """
+
+    def __init__(
+        self,
+        rows: RowPlan,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        drop_last: bool = False,
+        shard: Shard = ALONE,
+        reached: Reached = START,
+    ) -> None:
+        assert rows.n_samples is not None
+        self._rows = rows
+        self._n_samples = rows.n_samples
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+        self._rank = shard.rank
+        self._step = batch_size * shard.world
+        self._shares = Shares(self._n_samples, reached.samples, batch_size, shard, drop_last, "samples")
+        self._reached = reached.samples
+        self.first = reached.samples // self._step
+        self.n_batches = self.first + self._shares.rounds
+
+    def _planned(self, number: int) -> PlannedBatch:
+        start, own, n = self._shares.of(number - self.first)
+        batch = start // self._batch_size + self._rank
+        if own + n <= self._n_samples:
+            key = BatchKey(self._seed, self._epoch, batch, own)
+            return PlannedBatch(number, self._rows.rows_between(own, own + n), key)
+        positions = np.arange(own, own + n) % int(self._n_samples)
+        key = BatchKey(self._seed, self._epoch, batch, own, (), positions - own)
+        parts = [self._rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
+        return PlannedBatch(number, join_rows(parts), key)
+
+    def reached(self, number: int) -> Reached:
+        samples = self._reached + (number - self.first) * self._step
+        samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
+        return Reached(samples, num_batches(samples, self._batch_size))
+
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        n = self._n_samples
+        # Where there is no end: of those before and soon after the sample, whatever batch it is in.
+        at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
+        return self._rows.rows_between(at, at + 1)
+
+
+class BatchesPlan(_Numbered):
+    """A plan of an epoch that can only be cut into the batches that it has.
+
+    Args:
+        rows: The rows of each batch.
+        batch_size: Positions that a batch takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+    """
+
+    first = 0
+
+    def __init__(self, rows: RowPlan, batch_size: int, seed: int, epoch: int) -> None:
+        self._rows = rows
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+        self.n_batches = rows.n_batches
+
+    def _planned(self, number: int) -> PlannedBatch:
+        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
+        return PlannedBatch(number, self._rows.rows(number), key)
+
+    def reached(self, number: int) -> Reached:
+        return reached_batches(number, self._batch_size)
+
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        if self.n_batches == math.inf:
+            return other_of_drawn(self, draw, planned)
+        return _one_of(self[(draw >> 32) % int(self.n_batches)].rows, draw, planned)
+
+
+class PartPlan(_Numbered):
+    """A rank's part of a plan that can only be cut into the batches that it has, or what is left of it.
+
+    Args:
+        whole: The plan of a world of one.
+        shard: Whose part of it.
+        reached: From where on.
+        drop_last: Whether to leave out rounds in which a rank would have no batch of its own.
+
+    Raises:
+        ArgumentError: the end cannot be shared out evenly, and the shard says that this is an error.
+    """
+
+    def __init__(self, whole: BatchPlan, shard: Shard, reached: Reached, drop_last: bool) -> None:
+        self._whole = whole
+        self._shard = shard
+        self._total = whole.n_batches
+        self._reached = reached.batches
+        self._shares = Shares(self._total, reached.batches, 1, shard, drop_last, "batches")
+        self.first = reached.batches // shard.world
+        self.n_batches = self.first + self._shares.rounds
+
+    def _planned(self, number: int) -> PlannedBatch:
+        _, own, _ = self._shares.of(number - self.first)
+        if own < self._total:
+            return self._whole[own]._replace(number=number)
+        planned = self._whole[own % int(self._total)]
+        behind = self._whole.reached(own).samples - planned.key.start
+        key = planned.key._replace(start=planned.key.start + behind, offsets=None)
+        n = whole_samples(planned.rows)[1]
+        return PlannedBatch(number, planned.rows, key._replace(offsets=np.arange(n) - behind))
+
+    def reached(self, number: int) -> Reached:
+        batches = self._reached + (number - self.first) * self._shard.world
+        return self._whole.reached(batches if number < self.n_batches else int(self._total))
+
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        return self._whole.other(draw, planned, place)
+
+
+class DrawnPlan:
+    """A plan whose order is drawn, batch after batch, from a generator with a state.
+
+    ``plan[k]`` draws up to k. Batches already drawn are remembered: all of them where the epoch ends, the latest
+    :data:`REMEMBERED` where it does not. Safe to use from several threads.
+
+    Args:
+        drawn: Yields the rows of one batch after the other.
+        batch_size: Positions that a batch takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        n_batches: Number of batches, ``math.inf``, or None where only drawing tells.
+        count: Counts the batches by drawing from a copy of the generator, where `n_batches` is None.
+    """
+
+    first = 0
+
+    def __init__(
+        self,
+        drawn: Iterator[Any],
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        n_batches: float | None,
+        count: Callable[[], int],
+    ) -> None:
+        self._drawn = drawn
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+        self._n_batches = n_batches
+        self._known = n_batches is not None
+        self._count = count
+        self._memory: dict[int, Any] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+
+    @property
+    def n_batches(self) -> float:
+        if self._n_batches is None:
+            self._n_batches = self._count()
+        return self._n_batches
+
+    def __len__(self) -> int:
+        return finite_length(self.n_batches)
+
+    def __repr__(self) -> str:
+        return _in_words(self, self._n_batches)  # which is not counted for this, by drawing
+
+    def draw_to(self, number: int) -> None:
+        """Draw the batches before `number`, where there are so many."""
+        with self._lock:
+            self._draw_to(number)
+
+    def __getitem__(self, number: int) -> PlannedBatch:
+        number = checked_number(number, self.n_batches)
+        with self._lock:
+            self._draw_to(number + 1)
+            return self._planned(number)
+
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        number = 0
+        while True:
+            with self._lock:
+                if number == self._next and not self._draw():
+                    return
+                planned = self._planned(number)
+            yield planned
+            number += 1
+
+    def reached(self, number: int) -> Reached:
+        return reached_batches(number, self._batch_size)
+
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        return other_of_drawn(self, draw, planned)
+
+    def _draw_to(self, number: int) -> None:
+        while self._next < number and self._draw():
+            pass
+
+    def _planned(self, number: int) -> PlannedBatch:
+        if number not in self._memory:
+            raise IndexError(
+                f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
+                f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
+            )
+        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
+        return PlannedBatch(number, self._memory[number], key)
+
+    def _draw(self) -> bool:
+        try:
+            self._memory[self._next] = next(self._drawn)
+        except StopIteration:
+            if not self._known:  # what was counted on a copy is another number if others drew from the generator too
+                self._n_batches = self._next
+            return False
+        if self._n_batches == math.inf:
+            self._memory.pop(self._next - REMEMBERED, None)
+        self._next += 1
+        return True
+
+
+def reached_batches(number: int, batch_size: int) -> Reached:
+    """Return how far an epoch is after some batches, each of which takes `batch_size` positions."""
+    return Reached(min(number * batch_size, (1 << 63) - 1), number)  # which counts no further: all are int64
+
+
+def finite_length(n_batches: float) -> int:
+    """Return `n_batches` as an int.
+
+    Raises:
+        TypeError: it is infinite, or more than Python's ``len`` can say: what takes lengths then does without.
+    """
+    if n_batches > sys.maxsize:
+        raise TypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
+    return int(n_batches)
+
+
+def checked_number(number: int, n_batches: float, first: int = 0) -> int:
+    """Return the number of a batch, a negative one counted from the end.
+
+    Raises:
+        IndexError: there is no such batch.
+    """
+    if number < 0 and n_batches != math.inf:
+        number += int(n_batches)
+    if not first <= number < n_batches:
+        raise IndexError(f"batch {number} is out of range for an epoch of batches {first} to {n_batches} (excluded)")
+    return number
+
+
+def other_of_drawn(plan: BatchPlan, draw: int, planned: PlannedBatch) -> Any:
+    """Return the rows of one other sample of the batches up to this one, which have been drawn in any case."""
+    own = planned.key.batch
+    first = max(0, own - NEAR)
+    return _one_of(plan[first + (draw >> 32) % (own + 1 - first)].rows, draw, planned)
+
+
+def _one_of(rows: Any, draw: int, planned: PlannedBatch) -> Any:
+    """Return the rows of one sample of a batch; None if it cannot stand among those of `planned`."""
+    n = whole_samples(rows)[0]
+    if not n:
+        return None
+    row = take_rows(rows, np.array([(draw & 0xFFFFFFFF) % n]))
+    return row if same_form(planned.rows, row) else None

@@ -1,0 +1,105 @@
+"""Which part of the batches of an epoch is one process's, from where it goes on: arithmetic of batch numbers.
+
+The stream of an epoch is that of a world of one. In a world of W processes, each of which takes batches of B samples,
+global batch k is the positions k·B·W to (k+1)·B·W of that stream, of which rank r takes the r-th B: batch k·W + r of
+the world of one. Where an epoch can only be cut into the batches that it has (a choice of sources, an order drawn from
+a generator), global batch k is its batches k·W to (k+1)·W.
+
+What is left at the end is shared out evenly: see :class:`Shard`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...errors import ArgumentError
+
+UNEVEN = ("pad", "drop", "error")
+"""What to do about samples at the end that cannot be shared out evenly."""
+
+
+class Shard(NamedTuple):
+    """The part of one process of several that share the batches of an epoch.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        world: How many there are.
+        uneven: What to do where the samples that are left at the end are no multiple of `world`. ``"pad"``: each rank
+            has as many as the first, the missing ones being the first of the epoch once more. ``"drop"``: the last
+            ``n % world`` are left out. ``"error"``: refuse to begin.
+        pad_mask: Whether each batch ends with an array that tells the samples from those that pad.
+    """
+
+    rank: int = 0
+    world: int = 1
+    uneven: str = "pad"
+    pad_mask: bool = False
+
+
+ALONE = Shard()
+
+
+class Reached(NamedTuple):
+    """How far an epoch was handed out by all ranks together.
+
+    Attributes:
+        samples: Positions of the stream.
+        batches: Batches, in a world of one.
+    """
+
+    samples: int = 0
+    batches: int = 0
+
+
+START = Reached()
+
+
+class Shares:
+    """How what is left of an epoch is shared out: whole rounds of `size` a rank, then perhaps a smaller one.
+
+    Args:
+        total: How much there is, samples or batches; ``math.inf`` for no end.
+        reached: How much of it was handed out.
+        size: What a rank takes at a time.
+        shard: Whose part.
+        whole_only: Whether only whole rounds count.
+        unit: What is counted, for the error.
+
+    Attributes:
+        rounds: How often each rank takes something: an int, or ``math.inf``.
+
+    Raises:
+        ArgumentError: what is left cannot be shared out evenly, and ``uneven`` is ``"error"``.
+    """
+
+    def __init__(self, total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str) -> None:
+        self._reached = reached
+        self._size = size
+        self._shard = shard
+        self._step = size * shard.world
+        left = max(0, total - reached)
+        self._whole = math.inf if left == math.inf else int(left) // self._step
+        self._last = 0
+        if left != math.inf and not whole_only:
+            self._last = _last_share(int(left) % self._step, shard, unit)
+        self.rounds: float = self._whole + (self._last > 0)
+
+    def of(self, number: int) -> tuple[int, int, int]:
+        """Return what a rank takes in a round: where the round starts, where its own part starts, how much that is."""
+        start = self._reached + number * self._step
+        size = self._size if number < self._whole else self._last
+        return start, start + self._shard.rank * size, size
+
+
+def _last_share(left: int, shard: Shard, unit: str) -> int:
+    """Return how much each rank takes of what is left for the last round."""
+    share, over = divmod(left, shard.world)
+    if not over:
+        return share
+    if shard.uneven == "error":
+        raise ArgumentError(
+            f"uneven is 'error', and the {left} {unit} at the end of this epoch cannot be shared out evenly among "
+            f"{shard.world} ranks; pass uneven='pad' or 'drop'"
+        )
+    return share + (shard.uneven == "pad")

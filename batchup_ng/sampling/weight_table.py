@@ -1,0 +1,188 @@
+"""The weights of rows, kept for draws in proportion to them.
+
+What is kept is one copy of the weights, in the dtype in which they came, with the sum of each run of 32 of them, added
+up: 1/32 of the memory again. A draw looks for its run among the sums, then adds up the weights of that run. So setting
+up writes the memory of the weights once and reads it in cache; a cumulative sum as long as they are, or normalised
+weights, are only made where somebody asks for them.
+
+Sums are made in an order that stands here, by operations that IEEE 754 rounds in one way only, logarithms too; what
+NumPy's ``sum`` and ``log`` give in the last bit is left to the machine. So a draw is the same on each.
+
+How exact that is. A draw is a number of 53 bits; sums are float64 whatever the dtype of the weights. The chance of a
+row is off by a few 2^-53, whatever the number of rows: each of 10^8 rows of equal weights has its chance to 1 part in
+10^7. There is no number of rows at which draws stop, as they do at 2^24 in ``torch.multinomial``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import check_weights
+from ..randomness.portable_math import minus_log
+from .base import given_array, kept_outline
+
+RUN = 32
+"""Weights that a draw adds up."""
+
+CHUNK = 1 << 15
+"""Weights that are looked at in one go: 256 kB, which stay in cache from one step to the next."""
+
+_SMALLEST = 2.0**-900
+"""A total below which products with it would not have all their bits."""
+
+
+class WeightTable:
+    """The weights of `length` rows.
+
+    It has a copy of its own: a later change of the user's array changes nothing.
+
+    Args:
+        name: What the user calls them, for errors.
+        weights: One weight a row, finite, not negative, not all 0: ``(n,)``.
+
+    Attributes:
+        length: How many rows there are.
+        total: The sum of all weights, scaled by a power of two if a float would not hold it well.
+
+    Raises:
+        ArgumentError: a weight is negative, infinite or NaN, or all are 0; or they are not one-dimensional.
+        ArgumentTypeError: they are no numbers.
+    """
+
+    def __init__(self, name: str, weights: Any) -> None:
+        given = _as_numbers(name, weights)
+        self._name = name
+        self.length = len(given)
+        self._weights = np.zeros(-(-self.length // RUN) * RUN, given.dtype)
+        self._scale = 1.0  # what weights are multiplied by before they are added up
+        self._ends = self._added_up(given)
+        total = float(self._ends[-1]) if self.length else 0.0
+        if total == np.inf or 0.0 < total < _SMALLEST:
+            self._scale = 2.0**-64 if total == np.inf else 2.0**600
+            self._ends = self._added_up(given)
+            total = float(self._ends[-1])
+        self.total = total
+        if total == 0.0:
+            raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
+
+    def _added_up(self, given: np.ndarray) -> np.ndarray:
+        """Copy the weights, check them; return the sum of all up to the end of each run."""
+        sums = np.empty(len(self._weights) // RUN)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, self.length, CHUNK):
+                part = self._weights[start : start + CHUNK]
+                some = given[start : start + CHUNK]
+                part[: len(some)] = some
+                part_sums = sums[start // RUN : (start + len(part)) // RUN]
+                part_sums[:] = _run_sums(self._scaled(part))
+                if not (part.min() >= 0 and part_sums.max() < np.inf):
+                    check_weights(self._name, part, start)
+            return np.cumsum(sums, out=sums)
+
+    def _scaled(self, weights: np.ndarray) -> np.ndarray:
+        """Return some of the weights as float64 for adding up."""
+        plain = weights.astype(np.float64, copy=False)
+        return plain if self._scale == 1.0 else plain * self._scale
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_when_asked = ("cdf", "normalised", "n_positive")
+        return {name: value for name, value in vars(self).items() if name not in made_when_asked}
+
+    def outline(self) -> list[Any]:
+        """Return what tells these weights from others, for a saved state."""
+        return [self.length, self.total.hex(), kept_outline(self._weights)]
+
+    @functools.cached_property
+    def normalised(self) -> np.ndarray:
+        """The weights divided by their sum: ``(length,) float64``."""
+        weights = self._scaled(self._weights[: self.length])
+        return np.asarray(weights / weights.sum())
+
+    @functools.cached_property
+    def cdf(self) -> np.ndarray:
+        """The cumulative distribution as ``numpy.random.RandomState.choice`` makes it, to the bit: ``(length,)``."""
+        cdf = np.cumsum(self.normalised)
+        cdf /= cdf[-1]
+        return cdf
+
+    @functools.cached_property
+    def n_positive(self) -> int:
+        """How many rows have a weight above 0."""
+        return int(np.count_nonzero(self._weights))
+
+    def rows_at(self, uniform: np.ndarray) -> np.ndarray:
+        """Return a row of weight above 0 for each number of `uniform`, ``(n,)`` in [0, 1): ``(n,) int64``."""
+        wanted = uniform * self.total  # below the total, for the largest of them is 1 - 2^-53
+        run = self._ends.searchsorted(wanted, side="right")
+        wanted -= np.where(run > 0, self._ends[run - 1], 0.0)
+        weights = self._scaled(self._weights.reshape(-1, RUN)[run])
+        place = (np.cumsum(weights, axis=1) <= wanted[:, None]).sum(axis=1)
+        # Where the sums of a run disagree in the last bit, what is beyond the end is the last row that has a weight.
+        beyond = np.flatnonzero(place == RUN)
+        place[beyond] = RUN - 1 - np.argmax(weights[beyond, ::-1] > 0, axis=1)
+        return np.asarray(run * RUN + place)
+
+    def drawn_in_turn(self, uniform: Callable[[int, int], np.ndarray], n: int) -> np.ndarray:
+        """Return `n` rows drawn one after the other, each in proportion to the weights of those left: ``(n,) int64``.
+
+        Each row gets a number that is exponential at the rate of its weight; the least come first (Efraimidis and
+        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006, who write it
+        as u^(1/w)). Rows of equal numbers keep their order; those whose weight is below 10^-307 of the largest come
+        last, whatever it is.
+
+        Args:
+            uniform: Called with the first and last (excluded) of some rows, in ascending order; returns a number in
+                [0, 1) for each.
+            n: How many, at most as many as have a weight above 0.
+        """
+        times = np.empty(self.length)
+        largest = float(self._weights.max())
+        for start in range(0, self.length, CHUNK):
+            stop = min(start + CHUNK, self.length)
+            rates = self._weights[start:stop].astype(np.float64) / largest
+            with np.errstate(over="ignore"):
+                times[start:stop] = minus_log(1.0 - uniform(start, stop)) / np.maximum(rates, np.finfo(float).tiny)
+        if self.n_positive == self.length:
+            return _least_first(times, n)
+        rows = np.flatnonzero(self._weights[: self.length])
+        return np.asarray(rows[_least_first(times[rows], n)])
+
+
+def _as_numbers(name: str, weights: Any) -> np.ndarray:
+    """Return `weights` as a one-dimensional array of float32, float64 or whole numbers, not a copy if it is one."""
+    given = given_array(name, weights, "pass one weight a row")
+    if given.ndim != 1:
+        raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
+    if given.dtype.kind == "O" or len(given) == 0:
+        given = _converted(name, given)
+    if given.dtype.kind not in "fiub":
+        raise ArgumentTypeError(f"{name} must be numbers, not {given.dtype}; pass one weight a row")
+    return given if given.dtype.kind != "f" or given.dtype.itemsize == 4 else given.astype(np.float64, copy=False)
+
+
+def _converted(name: str, given: np.ndarray) -> np.ndarray:
+    try:
+        return given.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
+
+
+def _run_sums(part: np.ndarray) -> np.ndarray:
+    """Return the sum of each run, as a tree of sums of neighbours."""
+    for _ in range(RUN.bit_length() - 1):
+        part = part[0::2] + part[1::2]
+    return part
+
+
+def _least_first(numbers: np.ndarray, n: int) -> np.ndarray:
+    """Return where the `n` least of `numbers` stand, the least first, equal ones in the order in which they stand."""
+    if n == len(numbers):
+        return np.argsort(numbers, kind="stable")
+    limit = np.partition(numbers, n - 1)[n - 1]
+    some = np.flatnonzero(numbers <= limit)
+    return np.asarray(some[np.argsort(numbers[some], kind="stable")[:n]])

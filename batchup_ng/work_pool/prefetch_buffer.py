@@ -1,0 +1,259 @@
+"""The futures that are ahead of a consumer, in the order of their tasks.
+
+Who owns what. A :class:`Window` owns the futures of the jobs that are under way or done, as many as its limit allows,
+and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches the
+iterator. The window knows nothing of the handle that the user has, so that the handle's end, when the last reference to
+it goes, cancels what is queued.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ..errors import IteratorBusy, PoolClosed, StallWarning
+from ..warn import warn_consumer
+from .crew import current
+from .task import Future, Submission, Submits, Task
+
+STALL_SECONDS = 30.0
+"""Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""
+
+
+class Job(NamedTuple):
+    """Work for one item of a stream.
+
+    Attributes:
+        task: What to run.
+        how: How to run it.
+        about: What it is for.
+    """
+
+    task: Task
+    how: Submission
+    about: Any
+
+
+class Entry(NamedTuple):
+    """A job that was submitted."""
+
+    job: Job
+    future: Future
+
+
+class _Failed:
+    """The future of a job that the iterator could not give."""
+
+    road = ""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def result(self) -> Any:
+        try:
+            raise self._error
+        finally:
+            del self  # or the exception's traceback and this would hold each other
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def running_for(self) -> float | None:
+        return None
+
+    def done(self) -> bool:
+        return True
+
+    def cancel(self) -> bool:
+        return True
+
+
+AT_ONCE = 4
+"""Jobs that are submitted at once, where the window is larger than what the workers hold."""
+
+NO_JOB = Job((len, (), {}), Submission(), None)
+"""Stands in an entry for the job that could not be had."""
+
+
+class Window:
+    """The futures that are ahead of one consumer.
+
+    Args:
+        pool: Runs the jobs.
+        jobs: Yields them.
+        limit: Returns how many may be under way or done at once.
+        describe: Returns what a job is for, in words.
+        held: How many the workers hold at once, as far as is known; never fewer are left to them for want of haste.
+    """
+
+    def __init__(
+        self,
+        pool: Submits,
+        jobs: Iterator[Job],
+        limit: Callable[[], int],
+        describe: Callable[[Job], str],
+        held: float = math.inf,
+    ) -> None:
+        self._held = held
+        self._pool = pool
+        self._jobs = jobs
+        self._limit = limit
+        self._describe = describe
+        self._entries: collections.deque[Entry] = collections.deque()
+        self._beside: set[Future] = set()  # what was submitted out of turn
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+        self._ended = False
+        self.closed = False
+        self._pid = os.getpid()
+        self.most_ahead = 0
+
+    # -- the turn: one consumer at a time ----------------------------------------------------------------------
+
+    def check_caller(self) -> None:
+        """Raise :class:`IteratorBusy` if this is called by what is making one of the items."""
+        mine = getattr(current, "future", None)
+        if self._holder == threading.get_ident() or (mine is not None and self._has(mine)):
+            raise IteratorBusy(
+                "the next item of this iterator was asked for by what is just making one of its items (a map, or the "
+                "generator of its tasks); iterate over a second batch_iterator or work_stream there"
+            )
+
+    def __enter__(self) -> Window:
+        check_process(self._pid)
+        self._lock.acquire()
+        self._holder = threading.get_ident()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._holder = None
+        self._lock.release()
+
+    @property
+    def used_up(self) -> bool:
+        """Whether all jobs were submitted."""
+        return self._ended and not self.closed
+
+    def _has(self, future: Any) -> bool:
+        return future in self._beside or any(entry.future is future for entry in tuple(self._entries))
+
+    # -- in one's turn -----------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Submit jobs until the window is full or there are no more; what goes wrong waits for its turn.
+
+        Beyond what the workers hold that is left for later while few are missing: several at once cost less than each
+        alone.
+        """
+        limit = self._limit()
+        if limit - len(self._entries) < min(AT_ONCE, limit - self._held):
+            return
+        while len(self._entries) < limit and not self._ended:
+            job = NO_JOB
+            try:
+                job = next(self._jobs)
+                self._entries.append(Entry(job, self._pool.submit(job.task, job.how)))
+            except StopIteration:
+                self._ended = True
+            except Exception as error:
+                self._ended = True
+                self._entries.append(Entry(NO_JOB, _Failed(error)))
+        self.most_ahead = max(self.most_ahead, len(self._entries))
+
+    def begin(self) -> None:
+        """Fill the window for the first time; raises if not even one job could be had."""
+        with self:
+            self.fill()
+        if self._entries and isinstance(self._entries[0].future, _Failed):
+            self._entries.popleft().future.result()
+
+    def head(self) -> Entry:
+        """Return the entry that comes next, once it is done; raises ``StopIteration`` at the end.
+
+        It stays where it is, so that an interrupt (Ctrl-C) while it is waited for changes nothing.
+        """
+        if not self._entries:
+            raise StopIteration
+        entry = self._entries[0]
+        self.wait(entry)
+        return entry
+
+    def drop(self, entry: Entry) -> None:
+        """Take an entry out of the window."""
+        if self._entries and self._entries[0] is entry:
+            self._entries.popleft()
+
+    def wait(self, entry: Entry) -> None:
+        """Wait until an entry is done; a warning tells of a stall, once."""
+        patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
+        if entry.future.wait(patience):
+            return
+        running = entry.future.running_for()
+        state = "no worker has begun it" if running is None else f"a worker has been at it for {running:.0f} s"
+        warn_consumer(
+            f"{self._describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
+            f"parallel_data_source ends samples that take too long, and names them",
+            StallWarning,
+        )
+        while not entry.future.wait(3600.0):
+            continue
+
+    def beside(self, job: Job) -> Entry:
+        """Submit a job out of turn.
+
+        Raises:
+            PoolClosed: the stream was closed meanwhile.
+        """
+        if self.closed:
+            raise PoolClosed("the stream was closed while a result was waited for")
+        entry = Entry(job, self._pool.submit(job.task, job.how))
+        self._beside.add(entry.future)
+        return entry
+
+    def forget(self, entry: Entry) -> None:
+        """Drop what was submitted out of turn."""
+        entry.future.cancel()
+        self._beside.discard(entry.future)
+
+    def submit_anew(self, change: Callable[[Job], Job]) -> None:
+        """Submit jobs that have not begun once more, changed."""
+        for place, entry in enumerate(tuple(self._entries)):
+            if entry.job is not NO_JOB and not entry.future.done() and entry.future.cancel():
+                job = change(entry.job)
+                self._entries[place] = Entry(job, self._pool.submit(job.task, job.how))
+
+    # -- any thread --------------------------------------------------------------------------------------------
+
+    def ahead(self) -> int:
+        """Return how many jobs are under way, or done and wait."""
+        return len(self._entries)
+
+    def ready(self) -> int:
+        """Return how many results are there and wait."""
+        return sum(entry.future.done() for entry in tuple(self._entries))
+
+    def cancel(self) -> None:
+        """End the stream: cancel what has not begun, drop the rest."""
+        self._ended = self.closed = True
+        close = getattr(self._jobs, "close", None)
+        if close is not None:
+            with contextlib.suppress(ValueError):  # it is running just now, on another thread
+                close()
+        for future in tuple(self._beside):
+            future.cancel()
+        while self._entries:
+            try:
+                self._entries.pop().future.cancel()
+            except IndexError:
+                return
+
+
+def check_process(pid: int) -> None:
+    """Raise :class:`PoolClosed` in a fork of the process `pid`, whose workers it does not have."""
+    if os.getpid() != pid:
+        raise PoolClosed(f"this pool belongs to process {pid}, of which this is a fork; make a pool in this process")

@@ -1,0 +1,201 @@
+"""A process that was started, from the pool's side, with what it takes to start one.
+
+Where the system refuses a process or a descriptor the error is a :class:`~batchup_ng.errors.WorkerLost` that names the
+limit, and nothing is left of the attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import WorkerLost
+from . import thread_limits
+from .parent_death import Lifeline
+
+EXIT_UNKNOWN = 1 << 16
+"""Stands for the exit code of a process that has ended, nobody tells how."""
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that a worker has to end by itself after its socket is closed, before it is killed."""
+
+KILL_TIMEOUT = 5.0
+"""Seconds that a process may take to be gone after it was killed."""
+
+START_TIMEOUT = 60.0
+"""Seconds that the server has to start and to fork a worker."""
+
+_BOOT = (
+    # Nothing but sys is imported before the path is that of the pool's process, and the library itself is imported from
+    # that without the current folder: the program may have gone to one that has a json.py.
+    "import sys; sys.path[:] = sys.argv[1].split(chr(10)); from batchup_ng.work_pool.processes import {module}; "
+    "sys.path[:] = sys.argv[2].split(chr(10)); {module}.main(*map(int, sys.argv[3:]))"
+)
+_HOME = str(Path(__file__).resolve().parents[3])
+"""The folder that this package lies in."""
+
+
+def hang_up(sock: socket.socket) -> None:
+    """Hang up, even where a fork of the user's holds a copy of the socket."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+        sock.close()
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold back Ctrl-C while a process is started, which keeps it held until it has chosen to ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class WorkerProcess:
+    """A worker process, from the pool's side.
+
+    Args:
+        pid: Number of the process.
+        sock: The pool's end of its socket, non-blocking.
+        exit_code: Returns how it ended, waiting up to so many seconds: an exit code, the negative number of a signal,
+            None if it has not.
+
+    Attributes:
+        death: A descriptor that becomes readable when the process ends, where the system has such; its socket stays
+            open if the worker has forked.
+    """
+
+    def __init__(self, pid: int, sock: socket.socket, exit_code: Callable[[float], int | None]) -> None:
+        self.pid = pid
+        self.sock = sock
+        self.exit_code = exit_code
+        self.death = _death_of(pid)
+        sock.setblocking(False)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
+
+    def hang_up(self) -> None:
+        """Close the pool's end of the socket, at which the worker ends."""
+        hang_up(self.sock)
+        if self.death is not None:
+            os.close(self.death)
+            self.death = None
+
+    def end(self, timeout: float = CLOSE_TIMEOUT) -> int | None:
+        """Hang up, wait for the worker to end, kill it if it does not; return its exit code."""
+        self.hang_up()
+        code = self.exit_code(timeout)
+        if code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            code = self.exit_code(KILL_TIMEOUT)
+        return code
+
+
+def _death_of(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None  # not Linux, or it has ended already: the end of its socket tells
+
+
+class Given(NamedTuple):
+    """What each worker is given beside its socket.
+
+    Attributes:
+        threads: How many tasks it runs at once.
+        blas_threads: How many threads libraries for linear algebra may use in it; None is as many as in this process.
+        arena_fd: The shared memory; -1 if there is none.
+        start_timeout: Seconds that the start of one may take.
+    """
+
+    threads: int
+    blas_threads: int | None = 1
+    arena_fd: int = -1
+    start_timeout: float = START_TIMEOUT
+
+    def fds(self, end: socket.socket, life: Lifeline) -> list[int]:
+        """Return the descriptors that a worker gets: its end of a socket, its lifeline, the shared memory."""
+        return [end.fileno(), life.fd, *([] if self.arena_fd < 0 else [self.arena_fd])]
+
+
+_LIMITS = {
+    errno.EMFILE: (
+        "RLIMIT_NOFILE", resource.RLIMIT_NOFILE,
+        "descriptors; raise it by ulimit -n, or use fewer processes",
+    ),
+    errno.EAGAIN: (
+        "RLIMIT_NPROC", resource.RLIMIT_NPROC,
+        "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
+        "processes",
+    ),
+}  # fmt: skip
+"""What each error number means that a start can end with: the limit, its number, what it counts with the remedy."""
+
+
+def refused(error: OSError) -> WorkerLost:
+    """Return the error for a worker that the system did not let start."""
+    code = error.errno or 0
+    if code not in _LIMITS:
+        hint = "; there is not enough memory" if code == errno.ENOMEM else ""
+        return WorkerLost(f"a worker process cannot be started: {error}{hint}")
+    name, kind, what = _LIMITS[code]
+    soft, _ = resource.getrlimit(kind)
+    many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
+    return WorkerLost(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+
+
+@contextlib.contextmanager
+def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield the two ends of a new socket: theirs is closed after it, ours if what was to be started was not."""
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise refused(error) from error
+    with theirs:
+        try:
+            yield ours, theirs
+        except OSError as error:
+            hang_up(ours)
+            raise refused(error) from error
+        except BaseException:
+            hang_up(ours)
+            raise
+
+
+def command(module: str, *numbers: int) -> list[str]:
+    """Return the command of an interpreter like this one that calls ``main`` of a module with numbers."""
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing uses it as well
+    paths = [os.path.abspath(entry) for entry in sys.path if entry], [os.path.abspath(entry) for entry in sys.path]
+    texts = ["\n".join(path if _HOME in path else [*path, _HOME]) for path in paths]
+    return [sys.executable, *flags, "-c", _BOOT.format(module=module), *texts, *map(str, numbers)]
+
+
+def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
+    """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
+    arguments = command(module, *numbers)
+    with interrupts_held():
+        return subprocess.Popen(
+            arguments, pass_fds=fds, stdin=subprocess.DEVNULL, env=environment(blas_threads)
+        )
+
+
+def environment(blas_threads: int | None) -> dict[str, str]:
+    """Return the environment of workers: this process's, with one seed for all of ``hash`` of texts.
+
+    With seeds of their own, sets of texts would differ in their order.
+    """
+    own = os.environ.get("PYTHONHASHSEED", "")
+    return {**os.environ, "PYTHONHASHSEED": own if own.isdigit() else "0", **thread_limits.environment(blas_threads)}

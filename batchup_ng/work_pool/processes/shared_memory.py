@@ -1,0 +1,318 @@
+"""The memory that the pool's process and its workers share: one mapping without a name.
+
+    consumer's process                                         worker
+    ┌───────────────────────────────┐                          ┌──────────────────────────┐
+    │ Arena: which bytes are taken  │     one memfd, mapped    │ SharedView: the same     │
+    │  ├─ SlotPool: free slots ──── │ ◄──── by both sides ───► │ bytes, at another address│
+    │  └─ extents of shared arrays  │                          │                          │
+    └───────────────────────────────┘                          └──────────────────────────┘
+
+Who owns what. The pool's process alone gives out and takes back; a worker only writes where it was told to. The
+file has no name, so that nothing is left whoever is killed. It is as long as the machine's memory is large and at first
+has no page in it; an extent's pages are made when it is taken, by a call that answers with an error where there are
+none, so that nobody meets a SIGBUS later. They are made as huge pages where the system has such (a quarter of
+the time, measured), and go back to the system with the extent.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import contextlib
+import errno
+import os
+import resource
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...memory_pool import Block, Returned, on_lease, size_class
+from ...system_limits import available
+from .mapping import HUGE, PAGE, Mapping
+
+
+class ArenaFull(MemoryError):
+    """The shared memory has no room for what was asked."""
+
+
+class Extent(NamedTuple):
+    """A piece of the shared file."""
+
+    offset: int
+    size: int
+
+
+class Arena:
+    """Gives out extents of a shared file; safe to use from several threads.
+
+    Args:
+        span: Bytes of address space: the most that all extents can have. None is the machine's memory.
+
+    Attributes:
+        fd: The file, for workers to inherit.
+        span: Its length.
+        taken: Bytes of all extents that are out.
+
+    Raises:
+        OSError: the system has no such files, or allows none of that length.
+    """
+
+    def __init__(self, span: int | None = None) -> None:
+        self.span = span or _reasonable_span()
+        self.fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(self.fd, self.span)
+            self._map: Mapping | None = Mapping(self.fd, self.span)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        self._room = [Extent(0, self.span)]  # in the order of their offsets, none touching the next
+        self._lock = threading.Lock()
+        self.taken = 0
+
+    def take(self, nbytes: int) -> Extent:
+        """Return an extent of at least `nbytes`, whose pages are there.
+
+        Raises:
+            ArenaFull: there is no room, or the system has no memory for it.
+        """
+        size = -(-max(nbytes, 1) // PAGE) * PAGE
+        extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
+        try:
+            self._populate(extent)
+        except OSError as error:
+            self.give_back(extent)
+            raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
+        return extent
+
+    def store(self, pieces: Iterable[Any], nbytes: int) -> Extent:
+        """Return an extent that holds `pieces`, one after the other, which together have `nbytes`.
+
+        They go through the file, not the mapping: the system then need not clear the pages first, which halves the time
+        (measured), and the interpreter's lock is free meanwhile. In the end this process maps them all: a page that one
+        worker alone maps would be counted as that worker's own.
+
+        Raises:
+            ArenaFull: there is no room, or the system has no memory for it.
+        """
+        size = -(-max(nbytes, 1) // PAGE) * PAGE
+        extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
+        at = extent.offset
+        try:
+            for piece in pieces:
+                at += self._write(piece, at)
+            self._open().populate(*extent, write=False)
+        except OSError as error:
+            self.give_back(extent)
+            raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
+        except BaseException:
+            self.give_back(extent)
+            raise
+        return extent
+
+    def collapse(self, extent: Extent) -> None:
+        """Make huge pages of a part that holds something; where the system cannot, nothing is lost."""
+        with contextlib.suppress(OSError):
+            self._open().collapse(*extent)
+            self._open().populate(*extent, write=False)
+
+    def _write(self, piece: Any, at: int) -> int:
+        left = memoryview(piece).cast("B")
+        done = 0
+        while done < len(left):
+            done += os.pwrite(self.fd, left[done:], at + done)
+        return done
+
+    def _reserve(self, size: int, alignment: int) -> Extent:
+        with self._lock:
+            for i, (offset, room) in enumerate(self._room):
+                start = -(-offset // alignment) * alignment
+                if start + size <= offset + room:
+                    rest = [Extent(offset, start - offset), Extent(start + size, offset + room - start - size)]
+                    self._room[i : i + 1] = [part for part in rest if part.size]
+                    self.taken += size
+                    return Extent(start, size)
+        raise ArenaFull(f"{size} bytes were asked for, and of {self.span} {self.taken} are taken")
+
+    def _populate(self, extent: Extent) -> None:
+        try:
+            self._open().populate(*extent)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            os.posix_fallocate(self.fd, extent.offset, extent.size)  # an older Linux
+
+    def _open(self) -> Mapping:
+        if self._map is None:
+            raise OSError(errno.EBADF, "the pool was closed")
+        return self._map
+
+    def give_back(self, extent: Extent) -> None:
+        """Let go of an extent: its pages go back to the system."""
+        if self._map is None:
+            return
+        self._map.remove(*extent)
+        with self._lock:
+            self.taken -= extent.size
+            i = bisect.bisect(self._room, extent)
+            if i < len(self._room) and extent.offset + extent.size == self._room[i].offset:
+                extent = Extent(extent.offset, extent.size + self._room.pop(i).size)
+            if i and self._room[i - 1].offset + self._room[i - 1].size == extent.offset:
+                before = self._room.pop(i := i - 1)
+                extent = Extent(before.offset, before.size + extent.size)
+            self._room.insert(i, extent)
+
+    def block(self, extent: Extent) -> Block:
+        """Return the memory of an extent, which keeps the mapping alive."""
+        mapping = self._open()
+        return Block(mapping.address + extent.offset, extent.size, extent.offset, mapping)
+
+    def array(self, extent: Extent) -> np.ndarray:
+        """Return the bytes of an extent: ``(size,) uint8``."""
+        return self._open().array(*extent)
+
+    def close(self) -> None:
+        """Close the file; what is out keeps its memory until nothing refers to it. May be called again."""
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            self._map = None
+            os.close(fd)
+
+
+class SharedView:
+    """The arena from a worker's side.
+
+    Args:
+        fd: The file, which stays open.
+
+    Attributes:
+        address: Where it begins in this process.
+        bytes: All of it: ``(span,) uint8``; what is written there all see.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._map = Mapping(fd, os.fstat(fd).st_size)
+        self.address = self._map.address
+        self.bytes = self._map.array(0, os.fstat(fd).st_size)
+
+    def private(self, offset: int, size: int) -> np.ndarray:
+        """Return bytes of the file: ``(size,) uint8``; what is written there only this process sees."""
+        return Mapping(self._fd, -(-size // PAGE) * PAGE, offset, private=True).array(0, size)
+
+    def close(self) -> None:
+        """Close the file; arrays of it stay as they are."""
+        os.close(self._fd)
+
+
+class Slot(NamedTuple):
+    """A slot on lease: free again when nothing refers to its bytes any more.
+
+    Attributes:
+        offset: Where it begins in the shared file.
+        bytes: Its bytes in this process: ``(size,) uint8``.
+    """
+
+    offset: int
+    bytes: np.ndarray
+
+
+class SlotPool:
+    """The slots of an arena: extents that batches are written to, used again when nothing refers to the batch.
+
+    The pool's process alone has one; safe to use from several threads. A lease may end in the middle of anything, so
+    giving back is one append to a deque, without a lock.
+
+    Args:
+        arena: Where slots are cut from.
+        most_bytes: Bytes that all slots together may have.
+
+    Attributes:
+        most_bytes: As above; may be changed.
+        bytes: Bytes that they have.
+        asked_for: Whether the user said how many that are; then nobody is told when they do not suffice.
+        refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
+    """
+
+    def __init__(self, arena: Arena, most_bytes: int) -> None:
+        self._arena = arena
+        self.most_bytes = most_bytes
+        self.asked_for = False
+        self.bytes = 0
+        self.refused = ""
+        self._free: dict[int, collections.deque[Returned]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def take(self, nbytes: int) -> Slot | None:
+        """Return a slot of at least `nbytes`; None where the budget or the system's memory has none."""
+        size = size_class(nbytes)
+        free = self._free.get(size)
+        if free is None:
+            free = self._free.setdefault(size, collections.deque())
+        try:
+            block = free.pop().block
+        except IndexError:
+            made = self._new(size)
+            if made is None:
+                return None
+            block = made
+        return Slot(block.offset, on_lease(block, free))
+
+    def _new(self, size: int) -> Block | None:
+        with self._lock:
+            if self._closed:
+                return None
+            if self.bytes + size > self.most_bytes:
+                self._release(self.bytes + size - self.most_bytes)
+            if self.bytes + size > self.most_bytes:
+                if not self.asked_for:
+                    self._note(size, self.most_bytes - self.bytes, f"of the {self.most_bytes} that slots may have")
+                return None
+            self.bytes += size
+        try:
+            return self._arena.block(self._arena.take(size))
+        except ArenaFull as error:
+            with self._lock:
+                self.bytes -= size
+                self._note(size, available(), str(error.__cause__ or error))
+            return None
+
+    def _note(self, needed: int, free: float, why: str) -> None:
+        self.refused = self.refused or f"{needed} bytes are needed for a batch, {free:.0f} bytes are free ({why})"
+
+    def _release(self, nbytes: int) -> None:
+        """Give free slots back to the arena until `nbytes` are gone, if there are so many."""
+        for free in list(self._free.values()):
+            while nbytes > 0:
+                try:
+                    block = free.pop().block
+                except IndexError:
+                    break
+                self._arena.give_back(Extent(block.offset, block.size))
+                self.bytes -= block.size
+                nbytes -= block.size
+
+    def free_bytes(self) -> int:
+        """Return how many bytes wait for use."""
+        return sum(size * len(free) for size, free in list(self._free.items()))
+
+    def close(self) -> None:
+        """Release what is free; slots that are out keep their memory until nothing refers to them."""
+        with self._lock:
+            self._closed = True
+            self._release(self.bytes)
+            self._free = {}
+
+
+def _reasonable_span() -> int:
+    """Return the machine's memory in bytes, or what a limit on address space leaves of it."""
+    span = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit, share in ((resource.RLIMIT_AS, 4), (resource.RLIMIT_FSIZE, 1)):
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY:
+            span = min(span, soft // share)
+    return max(HUGE, span // HUGE * HUGE)
+
