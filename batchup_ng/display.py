@@ -1,7 +1,7 @@
 """What sources, samplers and pools look like at a prompt, in an error, in a notebook.
 
 Nothing here reads data or raises: what cannot be told is left out. A graph may hold one source in many places, so that
-no more than :data:`MOST_NODES` of its nodes are shown.
+no more than :data:`MAX_NODES` of its nodes are shown.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 from .error_context import function_name
 
-MOST_NODES = 40
+MAX_NODES = 40
 """Nodes of a graph that are shown."""
 
-MOST_ITEMS = 8
+MAX_ITEMS = 8
 """Parts of a node, columns of a source, or numbers of a list that are shown."""
 
 LONGEST = 60
@@ -76,7 +76,7 @@ def value_words(value: Any) -> str:
     if hasattr(value, "dtype"):
         return array_words(value)
     if isinstance(value, (list, tuple)):
-        plain = len(value) <= MOST_ITEMS and all(isinstance(item, (bool, int, float)) for item in value)
+        plain = len(value) <= MAX_ITEMS and all(isinstance(item, (bool, int, float)) for item in value)
         return repr(value) if plain else f"{type(value).__name__} of {len(value)}"
     if type(value).__module__.startswith("batchup_ng.") and not callable(value):
         return repr(value)
@@ -93,8 +93,8 @@ def array_words(array: Any) -> str:
 
 def listed(words: Sequence[str]) -> str:
     """Return `words`, or the first of many."""
-    more = len(words) - MOST_ITEMS
-    return ", ".join([*words[:MOST_ITEMS], *([f"and {more} more"] if more > 0 else [])])
+    more = len(words) - MAX_ITEMS
+    return ", ".join([*words[:MAX_ITEMS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _parts(node: Any) -> list[Shown]:
@@ -127,7 +127,7 @@ def _boxes(node: Any, count: Iterator[int]) -> str:
 def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
     """Return the parts of a node for which there is room, with the number of the others."""
     parts = _safely(_parts, node)
-    shown = [part for part in parts[:MOST_ITEMS] if next(count) < MOST_NODES]
+    shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
     return shown, len(parts) - len(shown)
 
 

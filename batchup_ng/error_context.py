@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import BatchError, RemoteTraceback, SampleReadError, batch_error
 
-MOST_TEXT = 1 << 16
+MAX_TEXT = 1 << 16
 """Characters of an exception's own text, or of a traceback, that are kept."""
 
 _MAP = "__batchup_map__"
@@ -44,7 +44,7 @@ def map_of(error: BaseException) -> str | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of `error`, cut to :data:`MOST_TEXT`."""
+    """Return the text of `error`, cut to :data:`MAX_TEXT`."""
     try:
         text = str(error)
     except Exception:
@@ -59,7 +59,7 @@ def traceback_of(error: BaseException) -> str:
     return shortened("".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
 
-def shortened(text: str, most: int = MOST_TEXT) -> str:
+def shortened(text: str, most: int = MAX_TEXT) -> str:
     """Return `text`, of which the middle is left out if it has more than `most` characters."""
     left_out = len(text) - most
     if left_out <= 0:
@@ -80,7 +80,7 @@ def described(error: BaseException, which: str, when: str, told: dict[str, Any])
     made_by = "" if told["op"] is None else f", map {told['op']!r}"
     result = batch_error(error, f"{text_of(error)} ({which}{made_by}, {when})", **told)
     result.__cause__ = error
-    if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MOST_TEXT:
+    if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT:
         result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print the whole of a long one
     return result
 

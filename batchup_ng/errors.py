@@ -3,7 +3,7 @@
     BatchupError
     ├── ArgumentError        (ValueError)           an argument breaks a rule; nothing was started
     ├── ArgumentTypeError    (TypeError)            an argument is of a wrong kind, or an option is misspelt
-    │   └── CannotTravel                            a source or function cannot be sent to another process
+    │   └── SerializationError                            a source or function cannot be sent to another process
     ├── MapResultError       (TypeError, ValueError)  a map returned what is no batch: the map's fault, no sample's
     ├── InOrderNotSupported  (NotImplementedError)  the sampler only draws at random; pass ``shuffle=``
     ├── MissingDependency    (ImportError)          an optional library is absent; names the extra to install
@@ -12,11 +12,11 @@
     ├── SampleTimeout        (TimeoutError)         making a sample took longer than ``timeout=``
     ├── StateError           (ValueError)           a saved state is damaged, or is not of this source, seed or version
     ├── TooManyErrors        (RuntimeError)         more samples failed than the error policy lets pass
-    ├── IteratorBusy         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
+    ├── ReentrantIteration         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
     ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
-    ├── WorkerLost           (RuntimeError)         a worker process ended with work outstanding
-    │   └── NoWorkers                               no worker process can be kept alive
-    ├── LostSamples          (RuntimeError)         the books of an epoch do not balance: a bug, never data
+    ├── WorkerDied           (RuntimeError)         a worker process ended with work outstanding
+    │   └── PoolBroken                               no worker process can be kept alive
+    ├── AccountingError          (RuntimeError)         the accounting of an epoch do not balance: a bug, never data
     └── NotReproducible      (AssertionError)       a source gave other batches when they were made in another way
 
     RuntimeWarning
@@ -45,29 +45,29 @@ import types
 from typing import Any
 
 __all__ = [
+    "AccountingError",
     "ArgumentError",
     "ArgumentTypeError",
     "BatchError",
     "BatchupError",
-    "CannotTravel",
     "InOrderNotSupported",
-    "IteratorBusy",
-    "LostSamples",
     "MapResultError",
     "MissingDependency",
-    "NoWorkers",
     "NotReproducible",
+    "PoolBroken",
     "PoolClosed",
+    "ReentrantIteration",
     "RemoteTraceback",
     "RepeatedEpochWarning",
     "SampleReadError",
     "SampleTimeout",
     "SampleWarning",
+    "SerializationError",
     "SharedMemoryWarning",
     "StallWarning",
     "StateError",
     "TooManyErrors",
-    "WorkerLost",
+    "WorkerDied",
     "WorkerWarning",
 ]
 
@@ -92,7 +92,7 @@ class StateError(BatchupError, ValueError):
     """A saved state cannot be resumed from: it is damaged, or was saved from another source, seed or version."""
 
 
-class CannotTravel(ArgumentTypeError):
+class SerializationError(ArgumentTypeError):
     """Something cannot be pickled and so cannot reach a worker process."""
 
 
@@ -313,7 +313,7 @@ class TooManyErrors(BatchupError, RuntimeError):
         return type(self), (str(self), self.errors)
 
 
-class IteratorBusy(BatchupError, RuntimeError):
+class ReentrantIteration(BatchupError, RuntimeError):
     """An iterator or stream was asked for its next item by what it is just making an item with."""
 
 
@@ -321,18 +321,18 @@ class PoolClosed(BatchupError, RuntimeError):
     """A pool, stream or iterator was used after it was closed."""
 
 
-class WorkerLost(BatchupError, RuntimeError):
+class WorkerDied(BatchupError, RuntimeError):
     """A worker process ended while it still had work to do."""
 
 
-class NoWorkers(WorkerLost):
+class PoolBroken(WorkerDied):
     """All worker processes of a pool ended, and so did others in their places, before they did anything.
 
     No task or sample is to blame. The pool is as if new: the next use of it starts worker processes again.
     """
 
 
-class LostSamples(BatchupError, RuntimeError):
+class AccountingError(BatchupError, RuntimeError):
     """The batches delivered in an epoch are not those that were planned."""
 
 

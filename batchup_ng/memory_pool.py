@@ -121,20 +121,20 @@ class Returned(weakref.ref[Lease]):
 class BufferPool:
     """Memory that is used again as soon as nothing refers to the array it was lent to.
 
-    Safe to use from several threads. What waits for use is bounded: at most `most_free` blocks of each size and
-    `most_bytes` bytes of each, the other sizes being released when together they have more. What comes back beyond
+    Safe to use from several threads. What waits for use is bounded: at most `max_free` blocks of each size and
+    `max_bytes` bytes of each, the other sizes being released when together they have more. What comes back beyond
     that goes to the system.
 
     Args:
-        most_free: How many free blocks of one size to keep.
-        most_bytes: How many bytes of free blocks to keep.
+        max_free: How many free blocks of one size to keep.
+        max_bytes: How many bytes of free blocks to keep.
     """
 
     common = None
 
-    def __init__(self, most_free: int = 32, most_bytes: int = 1 << 30) -> None:
-        self._most_free = most_free
-        self._most_bytes = most_bytes
+    def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30) -> None:
+        self._most_free = max_free
+        self._most_bytes = max_bytes
         self._free: dict[int, collections.deque[Returned]] = {}
 
     def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int]]:

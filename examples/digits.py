@@ -14,7 +14,7 @@ EPOCHS, SEED = 20, 1
 def shift(images, labels, rng):
     """Move half of the images by up to a pixel each way; every sample has its own row of draws."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
-    step = rng.integers(-1, 2, size=2) * rng.random_bool(0.5)[:, None]
+    step = rng.integers(-1, 2, size=2) * rng.bernoulli(0.5)[:, None]
     rows = 1 + step[:, :1] + np.arange(8)
     columns = 1 + step[:, 1:] + np.arange(8)
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]], labels

@@ -58,9 +58,9 @@ def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
         return bu.BlockShuffleSampler(n, draw(st.integers(1, 9)), draw(st.integers(1, 4)), repeats)
     if kind == "interleaved" and n > 1:
         cut = draw(st.integers(1, n - 1))
-        return bu.InterleaveSampler([cut, n - cut], [2, 1], -1 if repeats == -1 else draw(st.integers(1, 60)))
+        return bu.MixtureSampler([cut, n - cut], [2, 1], -1 if repeats == -1 else draw(st.integers(1, 60)))
     if kind == "every second":
-        return bu.SequentialSampler(n, stride=2, repeats=repeats)
+        return bu.StridedSampler(n, stride=2, repeats=repeats)
     if kind == "weighted":
         return bu.WeightedSampler(np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))))
     if kind == "weighted subset":
@@ -88,7 +88,7 @@ def composed(draw: st.DrawFn, inner: st.SearchStrategy[Any], endless: bool) -> A
     """A source made of one or more of `inner`."""
     source = draw(inner)
     kind = draw(st.sampled_from(KINDS))
-    if kind in ("samples", "random samples") and "['CompositeDataSource', False" in str(source.outline()):
+    if kind in ("samples", "random samples") and "['CompositeDataSource', False" in str(source.fingerprint()):
         kind = "map"  # untrimmed, so that a batch may have no last samples with all their parts
     if kind in MAPS:
         return MAPS[kind](source)

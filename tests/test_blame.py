@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from batchup_ng import BatchError, SampleReadError, WorkerLost
+from batchup_ng import BatchError, SampleReadError, WorkerDied
 from batchup_ng.error_context import described, function_name, map_of, note_map, own_source, text_of, without_frames
 from batchup_ng.errors import RemoteTraceback
 
@@ -100,7 +100,7 @@ ODD = [
     (SyntaxError("odd", ("f.py", 3, 1, "x = = 1")), "odd"),
     (AssertionError(), "AssertionError"),
     (SampleReadError("cannot read c.png", "c.png"), "cannot read c.png"),
-    (WorkerLost("a worker ended"), "a worker ended"),
+    (WorkerDied("a worker ended"), "a worker ended"),
 ]
 
 

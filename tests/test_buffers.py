@@ -39,7 +39,7 @@ def test_memory_is_used_again_when_the_last_reference_is_gone() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 4 * SMALLEST_LEASE), st.integers(0, 255)), max_size=60))
 def test_what_is_held_is_never_overwritten(steps: list[tuple[bool, int, int]]) -> None:
-    pool, held = BufferPool(most_free=3), []
+    pool, held = BufferPool(max_free=3), []
     for give_back, nbytes, value in steps:
         if give_back and held:
             held.pop(value % len(held))
@@ -83,7 +83,7 @@ def test_ragged_batches_share_blocks() -> None:
 
 
 def test_only_so_many_blocks_wait() -> None:
-    pool = BufferPool(most_free=2)
+    pool = BufferPool(max_free=2)
     arrays = [pool.empty((BIG,), BYTES) for _ in range(10)]
     assert pool.free_bytes() == 0
     del arrays
@@ -106,7 +106,7 @@ def test_no_python_code_runs_when_a_lease_ends() -> None:
 
 
 def test_a_pool_travels_empty() -> None:
-    pool = BufferPool(most_free=7)
+    pool = BufferPool(max_free=7)
     pool.empty((BIG,), BYTES)
     assert pickle.loads(pickle.dumps(pool)).free_bytes() == 0
 
@@ -121,7 +121,7 @@ def test_torch_keeps_what_it_sees() -> None:
 
 
 def test_threads_may_lend_and_give_back_at_once() -> None:
-    pool = BufferPool(most_free=8)
+    pool = BufferPool(max_free=8)
     damaged: list[int] = []
 
     def use(seed: int) -> None:

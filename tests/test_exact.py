@@ -28,7 +28,7 @@ made = {
     "drawn": sampling.WeightedSampler(weights).rows_at(places, key),
     "in turn": sampling.WeightedSampler(weights, replacement=False).rows_at(places, key),
     "spread": sampling.StratifiedSampler(places % 7).rows_at(places, key),
-    "mixed": sampling.InterleaveSampler([9] * 30, weights[:30]).rows_at(places, key),
+    "mixed": sampling.MixtureSampler([9] * 30, weights[:30]).rows_at(places, key),
 }
 for name, array in made.items():
     print(name, hashlib.sha256(array.tobytes()).hexdigest())

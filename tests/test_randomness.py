@@ -85,7 +85,7 @@ def test_choices_follow_their_weights() -> None:
     assert names.shape == (N, 2)
     assert set(np.unique(names)) == {"a", "c"}
     assert np.mean(names == "a") == pytest.approx(0.25, abs=0.015)
-    assert rng().random_bool(0.2).mean() == pytest.approx(0.2, abs=0.015)
+    assert rng().bernoulli(0.2).mean() == pytest.approx(0.2, abs=0.015)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.integers(0), ArgumentError, "the range is empty"),
         (lambda r: r.integers(3, 3), ArgumentError, "the range is empty"),
         (lambda r: r.integers(2.5), ArgumentTypeError, "whole number"),
-        (lambda r: r.random_bool(1.5), ArgumentError, "probability"),
+        (lambda r: r.bernoulli(1.5), ArgumentError, "probability"),
         (lambda r: r.choice([]), ArgumentError, "at least one item"),
         (lambda r: r.choice(0), ArgumentError, "at least 1"),
         (lambda r: r.choice([[1], [2, 3]]), ArgumentTypeError, "its items differ in length; choose among"),
@@ -117,10 +117,10 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError, "high must be a finite number from .*, and one is nan"),
         (lambda r: r.uniform(-1e308, 1e308), ArgumentError, r"low must be a finite number from -2\^1022"),
         (lambda r: r.uniform([[0], [1, 2]], 1), ArgumentTypeError, "low must be a number, or an array of numbers"),
-        (lambda r: r.random_bool(np.ones(2)), ArgumentError, "p must broadcast"),
-        (lambda r: r.random_bool(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
-        (lambda r: r.random_bool(float("nan")), ArgumentError, "between 0 and 1, not nan"),
-        (lambda r: r.random_bool("often"), ArgumentTypeError, "p must be a probability"),
+        (lambda r: r.bernoulli(np.ones(2)), ArgumentError, "p must broadcast"),
+        (lambda r: r.bernoulli(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
+        (lambda r: r.bernoulli(float("nan")), ArgumentError, "between 0 and 1, not nan"),
+        (lambda r: r.bernoulli("often"), ArgumentTypeError, "p must be a probability"),
         (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, r"one range for all samples, and low .* \(3,\)"),
         (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError, "high is of shape"),
     ],
@@ -147,8 +147,8 @@ def test_each_sample_may_have_bounds_of_its_own() -> None:
     np.testing.assert_array_equal(rng(3).uniform(0, np.ones(2), size=2), rng(3).random(2))
     np.testing.assert_allclose(rng(3).normal(low, high), low + high * rng(3).normal())
     np.testing.assert_array_equal(rng(3).uniform([0.0, 0.0, 0.0], 1), plain)
-    assert rng(3).random_bool(np.array([0.0, 1.0, 0.0])).tolist() == [False, True, False]
-    assert rng(4).random_bool(np.array([0.0, 1.0]), size=2).tolist() == [[False, True]] * 4
+    assert rng(3).bernoulli(np.array([0.0, 1.0, 0.0])).tolist() == [False, True, False]
+    assert rng(4).bernoulli(np.array([0.0, 1.0]), size=2).tolist() == [[False, True]] * 4
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.float16, np.float32])

@@ -56,7 +56,7 @@ def test_any_graph_goes_on_where_it_was_left(
     epoch: int,
     drop_last: bool,
     stop: int,
-    road: int,
+    transport: int,
 ) -> None:
     options = {"epoch": epoch, "drop_last": drop_last}
     try:
@@ -65,15 +65,15 @@ def test_any_graph_goes_on_where_it_was_left(
         assume(False)
         raise
     makers = [source, *[pool.parallel_data_source(source, 3) for pool in pools]]
-    first = makers[road % 3].batch_iterator(size, shuffle_of(kind), **options)
+    first = makers[transport % 3].batch_iterator(size, shuffle_of(kind), **options)
     with first:
         assert_same_batches(list(islice(first, stop)), whole[:stop])
         state = json.loads(text := json.dumps(first.state_dict()))
         assert len(text.encode()) <= 4096
-    with makers[(road + epoch) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as second:
+    with makers[(transport + epoch) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as second:
         assert_same_batches(list(islice(second, MOST // 2)), whole[stop : stop + MOST // 2])
         state = json.loads(json.dumps(second.state_dict()))
-    with makers[(road + stop) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as third:
+    with makers[(transport + stop) % 3].batch_iterator(size, shuffle_of(kind), state=state, **options) as third:
         assert_same_batches(list(islice(third, MOST // 2)), whole[stop + MOST // 2 : stop + MOST])
     unbroken = source.batch_iterator(size, shuffle_of(kind), **options)
     list(islice(unbroken, len(whole[: stop + MOST // 2])))
@@ -370,7 +370,8 @@ def refuse_some(*batch: Any) -> Any:
     st.sampled_from(["skip", "replace"]),
 )  # fmt: skip
 def test_any_graph_goes_on_after_samples_that_were_left_out(
-    pools: list[AbstractWorkerPool], source: Any, size: int, kind: tuple[str, int], stop: int, road: int, action: str
+    pools: list[AbstractWorkerPool], source: Any, size: int, kind: tuple[str, int], stop: int, transport: int, action:
+    str
 ) -> None:
     failing = source.map(refuse_some)
     makers = [pool.parallel_data_source(failing, 3, on_error=action) for pool in pools]
@@ -381,10 +382,10 @@ def test_any_graph_goes_on_after_samples_that_were_left_out(
     except (InOrderNotSupported, bu.TooManyErrors, ValueError):
         assume(False)  # has no order in order, or nothing else is left or can be put in the place
         raise
-    with makers[road % 2].batch_iterator(size, shuffle_of(kind)) as first:
+    with makers[transport % 2].batch_iterator(size, shuffle_of(kind)) as first:
         assert_same_batches(list(islice(first, stop)), whole[:stop])
         state = json.loads(json.dumps(first.state_dict()))
-    with makers[road // 2].batch_iterator(size, shuffle_of(kind), state=state) as second:
+    with makers[transport // 2].batch_iterator(size, shuffle_of(kind), state=state) as second:
         assert_same_batches(list(islice(second, MOST)), whole[stop:])
         if len(whole) == stop + MOST:
             assert second.state_dict()["counts"] == after["counts"]

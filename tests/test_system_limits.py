@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng import cgroup, system_limits
-from batchup_ng.errors import CannotTravel
+from batchup_ng import system_limits
+from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.processes import thread_limits
 from batchup_ng.work_pool.processes.roads import road_for
 
@@ -62,7 +62,7 @@ def test_a_limit_counts_files_that_may_be_dropped_as_free(tmp_path: Path) -> Non
 def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outer = group(tmp_path, memory__max=50 * MB, memory__current=30 * MB)
     inner = group(tmp_path / "inner", memory__max=40 * MB, memory__current=1 * MB)
-    monkeypatch.setattr(cgroup, "folders", lambda controller: iter([inner, outer]))
+    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter([inner, outer]))
     assert system_limits.available() == 20 * MB
 
 
@@ -114,7 +114,7 @@ def limited() -> Iterator[Path]:
 
 def _limiting_group() -> Path | None:
     limits = {"memory.max": "memory.swap.max", "memory.limit_in_bytes": "memory.memsw.limit_in_bytes"}
-    for folder in cgroup.folders("memory"):
+    for folder in system_limits.group_folders("memory"):
         made = folder / f"batchup_ng-{os.getpid()}"
         if not (folder / "cgroup.procs").exists():
             continue
@@ -171,7 +171,7 @@ def test_the_road_is_the_one_that_memory_allows() -> None:
     assert road_for("auto", 501, 300, 1000, name) == "served"
     assert road_for("shared", 10_000, 10_000, 1000, name) == "shared"
     assert road_for("served", 0, 0, 1000, name) == "served"
-    with pytest.raises(CannotTravel, match=r"the table, an array of 900 bytes, cannot .* 900 bytes are needed .* 1000"):
+    with pytest.raises(SerializationError, match=r"the table, an array of 900 bytes, .* 900 bytes are needed .* 1000"):
         road_for("auto", 0, 900, 1000, name)
 
 

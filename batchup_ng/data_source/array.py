@@ -85,8 +85,8 @@ class ArrayDataSource(RandomAccessDataSource):
         named = words if self._names is None else map("{}: {}".format, self._names, words)
         return [*super()._facts(), listed(list(named))]
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), len(self.data)]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), len(self.data)]
 
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return self._gather(indices, FRESH)
@@ -114,7 +114,7 @@ class ArrayDataSource(RandomAccessDataSource):
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
         return joined_names(map(file_name, self.data)) if own is None else own
 
-    def draws_globally(self) -> bool:
+    def uses_global_rng(self) -> bool:
         own = type(self) is ArrayDataSource
         return not own or not all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
 

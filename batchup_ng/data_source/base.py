@@ -17,11 +17,11 @@ from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, 
 from ..sampling.plans.rows import RowPlan, planned_samples
 from ..sampling.plans.sharding import START
 from .draws import Draws
-from .epoch.accounting import Books
+from .epoch.accounting import Accounting
 from .epoch.checkpoint import open_epoch
 from .epoch.epochs import MakesEpochs, Seam
 from .epoch.failures import Failures
-from .epoch.iterator import Engine, Epoch, StreamEngine, entered, finished_stream, walk
+from .epoch.iterator import Engine, Epoch, StreamRunner, entered, finished_stream, walk
 from .epoch.stream_checkpoint import open_stream
 from .epoch_options import EpochOptions, known_count
 from .hooks import SourceNode
@@ -200,22 +200,22 @@ class PlannedDataSource(EpochSource):
         stream = whole_stream(self, options)
         return stream if behind_pool(self) else finished_stream(stream, self._buffers())
 
-    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Books]:
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Accounting]:
         # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-        seeded, books, n = options.shuffled and self.draws_globally(), Books(), self.num_samples()
+        seeded, accounting, n = options.shuffled and self.uses_global_rng(), Accounting(), self.num_samples()
         n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
-        failures = Failures(self, options.policy or RAISE, books, n_samples, options.shard.world)
-        return StreamEngine(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), books
+        failures = Failures(self, options.policy or RAISE, accounting, n_samples, options.shard.world)
+        return StreamRunner(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), accounting
 
-    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
-        return StreamEngine(entered(self._streamed(options), books))
+    def start_stream(self, options: EpochOptions, accounting: Accounting) -> Engine:
+        return StreamRunner(entered(self._streamed(options), accounting))
 
     def stream_owner(self) -> Any:
-        return self.stateful()
+        return self.checkpointable()
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
-        own: BufferPool = vars(self).setdefault("_own_buffers", BufferPool(most_free=4))
+        own: BufferPool = vars(self).setdefault("_own_buffers", BufferPool(max_free=4))
         return own
 
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
@@ -304,8 +304,8 @@ class MapDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return self.source.is_random_access
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.rng, self.source.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.rng, self.source.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.source.num_samples(**kwargs)
@@ -396,10 +396,10 @@ class MapDataSource(PlannedDataSource):
     def has_random_maps(self) -> bool:
         return self.rng is not None or self.source.has_random_maps()
 
-    # draws_globally() is true whatever `rng` is, for a function that takes one may call others that do not.
+    # uses_global_rng() is true whatever `rng` is, for a function that takes one may call others that do not.
 
-    def stateful(self) -> Any:
-        return self.source.stateful()
+    def checkpointable(self) -> Any:
+        return self.source.checkpointable()
 
 
 class SampleMapDataSource(MapDataSource):

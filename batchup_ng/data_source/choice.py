@@ -42,8 +42,8 @@ class ChoiceDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.stratified, *[source.outline() for source in self.datasets]]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.stratified, *[source.fingerprint() for source in self.datasets]]
 
     def num_samples(self, **kwargs: Any) -> Any:
         """Return the samples of all sources; one that does not know its number counts as 0, as in BatchUp."""
@@ -109,8 +109,8 @@ class ChoiceDataSource(PlannedDataSource):
         whole = [int(n) for n in counts]
         return lambda: _spread_turns(whole, rng)
 
-    def draws_globally(self) -> bool:
-        return any(source.draws_globally() for source in self.datasets)
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.datasets)
 
     def has_random_maps(self) -> bool:
         return any(source.has_random_maps() for source in self.datasets)

@@ -65,9 +65,9 @@ class CompositeDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]
-        return [type(self).__name__, self.trim, *sizes, *[source.outline() for source in self.datasets]]
+        return [type(self).__name__, self.trim, *sizes, *[source.fingerprint() for source in self.datasets]]
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
@@ -171,8 +171,8 @@ class CompositeDataSource(PlannedDataSource):
             return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
 
-    def draws_globally(self) -> bool:
-        return any(source.draws_globally() for source in self.datasets)
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.datasets)
 
     def has_random_maps(self) -> bool:
         return any(source.has_random_maps() for source in self.datasets)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.base import AbstractSampler
-from ..sampling.mixture import InterleaveSampler
+from ..sampling.mixture import MixtureSampler
 from .array import ArrayDataSource
 from .base import AbstractDataSource, Functions
 from .composite import checked_sources
@@ -37,14 +37,14 @@ def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None)
     return ConcatDataSource(_one_list(sources), sampler)
 
 
-def mix(*sources: AbstractDataSource, proportions: Any = None, length: int | None = None) -> ConcatDataSource:
+def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = None) -> ConcatDataSource:
     """Return a source with the samples of all `sources` in given proportions, those of one batch mixed.
 
-    It is :func:`concat` with an :class:`~batchup_ng.InterleaveSampler`, which says how the proportions are kept. For
+    It is :func:`concat` with an :class:`~batchup_ng.MixtureSampler`, which says how the proportions are kept. For
     batches each of which is of one source, use a :class:`~batchup_ng.ChoiceDataSource`.
 
     Args:
-        proportions: How much of each source to hand out, not negative, in any unit; equal where it is None.
+        weights: How much of each source to hand out, not negative, in any unit; equal where it is None.
         length: Samples of an epoch. None: as many as it takes to hand out each sample of each source, those of small
             sources several times. -1: no end.
 
@@ -53,13 +53,13 @@ def mix(*sources: AbstractDataSource, proportions: Any = None, length: int | Non
             should be.
         ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
 
-    >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), proportions=[2, 1])
+    >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), weights=[2, 1])
     >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
     [[0, 10, 1], [2, 11, 3]]
     """
     listed = checked_sources("sources", _one_list(sources))
     lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(listed)]
-    return ConcatDataSource(listed, InterleaveSampler(lengths, proportions, length))
+    return ConcatDataSource(listed, MixtureSampler(lengths, weights, length))
 
 
 def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:

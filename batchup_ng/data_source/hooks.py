@@ -62,7 +62,7 @@ class SourceNode(Shown):
             f"pool.prefetch(source)"
         )
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         """Return what the order of an epoch depends on beside the seed, in strings, numbers and lists.
 
         A saved state keeps a digest of it, so that it is only resumed from with a source of the same graph, lengths and
@@ -144,7 +144,7 @@ class SourceNode(Shown):
         """Return whether ``shuffle=`` can change the order of an epoch, or what its maps draw."""
         return True
 
-    def draws_globally(self) -> bool:
+    def uses_global_rng(self) -> bool:
         """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
         return True
 
@@ -152,7 +152,7 @@ class SourceNode(Shown):
         """Return whether there is a map that draws random numbers: one with ``rng=``."""
         return False
 
-    def stateful(self) -> Any:
+    def checkpointable(self) -> Any:
         """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
         return None
 

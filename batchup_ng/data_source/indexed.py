@@ -25,8 +25,8 @@ class IndexedDataSource(Wrapped):
                 f"samples in the function that makes its batches"
             )
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.source.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.source.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.source.num_samples(**kwargs)

@@ -91,7 +91,7 @@ class IteratorDataSource(PlannedDataSource):
     def heeds_shuffle(self) -> bool:
         return False
 
-    def stateful(self) -> Any:
+    def checkpointable(self) -> Any:
         return self if has_state(self.batch_iter) else None
 
     def state_dict(self) -> Any:

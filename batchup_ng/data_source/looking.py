@@ -85,7 +85,7 @@ def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ..
         path: The place of the source in the graph, for the random numbers.
     """
     key = key_in_order(positions)._replace(path=path)
-    with globals_seeded(key) if source.draws_globally() else contextlib.nullcontext():
+    with globals_seeded(key) if source.uses_global_rng() else contextlib.nullcontext():
         return read_batch(source, source.rows_at(positions), key, FRESH)
 
 

@@ -62,8 +62,8 @@ class RandomAccessDataSource(PlannedDataSource):
     def is_random_access(self) -> bool:
         return True
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.sampler.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.sampler.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.sampler.num_indices_generated()

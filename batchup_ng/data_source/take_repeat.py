@@ -40,8 +40,8 @@ class Wrapped(PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
-    def draws_globally(self) -> bool:
-        return self.source.draws_globally()
+    def uses_global_rng(self) -> bool:
+        return self.source.uses_global_rng()
 
     def has_random_maps(self) -> bool:
         return self.source.has_random_maps()
@@ -60,8 +60,8 @@ class TakeDataSource(Wrapped):
         super().__init__(source)
         self.n = validation.positive_int("n", n)
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.n, self.source.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.n, self.source.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         n = self.source.num_samples(**kwargs)
@@ -106,8 +106,8 @@ class RoundsDataSource(Wrapped):
         super().__init__(source)
         self.times = validation.repeats(times)
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.times, self.source.outline()]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.times, self.source.fingerprint()]
 
     def num_samples(self, **kwargs: Any) -> Any:
         n = self.source.num_samples(**kwargs)

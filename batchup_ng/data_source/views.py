@@ -52,9 +52,9 @@ class SubsetDataSource(_Rearranged):
         self.kept_by = ""
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         rows = [] if self.rows is None else kept_outline(self.rows)
-        return [*super().outline(), rows, self.source.outline()]
+        return [*super().fingerprint(), rows, self.source.fingerprint()]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(self._own_rows(rows), key.child(0), buffers)
@@ -65,8 +65,8 @@ class SubsetDataSource(_Rearranged):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
 
-    def draws_globally(self) -> bool:
-        return self.source.draws_globally()
+    def uses_global_rng(self) -> bool:
+        return self.source.uses_global_rng()
 
     def has_random_maps(self) -> bool:
         return self.source.has_random_maps()
@@ -93,8 +93,8 @@ class ConcatDataSource(_Rearranged):
         self._bounds = np.cumsum([0, *lengths])
         super().__init__(int(self._bounds[-1]), sampler=sampler)
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), *[source.outline() for source in self.sources]]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), *[source.fingerprint() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         present, places = self._parts(rows)
@@ -123,8 +123,8 @@ class ConcatDataSource(_Rearranged):
         present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
         return present, [np.flatnonzero(owners == i) for i in present]
 
-    def draws_globally(self) -> bool:
-        return any(source.draws_globally() for source in self.sources)
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.sources)
 
     def has_random_maps(self) -> bool:
         return any(source.has_random_maps() for source in self.sources)
@@ -148,8 +148,8 @@ class ZipDataSource(_Rearranged):
             )
         super().__init__(lengths[0])
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), *[source.outline() for source in self.sources]]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), *[source.fingerprint() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
@@ -160,8 +160,8 @@ class ZipDataSource(_Rearranged):
         parts = [source.read_samples(source.rows_at(rows), key.child(i), buffers) for i, source in pairs]
         return join_samples(parts, self.flatten)
 
-    def draws_globally(self) -> bool:
-        return any(source.draws_globally() for source in self.sources)
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.sources)
 
     def has_random_maps(self) -> bool:
         return any(source.has_random_maps() for source in self.sources)

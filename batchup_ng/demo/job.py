@@ -113,7 +113,7 @@ def random_shift(images: np.ndarray, labels: np.ndarray, rng: SampleRng) -> tupl
     """Return half of the images moved by up to a pixel each way, black where nothing was: ``(n, 8, 8) uint8``."""
     n, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
-    step = rng.integers(-1, 2, size=2) * rng.random_bool(0.5)[:, None]
+    step = rng.integers(-1, 2, size=2) * rng.bernoulli(0.5)[:, None]
     rows = 1 + step[:, :1] + np.arange(height)
     columns = 1 + step[:, 1:] + np.arange(width)
     return padded[np.arange(n)[:, None, None], rows[:, :, None], columns[:, None, :]], labels
@@ -132,7 +132,7 @@ def train_epoch(network: Classifier, batches: Any, progress: Progress | None, ti
             network.train_batch(x, y)
             rows += len(y)
     seconds = time.perf_counter() - started
-    waited = min(batches.stats()["seconds_waited"] / seconds, 1.0)
+    waited = min(batches.stats()["wait_seconds"] / seconds, 1.0)
     return f"{rows / seconds:6,.0f} samples/s, {waited:4.0%} of the time spent waiting for data"
 
 

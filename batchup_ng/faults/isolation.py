@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BatchError, IteratorBusy, LostSamples, MapResultError, NoWorkers, PoolClosed
+from ..errors import AccountingError, BatchError, MapResultError, PoolBroken, PoolClosed, ReentrantIteration
 from ..sampling.plans.rows import put_rows, take_rows, whole_samples
 from .policy import ErrorPolicy
 
 FAILURES = (Exception, GeneratorExit)
 """What a failed read raises. Ctrl-C and SystemExit end the program, they are no failure of a sample."""
 
-NOT_A_SAMPLE = (PoolClosed, IteratorBusy, LostSamples, NoWorkers, MapResultError)
+NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, MapResultError)
 """Errors for which no sample is to blame."""
 
 MAX_REPLACEMENTS = 32

@@ -11,7 +11,7 @@ from ..sampling.plans.epoch import BatchPlan, PlannedBatch
 from ..sampling.plans.rows import one_row, take_rows
 
 
-class Others:
+class Replacements:
     """Finds other rows of the epoch to stand in for those of one batch."""
 
     def __init__(self, plan: BatchPlan, planned: PlannedBatch) -> None:

@@ -120,7 +120,7 @@ class SampleRng:
             raise ArgumentError(f"integers must fit int64 and span at most 2^63, not [{low}, {high})")
         return low + high_product(self._words(size)[..., 0], high - low).astype(np.int64)
 
-    def random_bool(self, p: Any = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
+    def bernoulli(self, p: Any = 0.5, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return True with probability `p`: ``(n, *size) bool``.
 
         Raises:

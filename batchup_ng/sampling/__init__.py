@@ -5,11 +5,11 @@ from .batch_sampler import BatchSampler
 from .block_shuffle import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
 from .class_samplers import BalancedBatchSampler, StratifiedSampler
-from .mixture import InterleaveSampler
+from .mixture import MixtureSampler
 from .plans.epoch import BatchPlan, PlannedBatch
 from .plans.rows import ChoiceBatch
-from .sequential import SequentialSampler
 from .standard import StandardSampler, SubsetSampler
+from .strided import StridedSampler
 from .weighted import WeightedSampler, WeightedSubsetSampler
 
 __all__ = [
@@ -20,12 +20,12 @@ __all__ = [
     "BlockShuffleSampler",
     "BucketSampler",
     "ChoiceBatch",
-    "InterleaveSampler",
+    "MixtureSampler",
     "PlannedBatch",
     "RandomAccessSampler",
-    "SequentialSampler",
     "StandardSampler",
     "StratifiedSampler",
+    "StridedSampler",
     "SubsetSampler",
     "WeightedSampler",
     "WeightedSubsetSampler",

@@ -70,9 +70,9 @@ def kept_outline(array: np.ndarray) -> list[Any]:
     found = _kept.get(name)
     if found is not None and found[0]() is array:
         return found[1]
-    outline = array_outline(array)
-    _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), outline
-    return outline
+    fingerprint = array_outline(array)
+    _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), fingerprint
+    return fingerprint
 
 
 def num_batches(n: int, batch_size: int) -> int:
@@ -98,7 +98,7 @@ class AbstractSampler:
         """Return how many rows an epoch has: an int, ``numpy.inf``, or None where that is not known."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state.
 
         This one tells the class and the number of rows, nothing of the options of a sampler of one's own. If those

@@ -55,8 +55,8 @@ class BlockShuffleSampler(RepeatedSampler):
         inner = f"length={self.length}, block={self.block_rows}, window={self.window}, repeats={self.repeats}"
         return f"{type(self).__name__}({inner})"
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), self.block_rows, self.window]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), self.block_rows, self.window]
 
     def check_rows(self, length: int) -> None:
         if self.length != length:

@@ -104,7 +104,7 @@ class BucketSampler(BatchSampler):
         if self.length != length:
             raise ArgumentError(f"sampler has {self.length} lengths for {length} rows; pass one length for each row")
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]
 
     def num_indices_generated(self) -> Any:

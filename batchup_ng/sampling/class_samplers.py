@@ -30,14 +30,14 @@ class ByClass(NamedTuple):
         rows: The rows of the first class, in the order given, then those of the second, ...: ``(n,) int64``.
         firsts: Where in `rows` each class begins: ``(n_classes,) int64``.
         sizes: How many rows each has: ``(n_classes,) int64``.
-        outline: Tells the classes of the rows from others, for a saved state.
+        fingerprint: Tells the classes of the rows from others, for a saved state.
     """
 
     classes: np.ndarray
     rows: np.ndarray
     firsts: np.ndarray
     sizes: np.ndarray
-    outline: list[Any]
+    fingerprint: list[Any]
 
 
 def by_class(y: np.ndarray) -> ByClass:
@@ -61,7 +61,8 @@ class StratifiedSampler(RepeatedSampler):
     order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
     In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
 
-    How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
+    How the classes are spread, and the reason for that bound, stand at
+    :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
 
     Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
 
@@ -87,9 +88,9 @@ class StratifiedSampler(RepeatedSampler):
         self._by_class = by_class(classes)
         self._spreads: dict[int, Spread] = {}
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         own = [] if self.indices is None else kept_outline(self.indices)
-        return [*super().outline(), *self._by_class.outline, own]
+        return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def check_rows(self, length: int) -> None:
         check_classified(self._n_classified, length)
@@ -169,8 +170,8 @@ class BalancedBatchSampler(RandomAccessSampler):
         # After as many turns of a class both its rows and its batches begin anew.
         self._cycles = np.lcm(self._by_class.sizes, self.per_class)
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.outline]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.fingerprint]
 
     def check_rows(self, length: int) -> None:
         check_classified(self.length, length)

@@ -21,7 +21,7 @@ LONGEST = 1_000_000
 """Positions of a period at most, where they are: it is kept as two tables, of 8 bytes a position each."""
 
 
-class InterleaveSampler(RandomAccessSampler):
+class MixtureSampler(RandomAccessSampler):
     """Hands out rows of several parts of the data in given proportions.
 
     The rows lie part after part, as :func:`~batchup_ng.concat` puts sources: rows 0 to ``lengths[0] - 1`` are the first
@@ -36,7 +36,7 @@ class InterleaveSampler(RandomAccessSampler):
 
     Args:
         lengths: How many rows each part has.
-        proportions: How much of each to hand out, not negative, in any unit; equal where it is None.
+        weights: How much of each to hand out, not negative, in any unit; equal where it is None.
         length: Positions of an epoch. None: as many whole periods as it takes to hand out each row of each part, those
             of a part that is small for its share several times. -1: no end.
 
@@ -44,14 +44,14 @@ class InterleaveSampler(RandomAccessSampler):
         ArgumentError: there are no parts, their number is not that of the proportions, these are all 0, negative, not
             finite or too unlike each other, or a part that is to be handed out is empty.
 
-    >>> InterleaveSampler([3, 1]).rows_at(np.arange(6), None)
+    >>> MixtureSampler([3, 1]).rows_at(np.arange(6), None)
     array([0, 3, 1, 3, 2, 3])
     """
 
-    def __init__(self, lengths: Sequence[int], proportions: Any = None, length: int | None = None) -> None:
+    def __init__(self, lengths: Sequence[int], weights: Any = None, length: int | None = None) -> None:
         self.lengths = [validation.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
-        self._counts = _whole_counts(_shares(self.lengths, proportions))
-        self.proportions = None if proportions is None else np.asarray(proportions).tolist()
+        self._counts = _whole_counts(_shares(self.lengths, weights))
+        self.weights = None if weights is None else np.asarray(weights).tolist()
         self._sizes = np.array(self.lengths, dtype=np.int64)
         self._period = int(self._counts.sum())
         self._ends = np.cumsum(self._counts)
@@ -64,7 +64,7 @@ class InterleaveSampler(RandomAccessSampler):
         periods = -(-self._sizes[used] // self._counts[used])
         return int(periods.max()) * self._period
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         parts = [array_outline(self._sizes), array_outline(self._counts)]
         return [type(self).__name__, self.length, *parts]
 
@@ -101,24 +101,24 @@ def _epoch_length(length: Any) -> int:
     return number
 
 
-def _shares(lengths: list[int], proportions: Any) -> np.ndarray:
+def _shares(lengths: list[int], weights: Any) -> np.ndarray:
     """Return the proportions as an array, ``(n_parts,)``, checked."""
     if not lengths:
         raise ArgumentError("lengths must hold the number of rows of each part, and is empty")
     if sum(lengths) > LARGEST:
         raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
     shares = np.ones(len(lengths), np.int64)
-    if proportions is not None:
-        shares = given_array("proportions", proportions, "pass one number a part")
+    if weights is not None:
+        shares = given_array("weights", weights, "pass one number a part")
     if shares.shape != (len(lengths),) or shares.dtype.kind not in "iuf":
-        raise ArgumentError(f"proportions must be {len(lengths)} numbers, one a part, not {proportions!r}")
+        raise ArgumentError(f"weights must be {len(lengths)} numbers, one a part, not {weights!r}")
     for i, (share, n) in enumerate(zip(shares.tolist(), lengths, strict=True)):
         if not (math.isfinite(share) and share >= 0):
-            raise ArgumentError(f"proportions must be finite and not negative, but proportions[{i}] is {share}")
+            raise ArgumentError(f"weights must be finite and not negative, but weights[{i}] is {share}")
         if n < 0 or (n == 0 and share > 0):
             raise ArgumentError(f"lengths[{i}] must be at least 1 for a part to be handed out, not {n}; leave it out")
     if not shares.any():
-        raise ArgumentError("proportions must not all be 0; at least one part must be handed out")
+        raise ArgumentError("weights must not all be 0; at least one part must be handed out")
     return shares
 
 
@@ -145,7 +145,7 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
     lost = np.flatnonzero((counts == 0) & (shares > 0))
     if len(lost):
         raise ArgumentError(
-            f"proportions[{lost[0]}] is {shares[lost[0]]:.2g} of all, less than can be told apart, a thousandth; pass "
+            f"weights[{lost[0]}] is {shares[lost[0]]:.2g} of all, less than can be told apart, a thousandth; pass "
             f"whole numbers that add up to at most {LONGEST}, which are kept exactly"
         )
     return counts.astype(np.int64)

@@ -41,7 +41,7 @@ class RepeatedSampler(RandomAccessSampler):
             raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
         self.block = min(self.block, REPEATS * max(1, self.length))
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.length, self.repeats]
 
     def check_rows(self, length: int) -> None:
@@ -141,8 +141,8 @@ class SubsetSampler(StandardSampler):
         self.indices = row_numbers("indices", indices)
         super().__init__(len(self.indices), repeats)
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), kept_outline(self.indices)]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), kept_outline(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)

@@ -93,7 +93,7 @@ class WeightTable:
         made_when_asked = ("cdf", "normalised", "n_positive")
         return {name: value for name, value in vars(self).items() if name not in made_when_asked}
 
-    def outline(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
         return [self.length, self.total.hex(), kept_outline(self._weights)]
 

@@ -84,8 +84,8 @@ class WeightedSampler(RandomAccessSampler):
         """The weights divided by their sum: ``(n,) float64``, made when it is first asked for."""
         return self._table.normalised
 
-    def outline(self) -> list[Any]:
-        return [type(self).__name__, self._table.outline(), self.replacement, self.num_samples, self.repeats]
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self._table.fingerprint(), self.replacement, self.num_samples, self.repeats]
 
     def num_indices_generated(self) -> Any:
         return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
@@ -224,8 +224,8 @@ class WeightedSubsetSampler(WeightedSampler):
         """The weights divided by their sum: ``(n,) float64``."""
         return self.weights
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), kept_outline(self.indices)]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), kept_outline(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)

@@ -61,7 +61,7 @@ class Road(NamedTuple):
 
     Attributes:
         words: As an error names it.
-        found: What a difference on this road tells.
+        found: What a difference on this transport tells.
         pool: The pool; None for a plain loop.
         buffer: How many batches ahead.
     """
@@ -109,8 +109,8 @@ class Check:
         self._check_cuts()
         self._check_worlds(PLAIN)
         for kind in dict.fromkeys(self._asked.pools):
-            for road in self._opened(kind):
-                self._check_road(road)
+            for transport in self._opened(kind):
+                self._check_road(transport)
             self._check_worlds(self._roads[-1])
         self._check_resumes()
 
@@ -123,10 +123,10 @@ class Check:
     def _traced(self, watch: bool = False) -> Traced:
         return Traced(self._source if self._copy is None else self._copy(), watch)
 
-    def _read(self, traced: Traced, road: Road = PLAIN, most: int | None = None, **options: Any) -> list[Reading]:
+    def _read(self, traced: Traced, transport: Road = PLAIN, most: int | None = None, **options: Any) -> list[Reading]:
         """Return the first readings of an epoch."""
         given = {"batch_size": self._asked.batch_size, "epoch": self._epoch, **options}
-        with road.over(traced).batch_iterator(shuffle=self._asked.shuffle, **given) as iterator:
+        with transport.over(traced).batch_iterator(shuffle=self._asked.shuffle, **given) as iterator:
             return [reading_of(item) for item in itertools.islice(iterator, self._asked.most if most is None else most)]
 
     @contextlib.contextmanager
@@ -183,7 +183,7 @@ class Check:
     def _check_backwards(self) -> None:
         """Read the batches from the last to the first, each by itself."""
         traced, plan, expected = self._traced(), self._plan(), self._expected[self._epoch]
-        seeded = self._asked.shuffle is not None and self._source.draws_globally()
+        seeded = self._asked.shuffle is not None and self._source.uses_global_rng()
         for number in reversed(range(len(expected))):
             planned = plan[number]
             words = "is read without those before it"
@@ -192,7 +192,7 @@ class Check:
             self._compare(words, culprits.ORDER, expected[number : number + 1], [got], self._epoch, number)
 
     def _opened(self, kind: str) -> Iterator[Road]:
-        """Yield the roads of one kind, whose pools stay open."""
+        """Yield the transports of one kind, whose pools stay open."""
         for workers in dict.fromkeys(self._asked.workers if kind != "serial" else [1]):
             pool = self._stack.enter_context(_pool(kind, workers))
             who = {"serial": "a SerialPool", "threads": f"a pool of {workers} threads"}
@@ -200,20 +200,20 @@ class Check:
             found = {"serial": culprits.AGAIN, "threads": culprits.THREADS}.get(kind, culprits.PROCESSES)
             for buffer in dict.fromkeys(self._asked.buffers):
                 ahead = f", {buffer} ahead" if buffer > 1 else ""
-                road = Road(words.replace(" 1 processes", " 1 process") + ahead, found, pool, buffer)
-                self._roads.append(road)
-                yield road
+                transport = Road(words.replace(" 1 processes", " 1 process") + ahead, found, pool, buffer)
+                self._roads.append(transport)
+                yield transport
 
-    def _check_road(self, road: Road) -> None:
-        if isinstance(road.pool, WorkerProcessPool):
-            self._check_order_elsewhere(road.pool)
+    def _check_road(self, transport: Road) -> None:
+        if isinstance(transport.pool, WorkerProcessPool):
+            self._check_order_elsewhere(transport.pool)
         traced = self._traced()
-        epochs = self._asked.epochs if road.buffer == self._asked.buffers[0] else [self._epoch]
+        epochs = self._asked.epochs if transport.buffer == self._asked.buffers[0] else [self._epoch]
         for epoch in epochs:
-            words = f"is made by {road.words}"
+            words = f"is made by {transport.words}"
             with self._reading(words):
-                got = self._read(traced, road, epoch=epoch)
-            self._compare(words, road.found, self._expected[epoch], got, epoch)
+                got = self._read(traced, transport, epoch=epoch)
+            self._compare(words, transport.found, self._expected[epoch], got, epoch)
 
     def _check_order_elsewhere(self, pool: WorkerProcessPool) -> None:
         """Compare the rows of batches as another process computes them."""
@@ -253,15 +253,15 @@ class Check:
         drawn = any(isinstance(node, MapDataSource) and node.rng == "batch" for node in nodes_of(self._source))
         return isinstance(self._plan(), SamplesPlan) and not drawn and not self._drew and self._asked.batch_sizes != []
 
-    def _check_worlds(self, road: Road) -> None:
+    def _check_worlds(self, transport: Road) -> None:
         """Compare what all ranks have together with what one has alone."""
         size, expected, plan = self._asked.batch_size, self._expected[self._epoch], self._plan()
         for world in dict.fromkeys(self._asked.worlds):
             most, ranks = math.ceil(len(expected) / world), []
-            words = f"is made by {world} ranks" + ("" if road is PLAIN else f", each with {road.words}")
+            words = f"is made by {world} ranks" + ("" if transport is PLAIN else f", each with {transport.words}")
             for rank in range(world):
                 with self._reading(words):
-                    ranks.append(self._read(self._traced(), road, most, shard=(rank, world)))
+                    ranks.append(self._read(self._traced(), transport, most, shard=(rank, world)))
             self._compare_counts(words, ranks)
             whole = _whole_rounds(plan, size, world)
             got = [reading for together in zip(*ranks, strict=True) for reading in together]
@@ -273,9 +273,9 @@ class Check:
     def _check_resumes(self) -> None:
         """Compare what is left of an epoch when it goes on elsewhere."""
         asked, last = self._asked, len(self._expected[self._epoch])
-        roads = itertools.cycle(self._roads)
+        transports = itertools.cycle(self._roads)
         for at in sorted({round(last * (i + 1) / (asked.resumes + 1)) for i in range(asked.resumes)}):
-            before, after = next(roads), next(roads)
+            before, after = next(transports), next(transports)
             words = f"is made by {after.words}, resumed after {at} batches of {before.words}"
             with self._reading(words):
                 state = self._state_after(before, at)
@@ -284,20 +284,20 @@ class Check:
                 for other in self._other_sizes()[:1]:
                     self._check_resumed(f"{words} with batch_size={other}", after, state, at, other)
 
-    def _check_resumed(self, words: str, road: Road, state: Any, at: int, size: int) -> None:
+    def _check_resumed(self, words: str, transport: Road, state: Any, at: int, size: int) -> None:
         expected = self._expected[self._epoch][at:]
         with self._reading(words):
             most = math.ceil(len(expected) * self._asked.batch_size / size)
-            got = self._read(self._traced(), road, most, batch_size=size, state=state)
+            got = self._read(self._traced(), transport, most, batch_size=size, state=state)
         if size != self._asked.batch_size:
             self._compare_samples(words, culprits.CUT, expected, got, at)
         else:
-            found = culprits.ORDER if road.found == culprits.AGAIN else road.found
+            found = culprits.ORDER if transport.found == culprits.AGAIN else transport.found
             self._compare(words, found, expected, got, self._epoch, at)
 
-    def _state_after(self, road: Road, batches: int) -> Any:
+    def _state_after(self, transport: Road, batches: int) -> Any:
         given = self._asked.batch_size, self._asked.shuffle
-        with road.over(self._traced()).batch_iterator(*given, epoch=self._epoch) as iterator:
+        with transport.over(self._traced()).batch_iterator(*given, epoch=self._epoch) as iterator:
             for _ in itertools.islice(iterator, batches):
                 pass
             return json.loads(json.dumps(iterator.state_dict()))

@@ -123,7 +123,7 @@ def counting_culprit(source: AbstractDataSource) -> Culprit:
 
 
 _GLOBAL = {
-    AGAIN: "which nothing seeds on this road: only an int as shuffle= makes the library do so, for each batch",
+    AGAIN: "which nothing seeds on this transport: only an int as shuffle= makes the library do so, for each batch",
     THREADS: "which all threads share, so that it cannot be seeded for a batch, as a serial run and processes of one "
     "thread do (pools=('serial', 'processes') checks these alone)",
 }

@@ -24,7 +24,7 @@ def assert_reproducible(
     *,
     shuffle: int | None = 0,
     epochs: Sequence[int] = (0, 1),
-    most_batches: int = 8,
+    max_batches: int = 8,
     pools: Sequence[str] = POOLS,
     workers: Sequence[int] = (1, 2),
     buffers: Sequence[int] = (1, 7),
@@ -46,7 +46,7 @@ def assert_reproducible(
         batch_size: Samples a batch.
         shuffle: A seed; None for the order of the rows.
         epochs: Numbers of the epochs to read.
-        most_batches: How many batches of each epoch are looked at, from its beginning.
+        max_batches: How many batches of each epoch are looked at, from its beginning.
         pools: Who makes them: of ``"serial"``, ``"threads"``, ``"processes"``. Leave out what you never use.
         workers: How many threads, or processes.
         buffers: How many batches they make ahead.
@@ -78,7 +78,7 @@ def assert_reproducible(
         validation.positive_int("batch_size", batch_size),
         _seed(shuffle),
         [_epoch(epoch) for epoch in _listed("epochs", epochs)] or [0],
-        validation.positive_int("most_batches", most_batches),
+        validation.positive_int("max_batches", max_batches),
         [validation.one_of("pools", kind, POOLS) for kind in _listed("pools", pools)],
         _numbers("workers", workers),
         _numbers("buffers", buffers),

@@ -135,8 +135,8 @@ class SamplerContract(ABC):
                 np.testing.assert_array_equal(rows, alone[key])
 
     def test_its_outline_is_that_of_its_like(self) -> None:
-        assert json.dumps(self.make().outline()) == json.dumps(self.make().outline())
-        assert self.make().outline()[0] == type(self.make()).__name__
+        assert json.dumps(self.make().fingerprint()) == json.dumps(self.make().fingerprint())
+        assert self.make().fingerprint()[0] == type(self.make()).__name__
 
     def test_an_epoch_goes_on_anywhere(self) -> None:
         size = self.batch_sizes[min(1, len(self.batch_sizes) - 1)]

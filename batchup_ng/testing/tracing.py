@@ -87,8 +87,8 @@ class Traced(PlannedDataSource):
     def is_random_access(self) -> bool:
         return self.source.is_random_access
 
-    def outline(self) -> list[Any]:
-        return self.source.outline()
+    def fingerprint(self) -> list[Any]:
+        return self.source.fingerprint()
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.source.num_samples(**kwargs)
@@ -99,8 +99,8 @@ class Traced(PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
-    def draws_globally(self) -> bool:
-        return self.source.draws_globally()
+    def uses_global_rng(self) -> bool:
+        return self.source.uses_global_rng()
 
     def calls_user_functions(self) -> bool:
         return self.source.calls_user_functions()

@@ -1,6 +1,6 @@
 """What every pool offers.
 
-A new engine defines ``submit``, ``shared_constant``, ``producer``, ``check_open`` and ``close``.
+A new runner defines ``submit``, ``shared_constant``, ``producer``, ``check_open`` and ``close``.
 
 Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
 the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
@@ -43,7 +43,7 @@ OF_POOL = {
 }
 """What to do instead of options of the methods of a pool that others have."""
 
-HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer", "roads"}
+HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer", "transports"}
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
@@ -60,7 +60,7 @@ class AbstractWorkerPool:
     buffers: Any = FRESH
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
-    roads: tuple[str, ...] = ("auto",)
+    transports: tuple[str, ...] = ("auto",)
     """The ways for arrays to reach the workers that one may ask for."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class AbstractWorkerPool:
                 wrong kind.
         """
         self.check_open()
-        validation.one_of("arrays", arrays, self.roads)
+        validation.one_of("arrays", arrays, self.transports)
         made = ParallelDataSource(
             ds,
             batch_buffer_size,

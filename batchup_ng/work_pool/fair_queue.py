@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class TurnQueue(Generic[Item]):
-    """Items in lanes: within a lane first in, first out; the lanes that have some take turns. Not locked."""
+class FairQueue(Generic[Item]):
+    """Items in stream_ids: within a stream_id first in, first out; the stream_ids that have some take turns. Not
+    locked."""
 
     def __init__(self) -> None:
         self._first: collections.deque[Item] = collections.deque()
@@ -24,18 +25,18 @@ class TurnQueue(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         yield from self._first
-        for lane in self._lanes.values():
-            yield from lane
+        for stream_id in self._lanes.values():
+            yield from stream_id
 
-    def put(self, item: Item, lane: int = 0) -> None:
-        """Queue an item at the end of its lane."""
-        queued = self._lanes.get(lane)
+    def put(self, item: Item, stream_id: int = 0) -> None:
+        """Queue an item at the end of its stream_id."""
+        queued = self._lanes.get(stream_id)
         if queued is None:
-            queued = self._lanes[lane] = collections.deque()
+            queued = self._lanes[stream_id] = collections.deque()
         queued.append(item)
 
     def put_urgent(self, item: Item) -> None:
-        """Queue an item before all lanes, behind other urgent ones."""
+        """Queue an item before all stream_ids, behind other urgent ones."""
         self._first.append(item)
 
     def put_back(self, item: Item) -> None:
@@ -47,14 +48,14 @@ class TurnQueue(Generic[Item]):
         return self._first[0] if self._first else next(iter(self._lanes.values()))[0]
 
     def take(self) -> Item:
-        """Take the first item of the lane whose turn it is; there must be something."""
+        """Take the first item of the stream_id whose turn it is; there must be something."""
         if self._first:
             return self._first.popleft()
-        lane, queued = next(iter(self._lanes.items()))
+        stream_id, queued = next(iter(self._lanes.items()))
         item = queued.popleft()
-        self._lanes.pop(lane, None)
+        self._lanes.pop(stream_id, None)
         if queued:
-            self._lanes[lane] = queued
+            self._lanes[stream_id] = queued
         return item
 
     def clear(self) -> list[Item]:

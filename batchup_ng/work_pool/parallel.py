@@ -1,6 +1,6 @@
 """Data sources whose batches are made by a pool.
 
-Who owns what. Each ``batch_iterator`` owns one engine, or for a source that only streams one work stream; what crosses
+Who owns what. Each ``batch_iterator`` owns one runner, or for a source that only streams one work stream; what crosses
 to the workers is the source, once, as a shared constant, then for each batch its rows and key.
 """
 
@@ -31,7 +31,7 @@ from ..data_source.base import (
 )
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
-from ..data_source.epoch.accounting import Books
+from ..data_source.epoch.accounting import Accounting
 from ..data_source.epoch.checkpoint import open_epoch
 from ..data_source.epoch.epochs import Seam
 from ..data_source.epoch.iterator import BatchIterator, Engine, Epoch, count_of
@@ -45,8 +45,7 @@ from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchPlan, DrawnPlan
-from .epoch_runner import ROADS, BatchEngine
-from .making import ByteBound, Making, byte_bound
+from .epoch_runner import TRANSPORTS, ByteBound, EpochRunner, Making, byte_bound
 from .stream import WorkStream
 from .task import ONCE, Future, Submission, Task
 
@@ -97,8 +96,8 @@ class _WithConsumerMaps(EpochSource):
     _source: AbstractDataSource
     _maps: tuple[MapDataSource, ...] = ()
 
-    def outline(self) -> list[Any]:
-        return self._maps[-1].outline() if self._maps else self._source.outline()
+    def fingerprint(self) -> list[Any]:
+        return self._maps[-1].fingerprint() if self._maps else self._source.fingerprint()
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
@@ -246,27 +245,28 @@ class ParallelDataSource(_WithConsumerMaps):
     def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
         return open_epoch(self, options, state, seam)
 
-    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[BatchEngine, Books]:
-        engine = self._engine(plan, options, (), seam)
-        return engine, engine.books
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[EpochRunner, Accounting]:
+        runner = self._runner(plan, options, (), seam)
+        return runner, runner.accounting
 
-    def _engine(
+    def _runner(
         self, plan: BatchPlan, options: EpochOptions, path: tuple[int, ...], seam: Seam | None = None
-    ) -> BatchEngine:
+    ) -> EpochRunner:
         n = self._source.num_samples()
         n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
         # On the consumer's own thread, as in a plain loop; worker processes do so by themselves.
-        seeded = self._own_thread and options.shuffled and self._source.draws_globally()
+        seeded = self._own_thread and options.shuffled and self._source.uses_global_rng()
         maps = ConsumerMaps(self._maps, options.shard.pad_mask)
         making = self._making
         if options.policy is not None:
             making = dataclasses.replace(making, policy=options.policy)
-        return BatchEngine(making, plan, path, n_samples, options.shard, seeded, maps, seam)
+        return EpochRunner(making, plan, path, n_samples, options.shard, seeded, maps, seam)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         plan = self.plan_of(options)
-        engine = self._engine(plan, options, path)
-        with BatchIterator(Epoch(engine, options.epoch, lambda: plan.n_batches, books=engine.books)) as iterator:
+        runner = self._runner(plan, options, path)
+        epoch = Epoch(runner, options.epoch, lambda: plan.n_batches, accounting=runner.accounting)
+        with BatchIterator(epoch) as iterator:
             yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
@@ -335,20 +335,21 @@ class PrefetchDataSource(_WithConsumerMaps):
         return [samples_in_words(self), ahead, f"by {self._pool!r}", *self._maps_in_words()]
 
     def stream_owner(self) -> Any:
-        return self._source.stateful()
+        return self._source.checkpointable()
 
-    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
-        return self._engine(options, (), books)
+    def start_stream(self, options: EpochOptions, accounting: Accounting) -> Engine:
+        return self._runner(options, (), accounting)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        books = Books()
-        with BatchIterator(Epoch(self._engine(options, path, books), options.epoch, books=books)) as iterator:
+        accounting = Accounting()
+        epoch = Epoch(self._runner(options, path, accounting), options.epoch, accounting=accounting)
+        with BatchIterator(epoch) as iterator:
             yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.stream_count(options)
 
-    def _engine(self, options: EpochOptions, path: tuple[int, ...], books: Books) -> _ProducerEngine:
+    def _runner(self, options: EpochOptions, path: tuple[int, ...], accounting: Accounting) -> _ProducerRunner:
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
@@ -359,7 +360,7 @@ class PrefetchDataSource(_WithConsumerMaps):
             producer.close()
             raise
         key = BatchKey(options.seed, options.epoch, path=path)
-        return _ProducerEngine(stream, producer, ConsumerMaps(self._maps), key, books, self._bound)
+        return _ProducerRunner(stream, producer, ConsumerMaps(self._maps), key, accounting, self._bound)
 
     def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
         shared = pool.shared_constant(epoch)
@@ -397,7 +398,7 @@ class _Produced:
             batch = self._context.run(next, self._iterator)
             if not self._behind_pool:
                 batch = finished(batch, buffers)
-            return batch, inner_state(self._source.stateful(), self._options)
+            return batch, inner_state(self._source.checkpointable(), self._options)
         except StopIteration:
             return ()
         except BaseException as error:
@@ -410,7 +411,7 @@ def next_of(epoch: _Produced, buffers: Buffers) -> tuple[Any, ...]:
     return epoch.next(buffers)
 
 
-class _ProducerEngine:
+class _ProducerRunner:
     """Hands out what one producer made, until its end.
 
     Args:
@@ -418,7 +419,7 @@ class _ProducerEngine:
         producer: Makes them.
         maps: Maps that are applied here.
         key: Names the randomness of the epoch at the outermost of these.
-        books: The books to keep.
+        accounting: The accounting to keep.
         bound: How far ahead to be.
     """
 
@@ -428,14 +429,14 @@ class _ProducerEngine:
         producer: Producer,
         maps: ConsumerMaps,
         key: BatchKey,
-        books: Books,
+        accounting: Accounting,
         bound: ByteBound,
     ) -> None:
         self._stream = stream
         self._producer = producer
         self._maps = maps
         self._key = key
-        self._books = books
+        self._accounting = accounting
         self._bound = bound
         self._latest: Any = None
         self._finalizer = weakref.finalize(self, producer.abandon)
@@ -451,9 +452,9 @@ class _ProducerEngine:
         batch, latest = item
         self._bound.saw(batch)
         self._stream.fill()
-        n, books = count_of(batch), self._books
-        batch = self._maps(batch, self._key._replace(batch=books.batches, start=books.planned), n)
-        books.settle(books.batches, n, n, 0, ROADS.get(self._stream.road, ""))
+        n, accounting = count_of(batch), self._accounting
+        batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
+        accounting.settle(accounting.batches, n, n, 0, TRANSPORTS.get(self._stream.transport, ""))
         self._latest = latest
         return batch
 

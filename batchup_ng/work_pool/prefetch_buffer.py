@@ -1,9 +1,9 @@
 """The futures that are ahead of a consumer, in the order of their tasks.
 
-Who owns what. A :class:`Window` owns the futures of the jobs that are under way or done, as many as its limit allows,
-and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches the
-iterator. The window knows nothing of the handle that the user has, so that the handle's end, when the last reference to
-it goes, cancels what is queued.
+Who owns what. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit
+allows, and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches
+the iterator. The buffer knows nothing of the handle that the user has, so that the handle's end, when the last
+reference to it goes, cancels what is queued.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..errors import IteratorBusy, PoolClosed, StallWarning
+from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
-from .crew import current
-from .task import Future, Submission, Submits, Task
+from .task import Future, Submission, Submits, Task, current
 
 STALL_SECONDS = 30.0
 """Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""
@@ -49,7 +48,7 @@ class Entry(NamedTuple):
 class _Failed:
     """The future of a job that the iterator could not give."""
 
-    road = ""
+    transport = ""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -74,13 +73,13 @@ class _Failed:
 
 
 AT_ONCE = 4
-"""Jobs that are submitted at once, where the window is larger than what the workers hold."""
+"""Jobs that are submitted at once, where the buffer is larger than what the workers hold."""
 
 NO_JOB = Job((len, (), {}), Submission(), None)
 """Stands in an entry for the job that could not be had."""
 
 
-class Window:
+class PrefetchBuffer:
     """The futures that are ahead of one consumer.
 
     Args:
@@ -111,20 +110,20 @@ class Window:
         self._ended = False
         self.closed = False
         self._pid = os.getpid()
-        self.most_ahead = 0
+        self.max_ahead = 0
 
     # -- the turn: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
-        """Raise :class:`IteratorBusy` if this is called by what is making one of the items."""
+        """Raise :class:`ReentrantIteration` if this is called by what is making one of the items."""
         mine = getattr(current, "future", None)
         if self._holder == threading.get_ident() or (mine is not None and self._has(mine)):
-            raise IteratorBusy(
+            raise ReentrantIteration(
                 "the next item of this iterator was asked for by what is just making one of its items (a map, or the "
                 "generator of its tasks); iterate over a second batch_iterator or work_stream there"
             )
 
-    def __enter__(self) -> Window:
+    def __enter__(self) -> PrefetchBuffer:
         check_process(self._pid)
         self._lock.acquire()
         self._holder = threading.get_ident()
@@ -145,7 +144,7 @@ class Window:
     # -- in one's turn -----------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Submit jobs until the window is full or there are no more; what goes wrong waits for its turn.
+        """Submit jobs until the buffer is full or there are no more; what goes wrong waits for its turn.
 
         Beyond what the workers hold that is left for later while few are missing: several at once cost less than each
         alone.
@@ -163,10 +162,10 @@ class Window:
             except Exception as error:
                 self._ended = True
                 self._entries.append(Entry(NO_JOB, _Failed(error)))
-        self.most_ahead = max(self.most_ahead, len(self._entries))
+        self.max_ahead = max(self.max_ahead, len(self._entries))
 
     def begin(self) -> None:
-        """Fill the window for the first time; raises if not even one job could be had."""
+        """Fill the buffer for the first time; raises if not even one job could be had."""
         with self:
             self.fill()
         if self._entries and isinstance(self._entries[0].future, _Failed):
@@ -184,7 +183,7 @@ class Window:
         return entry
 
     def drop(self, entry: Entry) -> None:
-        """Take an entry out of the window."""
+        """Take an entry out of the buffer."""
         if self._entries and self._entries[0] is entry:
             self._entries.popleft()
 
@@ -220,7 +219,7 @@ class Window:
         entry.future.cancel()
         self._beside.discard(entry.future)
 
-    def submit_anew(self, change: Callable[[Job], Job]) -> None:
+    def resubmit(self, change: Callable[[Job], Job]) -> None:
         """Submit jobs that have not begun once more, changed."""
         for place, entry in enumerate(tuple(self._entries)):
             if entry.job is not NO_JOB and not entry.future.done() and entry.future.cancel():

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import SampleTimeout, WorkerLost
+from ..errors import SampleTimeout, WorkerDied
 from ..faults.isolation import MAX_REPLACEMENTS, MAX_ROUNDS, Verdict
 from ..sampling.plans.rows import put_rows, take_rows, whole_samples
 
@@ -46,13 +46,13 @@ class Read:
     Attributes:
         rows: As the plan gives them.
         offsets: The places in the batch that they have, for their random numbers; None for the whole batch.
-        alone: Whether it needs a worker of its own.
+        exclusive: Whether it needs a worker of its own.
         timeout: Seconds that it may take; None for any.
     """
 
     rows: Any
     offsets: np.ndarray | None
-    alone: bool
+    exclusive: bool
     timeout: float | None
 
 
@@ -215,7 +215,7 @@ class _Finder:
         limit = self._case.allowance.sample
         bad = yield from self._probed(self._places, 1, limit, self._case.action == "raise")
         n, width = len(self._places), whole_samples(self._case.rows)[1]
-        if len(bad) < n or width < 2 or any(isinstance(error, (WorkerLost, SampleTimeout)) for error in bad.values()):
+        if len(bad) < n or width < 2 or any(isinstance(error, (WorkerDied, SampleTimeout)) for error in bad.values()):
             return bad
         batch_limit = self._case.allowance.batch
         together = yield from self._probed(self._places, width, batch_limit, self._case.action == "raise")

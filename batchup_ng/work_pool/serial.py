@@ -18,9 +18,8 @@ from ..errors import PoolClosed, StallWarning
 from ..memory_pool import BufferPool
 from ..warn import warn_consumer
 from .base import ELSEWHERE, AbstractWorkerPool
-from .future import STOPPED
 from .parallel import Producer
-from .task import ONCE, Submission, Task
+from .task import ONCE, STOPPED, Submission, Task
 
 
 class SerialPool(AbstractWorkerPool):
@@ -31,10 +30,12 @@ class SerialPool(AbstractWorkerPool):
 
     own_thread = True
 
-    @validation.known_names(dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)"))
+    @validation.known_names(
+        dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)")
+    )
     def __init__(self) -> None:
         super().__init__()
-        self.buffers = BufferPool(most_free=4)
+        self.buffers = BufferPool(max_free=4)
         self._closed = False
 
     def submit(self, task: Task, how: Submission = ONCE) -> _Deferred:
@@ -63,7 +64,7 @@ def _nothing() -> None:
 class _Deferred:
     """A task that runs when its result is waited for."""
 
-    road = "memory"
+    transport = "memory"
 
     def __init__(self, pool: SerialPool, task: Task, timeout: float | None) -> None:
         self._pool = pool

@@ -1,6 +1,6 @@
 """The work stream: results of tasks, in the order of the tasks, a bounded number of them ahead.
 
-Who owns what. A :class:`WorkStream` is the user's handle; its window owns the futures and takes tasks from the
+Who owns what. A :class:`WorkStream` is the user's handle; its buffer owns the futures and takes tasks from the
 generator, one each time a result is handed out.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from .prefetch_buffer import Job, Window
+from .prefetch_buffer import Job, PrefetchBuffer
 from .prefetch_buffer import check_process as check_process
 from .task import Future as Future
-from .task import Submission, Submits, new_lane
+from .task import Submission, Submits, new_stream_id
 from .task import Task as Task
 
 
@@ -47,10 +47,10 @@ class WorkStream:
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        self._window = Window(worker_pool, _jobs_of(task_generator), limit or (lambda: size), _described)
-        self.road = ""
-        self._finalizer = weakref.finalize(self, self._window.cancel)
-        self._window.begin()
+        self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), limit or (lambda: size), _described)
+        self.transport = ""
+        self._finalizer = weakref.finalize(self, self._buffer.cancel)
+        self._buffer.begin()
 
     def retrieve(self) -> Any:
         """Return the next result, waiting for it if need be; None when there are no more.
@@ -74,34 +74,34 @@ class WorkStream:
 
     def __next__(self) -> Any:
         """Return the next result; raises ``StopIteration`` when there are no more."""
-        self._window.check_caller()
-        with self._window as window:
-            entry = window.head()
+        self._buffer.check_caller()
+        with self._buffer as buffer:
+            entry = buffer.head()
             try:
                 return entry.future.result()
             finally:
-                self.road = entry.future.road
-                window.drop(entry)
+                self.transport = entry.future.transport
+                buffer.drop(entry)
                 del entry  # or the traceback of an exception would hold the future, which holds the exception
-                window.fill()
+                buffer.fill()
 
     def check_caller(self) -> None:
-        """Raise :class:`~batchup_ng.IteratorBusy` if this is called by what is making one of the results."""
-        self._window.check_caller()
+        """Raise :class:`~batchup_ng.ReentrantIteration` if this is called by what is making one of the results."""
+        self._buffer.check_caller()
 
     def fill(self) -> None:
         """Submit tasks as far as the limit allows, which may be more than it was when a result was handed out."""
-        with self._window as window:
-            window.fill()
+        with self._buffer as buffer:
+            buffer.fill()
 
     def ready(self) -> int:
         """Return how many results are there and wait."""
-        return self._window.ready()
+        return self._buffer.ready()
 
     @property
-    def most_ahead(self) -> int:
+    def max_ahead(self) -> int:
         """The most tasks that were ever under way or done at once."""
-        return self._window.most_ahead
+        return self._buffer.max_ahead
 
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""
@@ -116,7 +116,7 @@ class WorkStream:
 
 def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
     """Yield the jobs that the user's tasks are; the user's generator is closed with this one."""
-    how = Submission(lane=new_lane(), context=contextvars.copy_context())
+    how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
     try:
         for given in tasks:
             yield Job(as_task(given), how, None)

@@ -16,7 +16,7 @@ class Consumption:
         waits: Seconds in ``next()``, for each batch of the last epoch, then for its end; the first has what it takes
             to begin the epoch too.
         steps: Seconds of each step of the last epoch.
-        reported: What the iterator's own ``stats()`` gave as ``seconds_waited``, after the first batch and at the end;
+        reported: What the iterator's own ``stats()`` gave as ``wait_seconds``, after the first batch and at the end;
             empty where it has no such method.
 
     Args:
@@ -53,7 +53,7 @@ class Consumption:
     def _note(self, batches: Any) -> None:
         stats = getattr(batches, "stats", None)
         if stats is not None:
-            self.reported.append(stats()["seconds_waited"])
+            self.reported.append(stats()["wait_seconds"])
 
     def close(self) -> None:
         """The feed is its owner's."""

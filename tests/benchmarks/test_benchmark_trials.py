@@ -62,7 +62,7 @@ class Told(Iterator[Batch]):
         return (batch,)
 
     def stats(self) -> dict[str, float]:
-        return {"seconds_waited": self._waited * self._given}
+        return {"wait_seconds": self._waited * self._given}
 
 
 class Feed:

@@ -155,13 +155,13 @@ def test_the_state_of_something_else_is_refused(says: str) -> None:
 )
 def test_an_outline_that_json_cannot_hold_is_refused_by_name(told: Any, says: str) -> None:
     class Own(bu.ArrayDataSource):
-        def outline(self) -> list[Any]:
+        def fingerprint(self) -> list[Any]:
             return ["Own", told]
 
     state = bu.ArrayDataSource([np.arange(10)]).batch_iterator(4).state_dict()
     source = Own([np.arange(10)])
     for ask in (lambda: source.batch_iterator(4).state_dict(), lambda: source.batch_iterator(4, state=state)):
-        with pytest.raises(StateError, match=rf"outline\(\) of a source or sampler must return .*({says})"):
+        with pytest.raises(StateError, match=rf"fingerprint\(\) of a source or sampler must return .*({says})"):
             ask()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError, LostSamples
+from batchup_ng.errors import AccountingError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, uniform
 
@@ -23,8 +23,8 @@ def test_the_iterator_tells_its_statistics() -> None:
     iterator = bu.ArrayDataSource([A]).batch_iterator(4)
     next(iterator)
     stats = iterator.stats()
-    assert (stats["batches"], stats["samples"], stats["ready"]) == (1, 4, 0)
-    assert stats["seconds_waited"] > 0
+    assert (stats["batches"], stats["samples"], stats["buffered"]) == (1, 4, 0)
+    assert stats["wait_seconds"] > 0
     assert len(iterator) == iterator.__length_hint__() == 2
     assert len(list(iterator)) == 2
     assert len(iterator) == 0
@@ -86,7 +86,7 @@ def test_lost_batches_are_noticed() -> None:
             plan.__class__ = type("Short", (type(plan),), {"__iter__": lambda self: (self[k] for k in range(2))})
             return plan
 
-    with pytest.raises(LostSamples, match="4 batches were planned for this epoch and 2 were delivered"):
+    with pytest.raises(AccountingError, match="4 batches were planned for this epoch and 2 were delivered"):
         list(Forgetful([A]).batch_iterator(4))
 
 

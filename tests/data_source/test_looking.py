@@ -51,7 +51,7 @@ def test_samples_are_those_of_the_epoch_in_order(source: Any, number: int) -> No
     except (bu.BatchupError, TypeError):
         return  # it has no order of its own, or no number, as it says
     (expected,) = source.batch_iterator(max(n, 1))
-    if "'batch'" not in str(source.outline()):  # whose draws are those of the whole batch
+    if "'batch'" not in str(source.fingerprint()):  # whose draws are those of the whole batch
         assert_same_batch(source[: n + 1], expected)
         assert_same_batch(whole, expected)
         i = number % n

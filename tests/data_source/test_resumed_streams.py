@@ -216,7 +216,7 @@ def test_a_large_state_comes_back_from_its_file_or_is_not_written(
     iterator.load_state(path)
     assert source.given == 1
     written = path.read_bytes()
-    monkeypatch.setattr(state_file, "MOST_BYTES", 2 << 20)
+    monkeypatch.setattr(state_file, "MAX_BYTES", 2 << 20)
     with pytest.raises(StateError, match="a file of at most 2097152 is read"):
         iterator.save_state(path)
     assert path.read_bytes() == written

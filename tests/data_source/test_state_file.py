@@ -50,7 +50,7 @@ def test_files_are_read_as_they_stand(tmp_path: Path, monkeypatch: pytest.Monkey
         path.write_text(text)
         with pytest.raises(StateError, match=says):
             read_state(path)
-    monkeypatch.setattr(state_file, "MOST_BYTES", 1000)
+    monkeypatch.setattr(state_file, "MAX_BYTES", 1000)
     path.write_bytes(bytes(1001))
     with pytest.raises(StateError, match="more than"):
         read_state(path)

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from batchup_ng.work_pool.processes import fork_server, process, server
 
-from . import actor, books
+from . import accounting, actor
 from .scenes import (  # noqa: F401
     breaks,
     crashes,
@@ -48,7 +48,7 @@ from .scenes import (  # noqa: F401
 
 
 def main() -> int:
-    books.planned_rows()  # NumPy imports some of itself at the first use
+    accounting.planned_rows()  # NumPy imports some of itself at the first use
     gc.collect()
     gc.freeze()  # or each collection in a fork makes a copy of all that was imported
     answer("ready")

@@ -74,7 +74,7 @@ BUGS = [
     ),
     Bug(
         "a fork of the user's keeps workers alive", "work_pool/processes/parent_death.py",
-        "    for lifeline in list(_open):\n        lifeline.let_go()\n",
+        "    for lifeline in list(_open):\n        lifeline.release()\n",
         "    pass\n",
         "faults/test_endings.py::test_f15_a_fork_of_the_users_keeps_no_worker_alive",
         r"the fork has the pipe's end that keeps workers alive",
@@ -142,7 +142,7 @@ BUGS = [
     Bug(
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
         "            answer = encode_error(number, error)\n",
-        "            answer = [] if isinstance(error, CannotTravel) else encode_error(number, error)\n",
+        "            answer = [] if isinstance(error, SerializationError) else encode_error(number, error)\n",
         "work_pool/test_processes.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",
     ),

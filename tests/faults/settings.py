@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..extent import quick, thorough
-from .books import POOLS, PROCESSES, SIZES
+from .accounting import POOLS, PROCESSES, SIZES
 
 SEED = "batchup_ng faults 1"
 WORKERS = (1, 2, 4)

@@ -6,7 +6,7 @@
 Epochs of fifty batches of 64 kB. A worker is killed each 0.5 to 2 seconds, two rows of each epoch raise and are
 skipped, four of five loops are broken off after twenty batches, the fifth goes to its end. With ``--stops`` workers are
 stopped as well, for up to 50 ms, and now and then the system has no shared memory for up to 200 ms. Asserted: each
-batch is that of the serial iterator and the books of each epoch balance; after minutes also that the memory of the
+batch is that of the serial iterator and the accounting of each epoch balance; after minutes also that the memory of the
 whole tree of processes grows by at most 1 MB for 1000 batches after the warm-up, that its shared memory, the main
 process's descriptors and threads, the number of processes do not grow at all, and, with room for a machine that does
 other things as well, that no batch was waited for long and that the end is as fast and as cheap as the beginning.
@@ -34,7 +34,7 @@ import psutil
 
 import batchup_ng as bu
 
-from .books import BATCH, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
+from .accounting import BATCH, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
 from .hunting import send, worker_pids
 from .mischief import AtRows
 from .scenes.shared_memory import no_pages
@@ -60,7 +60,7 @@ FAULTS.md says 0.95. Measured, on two cores that four others used as well: 1855 
 AHEAD = 8
 """Batches that may be ahead of the consumer."""
 
-MOST_SLOTS = AHEAD + 1 + 2 * WORKERS
+MAX_SLOTS = AHEAD + 1 + 2 * WORKERS
 """Slots that may be in use at once: what is ahead, what the consumer has, and what workers still have of a loop that
 was broken off, one that each makes and one that waits with it.
 
@@ -173,7 +173,7 @@ def soak(kind: str, seconds: float, seed: int, stops: bool = False, pause: float
     """Run a pool of that kind for so long, and until a worker was killed, and return the figures.
 
     Raises:
-        AssertionError: a batch is not the serial iterator's, or the books of an epoch do not balance.
+        AssertionError: a batch is not the serial iterator's, or the accounting of an epoch do not balance.
     """
     rng, log = random.Random(seed), Log()
     width = SIZES["64 kB"]
@@ -227,7 +227,7 @@ def _skipping(batches: Iterator[Any]) -> Iterator[Any]:
 def judge(figures: dict[str, Any]) -> list[str]:
     """Return what is wrong with the figures of a soak."""
     first, last = figures["speed"]
-    shared, most = figures["MB shared"], MOST_SLOTS * (64 << 10) / 1e6
+    shared, most = figures["MB shared"], MAX_SLOTS * (64 << 10) / 1e6
     rules = {
         f"a wait of {figures['longest wait']:.2f} s": figures["longest wait"] <= LONGEST_WAIT,
         f"{figures['MB for 1000 batches']:.2f} MB for 1000 batches": figures["MB for 1000 batches"] <= SLOPE,

@@ -13,7 +13,7 @@ import pytest
 
 from batchup_ng.work_pool.processes import schedule
 
-from .books import BATCHES
+from .accounting import BATCHES
 from .scenes import crashes, writes
 from .settings import Extent, cover, kinds, quick, thorough
 from .stage import play
@@ -62,11 +62,11 @@ def test_f1_a_result_that_was_sent_counts_though_its_worker_died(kind: str, exte
 
 
 @pytest.mark.parametrize(
-    ("kind", "road"),
+    ("kind", "transport"),
     [("forkserver", "slots"), thorough("forkserver", "pipe"), thorough("spawn", "slots"), thorough("spawn", "pipe")],
 )
-def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, road: str, seed: int, extent: Extent) -> None:
-    kill_writers(extent, kind, seed, road=road)
+def test_f2_a_worker_killed_while_it_writes_costs_nothing(kind: str, transport: str, seed: int, extent: Extent) -> None:
+    kill_writers(extent, kind, seed, transport=transport)
 
 
 @pytest.mark.parametrize(("kind", "consumers"), quick([("forkserver", 2)], [("spawn", 1)]))
@@ -79,7 +79,7 @@ def kill_writers(extent: Extent, kind: str, seed: int, **how: Any) -> None:
     for part, kills in parts(extent.times(2, 100)):
         figures = play(writes.killed_in_write, kind=kind, seed=seed + part, kills=kills, **how)
         assert figures["struck"] == kills
-        assert figures["stood"] == (kills if how.get("road") == "slots" else (kills + 1) // 2)
+        assert figures["stood"] == (kills if how.get("transport") == "slots" else (kills + 1) // 2)
         assert figures["stood"] + figures["by themselves"] == kills
 
 
@@ -107,7 +107,7 @@ def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
 
 HOW = {"segfault": "SIGSEGV", "exit 0": "exit code 0", "exit 7": "exit code 7", "SIGKILL": "SIGKILL"}
 
-MOST_DEATHS = schedule.MOST_DEATHS + schedule.MOST_DEATHS_ALONE * 3
+MAX_DEATHS = schedule.MAX_DEATHS + schedule.MAX_DEATHS_ALONE * 3
 """Workers that may die of one row of seven: with its batch, then alone with each half, quarter, and itself."""
 
 
@@ -119,7 +119,7 @@ def test_f5_a_row_that_kills_each_worker_is_named(kind: str, workers: int, size:
         assert found["is_batch_error"]
         assert str(found["row"]) in found["message"]
         assert HOW[act] in found["message"]
-        assert found["deaths"] <= MOST_DEATHS, found
+        assert found["deaths"] <= MAX_DEATHS, found
 
 
 @pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "0 B")))
@@ -128,7 +128,7 @@ def test_f5_a_row_that_kills_each_worker_can_be_skipped(kind: str, workers: int,
     for act, found in zip(ways, play(crashes.a_row_that_kills, **setting, ways=ways, on_error="skip"), strict=True):
         assert found["lost"] == 1
         assert HOW[act] in found["message"]
-        assert found["deaths"] <= MOST_DEATHS, found
+        assert found["deaths"] <= MAX_DEATHS, found
 
 
 @pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "64 kB")))

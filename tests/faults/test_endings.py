@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from ..left import named_shared_memory
-from .books import BATCH, POOLS, PROCESSES, SIZES
+from .accounting import BATCH, POOLS, PROCESSES, SIZES
 from .hunting import wait_for
 from .scenes import breaks, interrupts, streams
 from .settings import PARALLEL, Extent, cover, kinds, quick

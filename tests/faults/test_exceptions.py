@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .books import BATCH, BATCHES, POOLS, N
+from .accounting import BATCH, BATCHES, POOLS, N
 from .scenes import exceptions
 from .settings import PARALLEL, Extent, cover, kinds
 from .stage import play
@@ -75,7 +75,7 @@ def test_f9_a_result_that_cannot_travel_is_named(kind: str) -> None:
     told = play(exceptions.results_that_cannot_travel, kind=kind, ways=list(CANNOT_TRAVEL))
     for found, (where, what) in zip(told, CANNOT_TRAVEL.values(), strict=True):
         assert_named(found)
-        assert "CannotTravel" in found["types"]
+        assert "SerializationError" in found["types"]
         assert where in found["message"]
         assert what in found["message"]
 

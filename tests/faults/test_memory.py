@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .books import BATCHES
+from .accounting import BATCHES
 from .scenes import memory
 from .settings import PARALLEL, Extent, kinds, quick
 from .stage import play

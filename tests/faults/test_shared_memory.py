@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .books import BATCH, PROCESSES
+from .accounting import BATCH, PROCESSES
 from .groups import group_with
 from .scenes import shared_memory
 from .scenes.shared_memory import BIG, FILLED_AT, SAYS
@@ -44,9 +44,9 @@ def assert_told(figures: dict[str, Any], slots: bool, none: str = "") -> None:
         slots: Whether some came in shared memory.
         none: Why there is no shared memory at all, a pattern; empty where there is some, but too little.
     """
-    roads = figures["roads"]
-    assert roads.get("pipe", 0) > 0, roads
-    assert (roads.get("slots", 0) > 0) is slots, roads
+    transports = figures["transport"]
+    assert transports.get("pipe", 0) > 0, transports
+    assert (transports.get("slots", 0) > 0) is slots, transports
     assert [category for category, _ in figures["told"]] == [SAYS], figures["told"]
     ((_, message),) = figures["told"]
     if none:
@@ -83,7 +83,7 @@ def test_f16_a_small_file_system_costs_speed_and_no_batch(
         setting = {"kind": kind, "batches": batches, "how": "file system", "megabytes": megabytes, "state": state}
         figures = play(shared_memory.epochs, **setting)
         assert_told(figures, slots, none="Read-only file system" if state == "read-only" else "")
-        assert state != "filled" or figures["roads"]["slots"] > FILLED_AT
+        assert state != "filled" or figures["transport"]["slots"] > FILLED_AT
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .books import BATCHES, POOLS, N
+from .accounting import BATCHES, POOLS, N
 from .scenes import streams
 from .settings import PARALLEL, cover, kinds
 from .stage import play

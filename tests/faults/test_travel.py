@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .books import PROCESSES
+from .accounting import PROCESSES
 from .scenes import travel
 from .settings import kinds, quick
 from .stage import play

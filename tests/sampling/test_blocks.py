@@ -280,6 +280,6 @@ def test_repeats_are_shuffled_anew_blocks_and_rows() -> None:
     assert len({tuple(repeat[np.isin(repeat // 4, repeat[:1] // 4)] % 4) for repeat in repeats}) > 5
 
 
-def test_every_option_is_told_apart_by_the_outline() -> None:
+def test_every_option_is_told_apart_by_the_fingerprint() -> None:
     made = [(9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2)]
-    assert len({str(BlockShuffleSampler(*options).outline()) for options in made}) == len(made)
+    assert len({str(BlockShuffleSampler(*options).fingerprint()) for options in made}) == len(made)

@@ -351,7 +351,7 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
         make()
 
 
-def test_every_option_is_told_apart_by_the_outline() -> None:
+def test_every_option_is_told_apart_by_the_fingerprint() -> None:
     other = Y[::-1]
     made = [
         StratifiedSampler(Y), StratifiedSampler(other), StratifiedSampler(Y, repeats=2),
@@ -359,7 +359,7 @@ def test_every_option_is_told_apart_by_the_outline() -> None:
         BalancedBatchSampler(Y, 1), BalancedBatchSampler(other, 1), BalancedBatchSampler(Y, 2),
         BalancedBatchSampler(Y, 1, 2),
     ]  # fmt: skip
-    assert len({str(sampler.outline()) for sampler in made}) == len(made)
+    assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)
 
 
 def test_repeats_are_shuffled_anew() -> None:

@@ -26,9 +26,9 @@ MADE = {
     "balanced": lambda: bu.BalancedBatchSampler(Y, 2),
     "balanced by few": lambda: bu.BalancedBatchSampler(Y, 3, classes_per_batch=4),
     "blocks": lambda: bu.BlockShuffleSampler(N, 16, 3),
-    "interleaved": lambda: bu.InterleaveSampler([150, 50], [2, 1]),
-    "interleaved for ever": lambda: bu.InterleaveSampler([150, 50], length=-1),
-    "every third": lambda: bu.SequentialSampler(N, stride=3),
+    "interleaved": lambda: bu.MixtureSampler([150, 50], [2, 1]),
+    "interleaved for ever": lambda: bu.MixtureSampler([150, 50], length=-1),
+    "every third": lambda: bu.StridedSampler(N, stride=3),
 }
 SIZES = {"balanced": 12, "balanced by few": 12}
 

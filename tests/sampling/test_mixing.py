@@ -15,7 +15,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BlockShuffleSampler, InterleaveSampler, RandomAccessSampler
+from batchup_ng.sampling import BlockShuffleSampler, MixtureSampler, RandomAccessSampler
 from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import SourceContract
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -24,19 +24,19 @@ from batchup_ng.work_pool import AbstractWorkerPool
 @pytest.mark.thorough
 class TestThreeParts(SamplerContract):
     def make(self) -> RandomAccessSampler:
-        return InterleaveSampler([11, 5, 2], [0.5, 0.3, 0.2])
+        return MixtureSampler([11, 5, 2], [0.5, 0.3, 0.2])
 
 
 class TestForEver(SamplerContract):
     batch_sizes = (1, 3, 7, 100)
 
     def make(self) -> RandomAccessSampler:
-        return InterleaveSampler([7, 30], [1, 2], length=-1)
+        return MixtureSampler([7, 30], [1, 2], length=-1)
 
 
 class TestOfALength(SamplerContract):
     def make(self) -> RandomAccessSampler:
-        return InterleaveSampler([7, 30, 4], [22, 7, 0], length=80)
+        return MixtureSampler([7, 30, 4], [22, 7, 0], length=80)
 
 
 parts = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), min_size=1, max_size=6).filter(
@@ -56,7 +56,7 @@ def test_each_period_has_its_proportions_and_each_part_goes_round(
     lengths, shares = [n for n, _ in parts], np.array([share for _, share in parts])
     counts = shares // np.gcd.reduce(shares)
     period, n_periods = int(counts.sum()), 30
-    sampler = InterleaveSampler(lengths, shares, length=-1)
+    sampler = MixtureSampler(lengths, shares, length=-1)
     for key in (None, OrderKey(seed, epoch)):
         rows = sampler.rows_at(np.arange(period * n_periods), key)
         for stretch in owners(lengths, rows).reshape(n_periods, period):
@@ -70,7 +70,7 @@ def test_each_period_has_its_proportions_and_each_part_goes_round(
 @given(parts=parts, seed=st.integers(0, 2**64))
 def test_an_epoch_hands_out_every_row(parts: list[tuple[int, int]], seed: int) -> None:
     used = [(n, share) for n, share in parts if share]
-    sampler = InterleaveSampler([n for n, _ in used], [share for _, share in used])
+    sampler = MixtureSampler([n for n, _ in used], [share for _, share in used])
     n = sampler.num_indices_generated()
     seen = np.bincount(sampler.rows_at(np.arange(n), OrderKey(seed, 0)))
     assert (seen >= 1).all()
@@ -81,14 +81,14 @@ def test_an_epoch_hands_out_every_row(parts: list[tuple[int, int]], seed: int) -
 
 
 def test_equal_parts_of_equal_length_hand_out_each_row_once() -> None:
-    sampler = InterleaveSampler([50, 50, 50])
+    sampler = MixtureSampler([50, 50, 50])
     rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(1, 0))
     assert sorted(rows) == list(range(150))
 
 
 @given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_in_order_the_parts_are_spread_evenly(counts: list[int]) -> None:
-    sampler = InterleaveSampler([1000] * len(counts), counts, length=-1)
+    sampler = MixtureSampler([1000] * len(counts), counts, length=-1)
     drawn = owners([1000] * len(counts), sampler.rows_at(np.arange(2 * sum(counts)), None))
     held = np.cumsum(drawn[:, None] == np.arange(len(counts)), axis=0)
     due = np.arange(1, len(drawn) + 1)[:, None] * np.array(counts) / sum(counts)
@@ -96,13 +96,13 @@ def test_in_order_the_parts_are_spread_evenly(counts: list[int]) -> None:
 
 
 def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
-    assert InterleaveSampler([3, 2], [3, 1]).rows_at(np.arange(4), None).tolist() == [0, 1, 3, 2]
-    sampler = InterleaveSampler([3, 2], [2, 1])
+    assert MixtureSampler([3, 2], [3, 1]).rows_at(np.arange(4), None).tolist() == [0, 1, 3, 2]
+    sampler = MixtureSampler([3, 2], [2, 1])
     assert sampler.rows_at(np.arange(9), None).tolist() == [0, 3, 1, 2, 4, 0, 1, 3, 2]
 
 
 @pytest.mark.parametrize(
-    ("proportions", "period", "counts"),
+    ("weights", "period", "counts"),
     [
         (None, 2, [1, 1]),
         ([6, 2], 4, [3, 1]),
@@ -115,19 +115,19 @@ def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
         (np.array([200, 55], np.uint8), 51, [40, 11]),
     ],
 )
-def test_proportions_are_whole_counts_of_a_period(proportions: Any, period: int | None, counts: Any) -> None:
+def test_proportions_are_whole_counts_of_a_period(weights: Any, period: int | None, counts: Any) -> None:
     if counts is None:
-        with pytest.raises(ArgumentError, match=r"proportions\[0\] is 1e-300 of all, less than can be told apart"):
-            InterleaveSampler([5, 5], proportions)
+        with pytest.raises(ArgumentError, match=r"weights\[0\] is 1e-300 of all, less than can be told apart"):
+            MixtureSampler([5, 5], weights)
         return
-    sampler = InterleaveSampler([5, 5], proportions, length=-1)
+    sampler = MixtureSampler([5, 5], weights, length=-1)
     for key in (None, OrderKey(1, 0)):
         rows = sampler.rows_at(np.arange(period), key)
         assert np.bincount(owners([5, 5], rows), minlength=2).tolist() == counts
 
 
 def test_any_part_may_stand_anywhere_in_a_period_and_any_row_in_its_part() -> None:
-    sampler = InterleaveSampler([6, 4], [3, 2], length=-1)
+    sampler = MixtureSampler([6, 4], [3, 2], length=-1)
     rows = sampler.rows_at(np.arange(10 * 10_000), OrderKey(1, 0)).reshape(10_000, 10)
     seen = np.stack([np.bincount(at, minlength=10) for at in rows.T])
     chi2 = ((seen - 1000) ** 2 / 1000).sum()
@@ -137,13 +137,13 @@ def test_any_part_may_stand_anywhere_in_a_period_and_any_row_in_its_part() -> No
 
 
 def test_parts_of_one_size_are_shuffled_each_for_itself() -> None:
-    rows = InterleaveSampler([40, 40]).rows_at(np.arange(80), OrderKey(1, 0))
+    rows = MixtureSampler([40, 40]).rows_at(np.arange(80), OrderKey(1, 0))
     one, other = rows[rows < 40], rows[rows >= 40] - 40
     assert np.roll(one, -one.argmin()).tolist() != np.roll(other, -other.argmin()).tolist()
 
 
 def test_a_part_is_found_at_once_in_many_huge_ones() -> None:
-    sampler = InterleaveSampler([10**12] * 2000, length=-1)
+    sampler = MixtureSampler([10**12] * 2000, length=-1)
     rows = sampler.rows_at(np.arange(10**14, 10**14 + 2000), OrderKey(1, 0))
     assert sorted(rows // 10**12) == list(range(2000))
 
@@ -154,7 +154,7 @@ def test_a_part_is_found_at_once_in_many_huge_ones() -> None:
 class TestMixOfSources(SourceContract):
     def make(self) -> Any:
         return bu.mix(
-            bu.ArrayDataSource([np.arange(23)]), bu.ArrayDataSource([np.arange(100, 107)]), proportions=[2, 1]
+            bu.ArrayDataSource([np.arange(23)]), bu.ArrayDataSource([np.arange(100, 107)]), weights=[2, 1]
         )
 
 
@@ -178,7 +178,7 @@ def of_many_kinds(folder: Path) -> list[bu.AbstractDataSource]:
 
 
 def test_sources_of_different_storage_are_mixed(pools: list[AbstractWorkerPool], tmp_path: Path) -> None:
-    source = bu.mix(*of_many_kinds(tmp_path), proportions=[0.5, 0.3, 0.2])
+    source = bu.mix(*of_many_kinds(tmp_path), weights=[0.5, 0.3, 0.2])
     assert source.num_samples() == 50
     alone = np.concatenate([x for (x,) in source.batch_iterator(7, shuffle=3)])
     assert (np.bincount(alone[:, 0, 0], minlength=30) >= 1).all()
@@ -200,7 +200,7 @@ def test_what_is_drawn_by_maps_of_a_mix_is_each_positions_own() -> None:
         return x, rng.random()
 
     parts = [bu.ArrayDataSource([np.arange(5)]).map(noisy, rng="sample") for _ in range(2)]
-    source = bu.mix(parts, proportions=[3, 2])
+    source = bu.mix(parts, weights=[3, 2])
     draws = np.concatenate([noise for _, noise in source.batch_iterator(4, shuffle=1)])
     assert len(set(draws.tolist())) == source.num_samples()
 
@@ -209,23 +209,23 @@ def refused() -> list[Any]:
     two = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
     stream = bu.IteratorDataSource(iter([]))
     return [
-        (lambda: InterleaveSampler([]), ArgumentError, "lengths must hold the number of rows of each part"),
-        (lambda: InterleaveSampler([3.5]), ArgumentTypeError, r"lengths\[0\] must be a whole number"),  # type: ignore[list-item]
-        (lambda: InterleaveSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
-        (lambda: InterleaveSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
-        (lambda: InterleaveSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
-        (lambda: InterleaveSampler([3, 4], [1]), ArgumentError, "proportions must be 2 numbers"),
-        (lambda: InterleaveSampler([3, 4], ["a", "b"]), ArgumentError, "proportions must be 2 numbers"),
-        (lambda: InterleaveSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),
-        (lambda: InterleaveSampler([3, 4], [1, -1]), ArgumentError, r"proportions\[1\] is -1"),
-        (lambda: InterleaveSampler([3, 4], [math.nan, 1]), ArgumentError, r"proportions\[0\] is nan"),
-        (lambda: InterleaveSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),
-        (lambda: InterleaveSampler([3, 4], [0.9999, 0.0001]), ArgumentError, r"proportions\[1\] is 0.0001 of all"),
-        (lambda: InterleaveSampler([3, 4], length=0), ArgumentError, "length must be at least 1, or -1 for no end"),
-        (lambda: InterleaveSampler([3, 4], length=2.5), ArgumentTypeError, "length must be a whole number"),  # type: ignore[arg-type]
-        (lambda: bu.concat(two, sampler=InterleaveSampler([3, 5])), ArgumentError, "parts of 8 rows .* there are 7"),
+        (lambda: MixtureSampler([]), ArgumentError, "lengths must hold the number of rows of each part"),
+        (lambda: MixtureSampler([3.5]), ArgumentTypeError, r"lengths\[0\] must be a whole number"),  # type: ignore[list-item]
+        (lambda: MixtureSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
+        (lambda: MixtureSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
+        (lambda: MixtureSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
+        (lambda: MixtureSampler([3, 4], [1]), ArgumentError, "weights must be 2 numbers"),
+        (lambda: MixtureSampler([3, 4], ["a", "b"]), ArgumentError, "weights must be 2 numbers"),
+        (lambda: MixtureSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),
+        (lambda: MixtureSampler([3, 4], [1, -1]), ArgumentError, r"weights\[1\] is -1"),
+        (lambda: MixtureSampler([3, 4], [math.nan, 1]), ArgumentError, r"weights\[0\] is nan"),
+        (lambda: MixtureSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),
+        (lambda: MixtureSampler([3, 4], [0.9999, 0.0001]), ArgumentError, r"weights\[1\] is 0.0001 of all"),
+        (lambda: MixtureSampler([3, 4], length=0), ArgumentError, "length must be at least 1, or -1 for no end"),
+        (lambda: MixtureSampler([3, 4], length=2.5), ArgumentTypeError, "length must be a whole number"),  # type: ignore[arg-type]
+        (lambda: bu.concat(two, sampler=MixtureSampler([3, 5])), ArgumentError, "parts of 8 rows .* there are 7"),
         (lambda: bu.concat(two, sampler=3), ArgumentTypeError, "sampler must be an AbstractSampler"),  # type: ignore[arg-type]
-        (lambda: bu.mix(*two, proportions=[1]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: bu.mix(*two, weights=[1]), ArgumentError, "weights must be 2 numbers"),
         (lambda: bu.mix(), ArgumentError, "sources must hold at least one data source"),
         (lambda: bu.mix(two[0], stream), ArgumentTypeError, "have no numbers of their own"),
         (lambda: bu.mix(two[0], np.arange(3)), ArgumentTypeError, r"sources\[1\] must be a data source"),  # type: ignore[arg-type]
@@ -238,12 +238,12 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
         make()
 
 
-def test_every_option_is_told_apart_by_the_outline() -> None:
+def test_every_option_is_told_apart_by_the_fingerprint() -> None:
     made = [([3, 4], None), ([4, 3], None), ([3, 4], [2, 1]), ([3, 4], [1, 2]), ([3, 4], None, 9), ([3, 4], None, -1)]
-    assert len({str(InterleaveSampler(*options).outline()) for options in made}) == len(made)
+    assert len({str(MixtureSampler(*options).fingerprint()) for options in made}) == len(made)
     sources = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
-    outlines = {str(bu.mix(sources, proportions=shares).outline()) for shares in ([1, 2], [2, 1])}
-    assert len(outlines | {str(bu.concat(sources).outline())}) == 3
+    fingerprints = {str(bu.mix(sources, weights=shares).fingerprint()) for shares in ([1, 2], [2, 1])}
+    assert len(fingerprints | {str(bu.concat(sources).fingerprint())}) == 3
 
 
 def test_a_weighted_source_is_refused_by_a_message_that_names_mix() -> None:

@@ -12,26 +12,26 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import RandomAccessSampler, SequentialSampler
+from batchup_ng.sampling import RandomAccessSampler, StridedSampler
 from batchup_ng.testing.samplers import SamplerContract
 
 
 @pytest.mark.thorough
 class TestEveryThird(SamplerContract):
     def make(self) -> RandomAccessSampler:
-        return SequentialSampler(60, start=1, stride=3)
+        return StridedSampler(60, start=1, stride=3)
 
 
 class TestBackwardsTwice(SamplerContract):
     def make(self) -> RandomAccessSampler:
-        return SequentialSampler(20, stride=-1, repeats=2)
+        return StridedSampler(20, stride=-1, repeats=2)
 
 
 class TestForEver(SamplerContract):
     batch_sizes = (1, 3, 7, 100)
 
     def make(self) -> RandomAccessSampler:
-        return SequentialSampler(20, 5, 15, 2, repeats=-1)
+        return StridedSampler(20, 5, 15, 2, repeats=-1)
 
 
 ends = st.none() | st.integers(-40, 40)
@@ -42,9 +42,9 @@ def test_the_rows_are_those_of_a_slice(n: int, start: int | None, stop: int | No
     expected = list(range(n)[start:stop:stride])
     if n and not expected:
         with pytest.raises(ArgumentError, match=f"leave no row of {n}"):
-            SequentialSampler(n, start, stop, stride)
+            StridedSampler(n, start, stop, stride)
         return
-    sampler = SequentialSampler(n, start, stop, stride)
+    sampler = StridedSampler(n, start, stop, stride)
     positions = np.arange(len(expected))
     assert sampler.num_indices_generated() == len(expected)
     assert sampler.rows_at(positions, None).tolist() == expected
@@ -54,7 +54,7 @@ def test_the_rows_are_those_of_a_slice(n: int, start: int | None, stop: int | No
 
 
 def test_the_last_rows_of_a_huge_video_are_reached_at_once() -> None:
-    sampler = SequentialSampler(10**15, start=7, stride=1000)
+    sampler = StridedSampler(10**15, start=7, stride=1000)
     assert sampler.rows_at(np.array([10**12 - 1]), None).tolist() == [10**15 - 1000 + 7]
     assert sampler.rows_at(np.arange(5), OrderKey(1, 0)).max() < 10**15
 
@@ -62,7 +62,7 @@ def test_the_last_rows_of_a_huge_video_are_reached_at_once() -> None:
 @pytest.mark.parametrize("stride", [2**62, 2**63, 2**70, -(2**63), -(2**70)])
 def test_a_stride_beyond_all_rows_leaves_the_first(stride: int) -> None:
     for n in (1, 10, 2**62):
-        sampler = SequentialSampler(n, stride=stride, repeats=2)
+        sampler = StridedSampler(n, stride=stride, repeats=2)
         first = 0 if stride > 0 else n - 1
         assert sampler.rows_at(np.arange(2), None).tolist() == [first, first]
         assert sampler.rows_at(np.arange(2), OrderKey(1, 0)).tolist() == [first, first]
@@ -71,43 +71,43 @@ def test_a_stride_beyond_all_rows_leaves_the_first(stride: int) -> None:
 
 def test_a_source_hands_out_every_kth_row() -> None:
     frames = np.arange(100, 110)
-    source = bu.ArrayDataSource([frames], sampler=SequentialSampler(10, start=2, stride=4, repeats=2))
+    source = bu.ArrayDataSource([frames], sampler=StridedSampler(10, start=2, stride=4, repeats=2))
     assert [x.tolist() for (x,) in source.batch_iterator(3)] == [[102, 106, 102], [106]]
     assert source.samples_by_indices(np.array([1, 0]))[0].tolist() == [106, 102]
     assert sorted(np.concatenate([x for (x,) in source.batch_iterator(3, shuffle=1)])) == [102, 102, 106, 106]
 
 
 def test_a_subset_of_every_kth_row_counts_within_it() -> None:
-    source = bu.ArrayDataSource([np.arange(10)], sampler=SequentialSampler(10, stride=-3))
+    source = bu.ArrayDataSource([np.arange(10)], sampler=StridedSampler(10, stride=-3))
     assert [x.tolist() for (x,) in bu.subset(source, [0, 2]).batch_iterator(4)] == [[9, 3]]
 
 
 def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
-    source = bu.ArrayDataSource([np.arange(10)], sampler=SequentialSampler(10, stride=2))
+    source = bu.ArrayDataSource([np.arange(10)], sampler=StridedSampler(10, stride=2))
     assert [len(x) for (x,) in bu.repeat(source, 2).batch_iterator(4, shuffle=1)] == [4, 4, 2]
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: SequentialSampler(-1), ArgumentError, "length must not be negative, and is -1"),
-        (lambda: SequentialSampler(5, stride=0), ArgumentError, "stride must not be 0"),
-        (lambda: SequentialSampler(5, stride=1.5), ArgumentTypeError, "stride must be a whole number"),  # type: ignore[arg-type]
-        (lambda: SequentialSampler(5, start=5), ArgumentError, "start=5, stop=None, stride=1 leave no row of 5"),
-        (lambda: SequentialSampler(5, repeats=0), ArgumentError, "repeats"),
-        (lambda: SequentialSampler(0, repeats=-1), ArgumentError, "no rows to repeat"),
+        (lambda: StridedSampler(-1), ArgumentError, "length must not be negative, and is -1"),
+        (lambda: StridedSampler(5, stride=0), ArgumentError, "stride must not be 0"),
+        (lambda: StridedSampler(5, stride=1.5), ArgumentTypeError, "stride must be a whole number"),  # type: ignore[arg-type]
+        (lambda: StridedSampler(5, start=5), ArgumentError, "start=5, stop=None, stride=1 leave no row of 5"),
+        (lambda: StridedSampler(5, repeats=0), ArgumentError, "repeats"),
+        (lambda: StridedSampler(0, repeats=-1), ArgumentError, "no rows to repeat"),
         (
-            lambda: bu.ArrayDataSource([np.arange(5)], sampler=SequentialSampler(6, stop=2)),
+            lambda: bu.ArrayDataSource([np.arange(5)], sampler=StridedSampler(6, stop=2)),
             ArgumentError,
             "sampler is for 6 rows, but there are 5",
         ),
         (
-            lambda: bu.ArrayDataSource([np.arange(7)], sampler=SequentialSampler(6, stop=2)),
+            lambda: bu.ArrayDataSource([np.arange(7)], sampler=StridedSampler(6, stop=2)),
             ArgumentError,
             "sampler is for 6 rows, but there are 7",
         ),
-        (lambda: SequentialSampler(2**62 + 1, stop=5), ArgumentError, "length must be at most 2\\^62"),
-        (lambda: SequentialSampler(2**70), ArgumentError, "length must be at most 2\\^62"),
+        (lambda: StridedSampler(2**62 + 1, stop=5), ArgumentError, "length must be at most 2\\^62"),
+        (lambda: StridedSampler(2**70), ArgumentError, "length must be at most 2\\^62"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
@@ -115,6 +115,6 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
         make()
 
 
-def test_every_option_is_told_apart_by_the_outline() -> None:
+def test_every_option_is_told_apart_by_the_fingerprint() -> None:
     made = [(9, 0), (10, 0), (9, 1), (9, 0, 8), (9, 0, None, 2), (9, 0, None, 1, 2)]
-    assert len({str(SequentialSampler(*options).outline()) for options in made}) == len(made)
+    assert len({str(StridedSampler(*options).fingerprint()) for options in made}) == len(made)

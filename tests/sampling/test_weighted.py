@@ -172,7 +172,7 @@ def test_a_later_change_of_the_users_array_changes_nothing(n: int) -> None:
 def test_normalised_weights_and_their_sums_are_only_made_when_asked_for() -> None:
     sampler = WeightedSampler(np.ones(1000))
     sampler.rows_at(np.arange(1000), KEY)
-    sampler.outline()
+    sampler.fingerprint()
     kept = {name: value.nbytes for name, value in vars(sampler._table).items() if isinstance(value, np.ndarray)}
     assert sum(kept.values()) <= 1000 * 8 * (1 + 1 / RUN) + 600
     next(sampler.shuffled_indices_batch_iterator(5, np.random.RandomState(1)))

@@ -1,4 +1,4 @@
-"""The public check of a source finds what is wrong only on some roads: of several ranks, resumed, of a copy."""
+"""The public check of a source finds what is wrong only on some transports: of several ranks, resumed, of a copy."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, CannotTravel, InOrderNotSupported, NotReproducible
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported, NotReproducible, SerializationError
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.differences import first_difference
@@ -28,8 +28,8 @@ from tests.graphs import graphs
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
 HERE = ("serial", "threads")
 """Pools that need no processes."""
-FEW: dict[str, Any] = {"pools": HERE, "workers": (2,), "most_batches": 3, "resumes": 1}
-"""As much as is needed where it does not matter on how many roads a source is read."""
+FEW: dict[str, Any] = {"pools": HERE, "workers": (2,), "max_batches": 3, "resumes": 1}
+"""As much as is needed where it does not matter on how many transports a source is read."""
 
 
 def each_sample(*batch: Any, rng: Any) -> Any:
@@ -65,7 +65,7 @@ def caught(source: Any, culprit: str, **options: Any) -> NotReproducible:
 def test_a_right_source_passes_on_every_road(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
     source = source if in_full else source.map(each_batch, rng="batch")
-    few: dict[str, Any] = {} if in_full else {"workers": (2,), "most_batches": 5, "resumes": 2}
+    few: dict[str, Any] = {} if in_full else {"workers": (2,), "max_batches": 5, "resumes": 2}
     assert_reproducible(source, shuffle=shuffle, **few)
     if in_full:
         assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
@@ -77,7 +77,7 @@ def test_any_graph_of_ours_passes(source: Any, size: int, shuffle: int | None) -
         source.plan(size, shuffle)
     except InOrderNotSupported:
         assume(False)
-    assert_reproducible(source, size, shuffle=shuffle, pools=HERE, workers=(2,), most_batches=3, resumes=2)
+    assert_reproducible(source, size, shuffle=shuffle, pools=HERE, workers=(2,), max_batches=3, resumes=2)
 
 
 def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
@@ -126,7 +126,7 @@ def test_only_the_first_batches_of_a_huge_or_endless_source_are_read() -> None:
             read.append(len(rows))
             return np.asarray(rows)
 
-    assert_reproducible(bu.ArrayDataSource([Huge()]), pools=HERE, most_batches=2)
+    assert_reproducible(bu.ArrayDataSource([Huge()]), pools=HERE, max_batches=2)
     assert 0 < sum(read) < 2000
     weighted = bu.ArrayDataSource([np.arange(9)], sampler=bu.WeightedSampler(np.arange(9.0)))
     assert_reproducible(weighted.map(each_sample, rng="sample"), **FEW)
@@ -158,7 +158,7 @@ def test_what_cannot_be_copied_is_checked_as_it_is() -> None:
     source = ROWS.map(locked)
     assert_reproducible(source, **FEW)
     assert "read" not in vars(source)
-    with pytest.raises(CannotTravel, match="lock"):
+    with pytest.raises(SerializationError, match="lock"):
         assert_reproducible(source, pools=("processes",))
 
 
@@ -286,7 +286,7 @@ def test_an_array_that_is_handed_out_again() -> None:
         np.multiply(x, 2, out=memory[: len(x)])
         return (memory[: len(x)],)
 
-    assert_reproducible(ROWS.map(reusing), workers=(1,), most_batches=4)  # it is copied where it is returned
+    assert_reproducible(ROWS.map(reusing), workers=(1,), max_batches=4)  # it is copied where it is returned
 
 
 def test_a_batch_that_lies_otherwise_in_memory() -> None:
@@ -435,7 +435,7 @@ def test_what_has_no_random_access_is_refused() -> None:
         ({"worlds": (1.5,)}, ArgumentTypeError, "worlds must be a whole number"),
         ({"epochs": (-1,)}, ArgumentError, "epochs must not be negative"),
         ({"resumes": -1}, ArgumentError, "resumes must not be negative"),
-        ({"most_batches": 0}, ArgumentError, "most_batches must be at least 1"),
+        ({"max_batches": 0}, ArgumentError, "max_batches must be at least 1"),
         ({"batch_sizes": (0,)}, ArgumentError, "batch_sizes must be at least 1"),
     ],
 )

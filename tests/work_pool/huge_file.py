@@ -54,7 +54,7 @@ def content(row: int) -> bytes:
 
 def flip(rows: np.ndarray, images: np.ndarray, rng: Any) -> Any:
     """Mirror some of the images."""
-    mirrored = rng.random_bool(0.5)
+    mirrored = rng.bernoulli(0.5)
     images[mirrored] = images[mirrored, :, ::-1]
     return rows, images
 

@@ -190,5 +190,5 @@ def test_a_lying_exception_still_has_a_stand_in(pools: Any) -> None:
         with pytest.raises(Odd, match="1 and 2") as caught:
             list(pool.parallel_data_source(source).batch_iterator(1))
         assert caught.value.two == 2
-    with pytest.raises(bu.CannotTravel, match="an exception of type Lying"):
+    with pytest.raises(bu.SerializationError, match="an exception of type Lying"):
         pools[1].work_stream(iter([(fail, (np.ones(1),))])).retrieve()

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, CannotTravel, PoolClosed
+from batchup_ng.errors import ArgumentError, PoolClosed, SerializationError
 from batchup_ng.work_pool.processes import shared_arrays, shared_constants
 
 from .travel_helpers import MB, crossing, one, same
@@ -151,16 +151,16 @@ def test_the_private_memory_of_a_worker_does_not_grow_with_what_is_shared() -> N
         assert one(pool, private) - idle <= 20 * MB
 
 
-# -- which road ---------------------------------------------------------------------------------------------------
+# -- which transport ---------------------------------------------------------------------------------------------------
 
 
 def test_what_fits_once_but_not_twice_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     images, table = np.ones((1000, 1000), np.uint8), np.ones(100_000, np.uint8)
     small = bu.ArrayDataSource([images])
     with crossing() as both:
-        for free, road in ((2_000_000, "shared"), (1_000_000, "served")):
+        for free, transport in ((2_000_000, "shared"), (1_000_000, "served")):
             monkeypatch.setattr(shared_constants, "available", lambda free=free: free)
-            assert both.share(small).arrays == road
+            assert both.share(small).arrays == transport
         both.copies.sweep()
         assert both.share(small, "shared").arrays == "shared"
         assert both.share(small, "served").arrays == "served"
@@ -170,7 +170,7 @@ def test_what_fits_once_but_not_twice_is_served(monkeypatch: pytest.MonkeyPatch)
         both.copies.sweep()
         monkeypatch.setattr(shared_constants, "available", lambda: 120_000)
         message = r"map fn '<lambda>' closes over table, an array of 100000 bytes, cannot .* 100000 bytes are needed"
-        with pytest.raises(CannotTravel, match=message):
+        with pytest.raises(SerializationError, match=message):
             both.share(small.map(lambda x: (x, table)))
 
 

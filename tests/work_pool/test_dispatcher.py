@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import RemoteTraceback, WorkerLost
+from batchup_ng.errors import RemoteTraceback, WorkerDied
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher, served
 from batchup_ng.work_pool.processes.launch import ServerLauncher
@@ -78,7 +78,7 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
         with sees_deaths_first(pool, pid):
             stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (leave, (3,))]))
             assert stream.retrieve() == pid
-            with pytest.raises(WorkerLost, match="exit code 3"):
+            with pytest.raises(WorkerDied, match="exit code 3"):
                 stream.retrieve()
         stream.close()
     assert (tmp_path / "lines").read_text() == "done\n"
@@ -201,7 +201,7 @@ def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.Monk
 
         starter.start = sometimes  # type: ignore[method-assign]
         os.kill(pool._dispatcher.pids()[0], signal.SIGKILL)
-        wait_until(lambda: pool._dispatcher.complaint)
+        wait_until(lambda: pool._dispatcher.degraded_reason)
         with pytest.warns(bu.WorkerWarning, match=r"1 of 2 .*no descriptors are left; that is tried again"):
             assert one(pool, abs, -3) == 3
         again.set()

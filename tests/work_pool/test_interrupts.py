@@ -92,7 +92,7 @@ def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeyp
     with bu.WorkerProcessPool(1, start_method=kind) as pool:
         # Where a worker ignores it instead, for programs that a user's function starts inherit what is blocked.
         assert signal.SIGINT not in pool.work_stream(iter([(own_mask, ())])).retrieve()
-        with pytest.raises(bu.WorkerLost):
+        with pytest.raises(bu.WorkerDied):
             pool.work_stream(iter([(end_oneself, ())])).retrieve()
         pool.work_stream(iter([(own_mask, ())])).retrieve()
     assert masks == [("batchup_ng-dispatch", True), ("batchup_ng-start", True)]

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import WorkerLost
+from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes import process as begin
 from batchup_ng.work_pool.processes.launch import launcher
@@ -201,7 +201,7 @@ def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
     with starting("forkserver") as starter:
         for _ in range(2):
-            with pytest.raises(WorkerLost, match="server of worker processes has ended; see its messages above"):
+            with pytest.raises(WorkerDied, match="server of worker processes has ended; see its messages above"):
                 starter.start()
 
 
@@ -229,7 +229,7 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
         stopped = server_of(starter)
         stopped.suspend()
         starter._given = starter._given._replace(start_timeout=0.1)
-        with pytest.raises(WorkerLost, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* was killed"):
+        with pytest.raises(WorkerDied, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* was killed"):
             starter.start()
         starter._given = starter._given._replace(start_timeout=60)
         again = starter.start()
@@ -241,7 +241,7 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
 def test_a_closed_launcher_starts_nothing() -> None:
     with starting("forkserver") as starter:
         pass
-    with pytest.raises(WorkerLost, match="the pool was closed"):
+    with pytest.raises(WorkerDied, match="the pool was closed"):
         starter.start()
 
 
@@ -252,7 +252,7 @@ def test_without_descriptors_none_is_started_and_later_one_is(method: str) -> No
         before = len(os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
         try:
-            with pytest.raises(WorkerLost, match="RLIMIT_NOFILE sets a limit of 0 descriptors; raise it by ulimit -n"):
+            with pytest.raises(WorkerDied, match="RLIMIT_NOFILE sets a limit of 0 descriptors; raise it by ulimit -n"):
                 starter.start()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -269,7 +269,7 @@ def test_a_server_without_descriptors_says_so() -> None:
         pid = server_of(starter).pid
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, hard))
-        with pytest.raises(WorkerLost, match="cannot be started: Too many open files"):
+        with pytest.raises(WorkerDied, match="cannot be started: Too many open files"):
             starter.start()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         later = starter.start()
@@ -294,7 +294,7 @@ def test_a_system_that_gives_no_process_is_told_of(method: str, code: int, monke
             patch.setattr(os, "fork", refuse)
             patch.setattr(subprocess, "Popen", refuse)
             expected = "RLIMIT_NPROC sets .* raise it by ulimit -u" if code == errno.EAGAIN else "not enough memory"
-            with pytest.raises(WorkerLost, match=f"a worker process cannot be started: .*{expected}"):
+            with pytest.raises(WorkerDied, match=f"a worker process cannot be started: .*{expected}"):
                 starter.start()
         starter.rest()
         assert len(os.listdir("/proc/self/fd")) == before
@@ -318,7 +318,7 @@ def test_a_pool_survives_the_death_of_the_server_and_of_its_workers() -> None:
             assert time.monotonic() < deadline
             try:
                 second = next(pool.work_stream(iter([(pid,)])))
-            except WorkerLost:
+            except WorkerDied:
                 continue
         assert psutil.Process(second).parent().pid != os.getpid()
 
@@ -333,7 +333,7 @@ def test_users_of_a_limit_on_processes_see_it_by_name() -> None:
         "try:\n"
         "    with bu.WorkerProcessPool(1) as pool:\n"
         "        next(pool.work_stream(iter([(len, ('abc',))])))\n"
-        "except bu.WorkerLost as error: print(error)\n"
+        "except bu.WorkerDied as error: print(error)\n"
     )
     if os.getuid() != 0:
         pytest.skip("only root can become another user")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import NoWorkers
+from batchup_ng.errors import PoolBroken
 
 from ..extent import quick
 
@@ -62,7 +62,7 @@ def test_the_pool_works_again_when_its_workers_can_live(method: str, on_error: A
         parallel = pool.parallel_data_source(source(), 4, on_error=on_error)
         for _ in range(2):
             plague.breaks_out()
-            with pytest.raises(NoWorkers, match=r"cannot be kept alive: a worker process \(pid \d+\).*SIGKILL"):
+            with pytest.raises(PoolBroken, match=r"cannot be kept alive: a worker process \(pid \d+\).*SIGKILL"):
                 list(parallel.batch_iterator(8, shuffle=1))
             plague.rages = False
             with parallel.batch_iterator(8, shuffle=1) as iterator:
@@ -75,7 +75,7 @@ def test_a_state_after_it_goes_on_with_what_was_not_handed_out() -> None:
         plague = Plague(pool)
         parallel = pool.parallel_data_source(source())
         iterator = parallel.batch_iterator(8, shuffle=1)
-        with pytest.raises(NoWorkers):
+        with pytest.raises(PoolBroken):
             next(iterator)
         state = iterator.state_dict()
         plague.rages = False
@@ -85,7 +85,7 @@ def test_a_state_after_it_goes_on_with_what_was_not_handed_out() -> None:
 def test_a_pool_without_workers_can_be_closed() -> None:
     pool = bu.WorkerProcessPool(1)
     Plague(pool)
-    with pytest.raises(NoWorkers):
+    with pytest.raises(PoolBroken):
         next(pool.parallel_data_source(source()).batch_iterator(8))
     pool.close()
     with pytest.raises(bu.PoolClosed):
@@ -112,7 +112,7 @@ def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None
         while not over.is_set():
             try:
                 served[0] += next(pool.work_stream(iter([(len, ("abc",))]))) == 3
-            except (bu.WorkerLost, bu.PoolClosed) as error:
+            except (bu.WorkerDied, bu.PoolClosed) as error:
                 told.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
@@ -133,7 +133,7 @@ def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None
             thread.join(60)
         pool.close()
     assert not any(thread.is_alive() for thread in threads)
-    assert any(isinstance(error, NoWorkers) for error in told)
+    assert any(isinstance(error, PoolBroken) for error in told)
     assert closes or not any(isinstance(error, bu.PoolClosed) for error in told)
 
 

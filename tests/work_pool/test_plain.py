@@ -44,7 +44,7 @@ class Lender:
         return Frame(Kind.ANSWER, 1, b"", [self.lend(payload[2])] if self.gives else [])
 
     def crossed(self, result: Any, memory: TaskMemory) -> Any:
-        """Return what arrives of `result`; None if it is not for this road."""
+        """Return what arrives of `result`; None if it is not for this transport."""
         said = packed(result, memory)
         if said is None:
             return None

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import CannotTravel, PoolClosed, RemoteTraceback, WorkerLost
+from batchup_ng.errors import PoolClosed, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes import process as begin
 
@@ -76,7 +76,7 @@ def test_an_exception_that_cannot_travel_is_told_of(pool: Any) -> None:
         raise make()
 
     for make in (lambda: Liar("x"), holding_a_lock):
-        with pytest.raises(CannotTravel, match="an exception of type"):
+        with pytest.raises(SerializationError, match="an exception of type"):
             one(pool, fail, make)
         assert one(pool, len, "abc") == 3
 
@@ -92,21 +92,21 @@ def test_exceptions_that_end_programs_arrive_as_they_are(pool: Any) -> None:
 
 
 def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
-    with pytest.raises(CannotTravel, match=r"the result, a _thread.lock, cannot be sent back"):
+    with pytest.raises(SerializationError, match=r"the result, a _thread.lock, cannot be sent back"):
         one(pool, threading.Lock)
     assert one(pool, len, "abc") == 3
 
 
 def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
-    with pytest.raises(CannotTravel, match=r"task len\[1\]\[0\], a _thread.lock, cannot be sent"):
+    with pytest.raises(SerializationError, match=r"task len\[1\]\[0\], a _thread.lock, cannot be sent"):
         one(pool, len, threading.Lock())
-    with pytest.raises(CannotTravel, match=r"task len\[1\]\[1\], a _thread.lock, cannot be sent"):
+    with pytest.raises(SerializationError, match=r"task len\[1\]\[1\], a _thread.lock, cannot be sent"):
         one(pool, len, pool.shared_constant(3), threading.Lock())
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
-    with pytest.raises(CannotTravel, match=r"map fn '<lambda>' closes over a _thread.lock \(lock\), which cannot"):
+    with pytest.raises(SerializationError, match=r"map fn '<lambda>' closes over a _thread.lock \(lock\), which"):
         pool.parallel_data_source(source)
-    with pytest.raises(CannotTravel, match="not inside one"):
+    with pytest.raises(SerializationError, match="not inside one"):
         one(pool, len, [pool.shared_constant(3)])
 
 
@@ -142,7 +142,7 @@ def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(fresh: Any) -> 
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     for _ in before:
-        with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
+        with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
             stream.retrieve()
     assert not before & pids_of(fresh)
 
@@ -164,7 +164,7 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
 
 def test_a_worker_that_exits_is_lost(fresh: Any) -> None:
     for code in (0, 7):
-        with pytest.raises(WorkerLost, match=f"ended with exit code {code} while it had work to do"):
+        with pytest.raises(WorkerDied, match=f"ended with exit code {code} while it had work to do"):
             one(fresh, leave, code)
         assert one(fresh, len, "abc") == 3
 
@@ -173,9 +173,9 @@ def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) 
     with bu.WorkerProcessPool(1) as other:
         one(other, len, "abc")  # so that the spare server is in use, and is there for later tests
         monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
-        with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises((WorkerLost, PoolClosed)):
+        with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises((WorkerDied, PoolClosed)):
             one(pool, len, "abc")
-        with bu.WorkerProcessPool(1) as pool, pytest.raises(WorkerLost, match="server of worker processes"):
+        with bu.WorkerProcessPool(1) as pool, pytest.raises(WorkerDied, match="server of worker processes"):
             one(pool, len, "abc")
 
 
@@ -249,7 +249,7 @@ def test_what_cannot_travel_is_named(lone: Any, tmp_path: Path) -> None:
         r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
     }
     for message, source in sources.items():
-        with pytest.raises(CannotTravel, match=message):
+        with pytest.raises(SerializationError, match=message):
             lone.parallel_data_source(source)
     log.file.close()
 
@@ -268,7 +268,7 @@ class _Holding:
 
 
 def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp_path: Path) -> None:
-    with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
+    with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
         one(fresh, fork_and_die, tmp_path / "child")
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it still was there
     assert one(fresh, len, "abc") == 3
@@ -336,9 +336,9 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer(lone: Any) -
         raise Unprintable
 
     pid = one(lone, os.getpid)
-    with pytest.raises(CannotTravel, match="an exception of type Unprintable"):
+    with pytest.raises(SerializationError, match="an exception of type Unprintable"):
         one(lone, fail)
-    with pytest.raises(CannotTravel, match=r"the result, a .*ExitsWhenLoaded, cannot be sent back"):
+    with pytest.raises(SerializationError, match=r"the result, a .*ExitsWhenLoaded, cannot be sent back"):
         one(lone, ExitsWhenLoaded)
     with pytest.raises(RuntimeError, match="a task raised StopIteration"):
         one(lone, next, iter([]))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.data_source import ChoiceBatch
-from batchup_ng.errors import SampleTimeout, WorkerLost
+from batchup_ng.errors import SampleTimeout, WorkerDied
 from batchup_ng.randomness import SampleRng
 from batchup_ng.sampling.plans.rows import one_row, put_rows, same_form, take_rows, whole_samples
 from batchup_ng.testing.sources import assert_same_batch
@@ -93,7 +93,7 @@ def test_exactly_the_bad_rows_are_left_out(bad: set[int], at_once: int) -> None:
         kept = world.reads[-1]
         assert kept.offsets is not None
         assert kept.offsets.tolist() == verdict.batch
-    assert all(read.alone == (read.offsets is not None and len(read.rows) == 1) for read in world.reads[1:13])
+    assert all(read.exclusive == (read.offsets is not None and len(read.rows) == 1) for read in world.reads[1:13])
 
 
 @given(st.sets(st.integers(0, 11), min_size=1), st.integers(1, 5))
@@ -177,7 +177,7 @@ def test_a_row_that_begins_to_fail_is_found_in_the_next_round() -> None:
 
 
 def test_rows_that_kill_their_worker_are_not_tried_as_copies() -> None:
-    world = World(bad=dict.fromkeys(range(4), WorkerLost("gone")))
+    world = World(bad=dict.fromkeys(range(4), WorkerDied("gone")))
     assert set(world.repaired([0, 1, 2, 3]).bad) == {0, 1, 2, 3}
     assert max(len(read.rows) for read in world.reads[1:]) == 1
 

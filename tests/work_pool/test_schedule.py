@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from batchup_ng.work_pool.fair_queue import TurnQueue
+from batchup_ng.work_pool.fair_queue import FairQueue
 from batchup_ng.work_pool.processes import schedule as rules
 from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, Send, Worker
 from batchup_ng.work_pool.task import Submission
@@ -34,7 +34,7 @@ class FakeJob:
         self.deaths = 0
         self.finished = False
         self.wanted = True
-        self.lane = -1 if how.urgent else how.lane  # urgent ones are in the order in which they came, too
+        self.stream_id = -1 if how.urgent else how.stream_id  # urgent ones are in the order in which they came, too
         self.outcome: str | None = None
         self.sent = 0
 
@@ -56,7 +56,7 @@ class World:
         self.inboxes: dict[Worker, list[FakeJob]] = {}
         self.dying: list[Worker] = []
         self.starts = self.deaths = 0
-        self.barren = self.most_barren = 0  # in a row: now, at most
+        self.barren = self.max_barren = 0  # in a row: now, at most
         self.start_workers()
 
     def start_workers(self) -> None:
@@ -93,13 +93,13 @@ class World:
         assert not job.finished
         inbox = self.inboxes[worker]
         assert job not in inbox
-        alone = job.how.alone or job.deaths >= rules.MOST_DEATHS - 1
+        exclusive = job.how.exclusive or job.deaths >= rules.MAX_DEATHS - 1
         starting = not all(each.ready for each in self.schedule.workers)
-        assert len(inbox) < (1 if alone else self.threads + (0 if starting else rules.AHEAD))
-        assert not any(each.how.alone or each.deaths >= rules.MOST_DEATHS - 1 for each in inbox), "a worker is shared"
+        assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else rules.AHEAD))
+        assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "not exclusive"
         if not job.sent:
-            earlier = [each for each in self.jobs[: job.number] if each.lane == job.lane and not each.sent]
-            assert not any(each.wanted and not each.finished for each in earlier), f"{job} overtook others of its lane"
+            earlier = [each for each in self.jobs[: job.number] if each.stream_id == job.stream_id and not each.sent]
+            assert not any(each.wanted and not each.finished for each in earlier), f"{job} overtook others of its own"
         job.sent += 1
 
     def ready(self, worker: Worker) -> None:
@@ -128,7 +128,7 @@ class World:
         self.deaths += 1
         if not worker.finished and not (worker.ready and inbox):
             self.barren += 1
-            self.most_barren = max(self.most_barren, self.barren)
+            self.max_barren = max(self.max_barren, self.barren)
         self.do(self.schedule.died(worker, self.now))
         self.start_workers()
 
@@ -171,8 +171,8 @@ def test_jobs_wait_until_a_worker_is_ready() -> None:
 def test_a_job_that_may_run_again_is_tried_on_three_workers_the_last_with_nothing_else() -> None:
     world = World(processes=2)
     world.all_ready()
-    job = world.submit(again=True)
-    others = [world.submit(again=True) for _ in range(3)]
+    job = world.submit(retryable=True)
+    others = [world.submit(retryable=True) for _ in range(3)]
     for _ in range(2):
         world.kill(world.holder(job))
         assert job.outcome is None
@@ -181,7 +181,7 @@ def test_a_job_that_may_run_again_is_tried_on_three_workers_the_last_with_nothin
             while world.inboxes[worker] and world.inboxes[worker][0] is not job:
                 world.finish(worker)
     assert world.inboxes[world.holder(job)] == [job]
-    more = [world.submit(again=True) for _ in range(4)]
+    more = [world.submit(retryable=True) for _ in range(4)]
     assert world.inboxes[world.holder(job)] == [job], "it stays alone"
     world.kill(world.holder(job))
     assert job.outcome == DIED
@@ -206,7 +206,7 @@ def test_a_job_that_must_not_run_twice_fails_with_its_worker_and_the_one_behind_
 def test_a_job_whose_time_is_up_fails_and_takes_nobody_with_it() -> None:
     world = World(processes=1, threads=2)
     world.all_ready()
-    slow, beside, behind = world.submit(timeout=5.0), world.submit(again=True), world.submit(again=True)
+    slow, beside, behind = world.submit(timeout=5.0), world.submit(retryable=True), world.submit(retryable=True)
     assert world.schedule.next_tick() == 5.0
     world.pass_time(4.9)
     assert slow.outcome is None
@@ -221,7 +221,7 @@ def test_a_job_whose_time_is_up_fails_and_takes_nobody_with_it() -> None:
 def test_the_clock_of_a_job_begins_when_it_does() -> None:
     world = World(processes=1)
     world.all_ready()
-    world.submit(again=True)
+    world.submit(retryable=True)
     second = world.submit(timeout=5.0)
     world.pass_time(100.0)
     (worker,) = world.inboxes
@@ -247,7 +247,7 @@ def test_the_clock_stands_while_a_constant_is_loaded() -> None:
 def test_what_is_held_behind_a_slow_job_is_given_to_a_free_worker_and_counts_once() -> None:
     world = World(processes=2)
     world.all_ready()
-    jobs = [world.submit(again=True) for _ in range(4)]
+    jobs = [world.submit(retryable=True) for _ in range(4)]
     slow = world.holder(jobs[0])
     quick = next(worker for worker in world.inboxes if worker is not slow)
     held = world.inboxes[slow][1]
@@ -269,9 +269,9 @@ def test_what_is_held_behind_a_slow_job_is_not_given_to_the_same_worker_again() 
     world.ready(world.schedule.workers[0])
     world.pass_time(0.5)
     world.ready(world.schedule.workers[1])
-    slow = world.submit(again=True)
+    slow = world.submit(retryable=True)
     worker = world.holder(slow)
-    others = [world.submit(again=True) for _ in range(3)]
+    others = [world.submit(retryable=True) for _ in range(3)]
     for other in [w for w in world.schedule.workers if w is not worker]:
         world.kill(other)  # the one that takes its place is not ready: nobody is free
     world.pass_time(rules.PATIENCE)
@@ -285,12 +285,12 @@ def test_what_is_held_behind_a_slow_job_is_not_given_to_the_same_worker_again() 
 
 def test_workers_that_die_before_they_did_anything_are_not_replaced_for_ever() -> None:
     world = World(processes=2)
-    job = world.submit(again=True)
+    job = world.submit(retryable=True)
     while world.schedule.workers:
         world.kill(world.schedule.workers[0])
     assert world.schedule.broken
     assert job.outcome == DIED
-    assert world.starts <= 2 + rules.MOST_BARREN * 2
+    assert world.starts <= 2 + rules.MAX_BARREN * 2
 
 
 def test_a_worker_that_never_is_ready_is_killed() -> None:
@@ -303,10 +303,10 @@ def test_a_worker_that_never_is_ready_is_killed() -> None:
 
 
 def test_streams_take_turns() -> None:
-    queue: TurnQueue[str] = TurnQueue()
+    queue: FairQueue[str] = FairQueue()
     for i in range(3):
-        queue.put(f"long {i}", lane=1)
-    queue.put("short", lane=2)
+        queue.put(f"long {i}", stream_id=1)
+    queue.put("short", stream_id=2)
     queue.put_urgent("urgent")
     queue.put_back("again")
     assert len(queue) == 6
@@ -324,31 +324,34 @@ class SimulatedWorld(RuleBasedStateMachine):
     def make(self, processes: int, threads: int) -> None:
         self.world = World(processes, threads)
         self.processes = processes
-        self.lanes = [1]
+        self.stream_ids = [1]
 
     def some_worker(self, data: st.DataObject, with_jobs: bool = False) -> Worker:
         able = [w for w in self.world.schedule.workers if not with_jobs or self.world.inboxes[w]]
         return data.draw(st.sampled_from(able))
 
-    @rule(again=st.booleans(), urgent=st.booleans(), timeout=st.sampled_from([None, None, 0.5, 3.0]),
-          lane=st.integers(0, 2), alone=st.booleans())  # fmt: skip
-    def submit(self, again: bool, urgent: bool, timeout: float | None, lane: int, alone: bool) -> None:
+    @rule(retryable=st.booleans(), urgent=st.booleans(), timeout=st.sampled_from([None, None, 0.5, 3.0]),
+          stream_id=st.integers(0, 2), exclusive=st.booleans())  # fmt: skip
+    def submit(self, retryable: bool, urgent: bool, timeout: float | None, stream_id: int, exclusive: bool) -> None:
         if self.world.schedule.broken:
             return
-        lane = self.lanes[-1 - lane % len(self.lanes)]
-        self.world.submit(again=again, urgent=urgent, timeout=timeout, lane=lane, alone=alone and urgent)
+        stream_id = self.stream_ids[-1 - stream_id % len(self.stream_ids)]
+        exclusive = exclusive and urgent
+        self.world.submit(
+            retryable=retryable, urgent=urgent, timeout=timeout, stream_id=stream_id, exclusive=exclusive
+        )
 
     @rule(jobs=st.integers(0, 6))
     def new_stream(self, jobs: int) -> None:
-        self.lanes.append(self.lanes[-1] + 1)
+        self.stream_ids.append(self.stream_ids[-1] + 1)
         for _ in range(0 if self.world.schedule.broken else jobs):
-            self.world.submit(again=True, lane=self.lanes[-1])
+            self.world.submit(retryable=True, stream_id=self.stream_ids[-1])
 
     @rule(data=st.data())
     def break_stream(self, data: st.DataObject) -> None:
-        lane = data.draw(st.sampled_from(self.lanes))
+        stream_id = data.draw(st.sampled_from(self.stream_ids))
         for job in self.world.jobs:
-            job.wanted = job.wanted and (job.how.lane != lane or job.outcome is not None)
+            job.wanted = job.wanted and (job.how.stream_id != stream_id or job.outcome is not None)
 
     @rule(processes=st.integers(1, 3), threads=st.integers(1, 2), rarely=st.integers(0, 9))
     def close(self, processes: int, threads: int, rarely: int) -> None:
@@ -371,7 +374,7 @@ class SimulatedWorld(RuleBasedStateMachine):
         job = self.world.finish(worker, data.draw(st.integers(0, last)), outcome)
         if job.outcome == "error" and probe:  # the samples of a batch that raised are read one by one
             for _ in range(3):
-                self.world.submit(again=True, urgent=True, lane=job.how.lane)
+                self.world.submit(retryable=True, urgent=True, stream_id=job.how.stream_id)
 
     @precondition(lambda self: self.world.schedule.workers)
     @rule(data=st.data())
@@ -428,7 +431,7 @@ class SimulatedWorld(RuleBasedStateMachine):
         assert len(schedule.workers) <= self.processes
         assert schedule.restarts == world.starts - self.processes <= world.deaths
         # Each that died is replaced, until so many in a row had nothing to do and never finished anything.
-        assert schedule.given_up == (world.most_barren >= rules.MOST_BARREN * self.processes)
+        assert schedule.given_up == (world.max_barren >= rules.MAX_BARREN * self.processes)
         assert schedule.given_up or schedule.restarts == world.deaths
 
     def teardown(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, BatchupError, CannotTravel, PoolClosed
+from batchup_ng.errors import ArgumentError, BatchupError, PoolClosed, SerializationError
 from batchup_ng.work_pool.processes import asking, protocol, served
 from batchup_ng.work_pool.processes.protocol import Kind, Placed
 from batchup_ng.work_pool.processes.served import Offer, ServedArray, Server
@@ -149,7 +149,7 @@ def test_what_cannot_be_answered_is_an_error_in_the_worker(task: Task) -> None:
     del offer
     with pytest.raises(PoolClosed, match="is gone"):
         served[3]
-    with pytest.raises(CannotTravel, match="cannot be part of a result"):
+    with pytest.raises(SerializationError, match="cannot be part of a result"):
         copy.deepcopy(served)
     asking.CURRENT.task = None
     with pytest.raises(BatchupError, match="on a thread that runs no task"):

@@ -20,7 +20,7 @@ WRITTEN = 12
 """Batches of the epoch whose rows are not zeros; of the others the row numbers tell them apart."""
 LOOKED_AT = 60
 """Batches of the epoch that are looked at: three buffers full."""
-MOST_HELD = 300e6
+MAX_HELD = 300e6
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_all_processes_hold_little_memory(file: Path, expected: list[str], tmp_p
     digests, end = finish(training)
     assert list(digests) == list(range(LOOKED_AT))
     assert list(digests.values()) == expected
-    assert end["held"] <= MOST_HELD
+    assert end["held"] <= MAX_HELD
 
 
 @pytest.mark.thorough

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import CannotTravel, SampleReadError
+from batchup_ng.errors import SampleReadError, SerializationError
 
 from ..extent import methods
 from .travel_helpers import crossing, one, same
@@ -89,7 +89,7 @@ def test_a_file_that_is_another_or_shorter_in_the_worker_is_named(file: Path) ->
         with pytest.raises(SampleReadError, match=r"data.npy' has 1000 bytes, and 1600128 are needed") as caught:
             both.arrived(constant)
         assert caught.value.source == str(file)
-        with pytest.raises(CannotTravel, match=r"data.npy' has 1000 bytes, and the array over it needs 1600128"):
+        with pytest.raises(SerializationError, match=r"data.npy' has 1000 bytes, and the array over it needs 1600128"):
             both.share([array])
         file.unlink()
         with pytest.raises(SampleReadError, match=r"data.npy' cannot be opened in a worker process: .*No such file"):

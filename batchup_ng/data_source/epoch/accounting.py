@@ -1,4 +1,4 @@
-"""The books of an epoch: what became of each sample that was planned."""
+"""The accounting of an epoch: what became of each sample that was planned."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import dataclasses
 import threading
 from typing import Any
 
-from ...errors import LostSamples
+from ...errors import AccountingError
 
 COUNTS = ("planned", "delivered", "failed", "replaced")
 """What is carried on when an epoch is resumed."""
 
+TRANSPORTS = ("slots", "pipe", "inline", "memory")
+"""How a batch may come to the consumer."""
+
 
 @dataclasses.dataclass(slots=True)
-class Books:
+class Accounting:
     """Counts that must balance at the end of an epoch; kept by whoever makes its batches.
 
     Samples are counted as planned, whatever the maps make of them.
@@ -25,7 +28,7 @@ class Books:
         failed: Samples that were left out because they could not be made.
         replaced: Samples among those handed out that stand in the place of others.
         errors: A record of each sample that failed or was replaced.
-        roads: How many batches came by each road.
+        transports: How many batches came by each transport.
         arrays: How the arrays of the source reached the workers.
         failed_before: Samples that failed or were replaced before the epoch was resumed, which are not in `errors`.
     """
@@ -36,13 +39,13 @@ class Books:
     failed: int = 0
     replaced: int = 0
     errors: list[Any] = dataclasses.field(default_factory=list)
-    roads: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "inline": 0, "memory": 0})
+    transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
     arrays: str = ""
     failed_before: int = 0
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def counted(self) -> tuple[int, dict[str, int]]:
-        """Return what a saved state tells of the books: the batches, the counts; from any thread."""
+        """Return what a saved state tells of the accounting: the batches, the counts; from any thread."""
         with self._lock:
             return self.batches, {name: getattr(self, name) for name in COUNTS}
 
@@ -54,15 +57,15 @@ class Books:
         self.failed_before = counts["failed"] + counts["replaced"]
 
     def settle(
-        self, number: int, planned: int, delivered: int, failed: int, road: str, replaced: int = 0
+        self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0
     ) -> None:
         """Enter what became of one batch, all at once for whoever saves the state meanwhile.
 
         Raises:
-            LostSamples: it is not the batch whose turn it is, or samples are missing.
+            AccountingError: it is not the batch whose turn it is, or samples are missing.
         """
         if number != self.batches or delivered + failed != planned:
-            raise LostSamples(
+            raise AccountingError(
                 f"batch {self.batches} of {planned} samples was to be handed out, but it is batch {number}, with "
                 f"{delivered} samples and {failed} reported as failed; this is a bug of the library"
             )
@@ -72,19 +75,19 @@ class Books:
             self.delivered += delivered
             self.failed += failed
             self.replaced += replaced
-        if road:
-            self.roads[road] = self.roads.get(road, 0) + 1
+        if transport:
+            self.transports[transport] = self.transports.get(transport, 0) + 1
 
     def balance(self, n_batches: float) -> None:
-        """Check the books at the end of an epoch of `n_batches` batches.
+        """Check the accounting at the end of an epoch of `n_batches` batches.
 
         Raises:
-            LostSamples: they do not balance.
+            AccountingError: they do not balance.
         """
         if n_batches != self.batches:
-            raise LostSamples(f"{n_batches} batches were planned for this epoch and {self.batches} were delivered")
+            raise AccountingError(f"{n_batches} batches were planned for this epoch and {self.batches} were delivered")
         if self.planned != self.delivered + self.failed:
-            raise LostSamples(
+            raise AccountingError(
                 f"{self.planned} samples were planned for this epoch, {self.delivered} delivered and {self.failed} "
                 f"reported as failed"
             )

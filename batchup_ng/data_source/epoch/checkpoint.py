@@ -21,30 +21,30 @@ from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..draws import Draws
 from ..epoch_options import EpochOptions
-from .accounting import Books
+from .accounting import Accounting
 from .iterator import Engine, Epoch
 from .state import SavedEpoch, as_state, digest, from_state
 
 OF_BATCHES = "a choice of sources, rounds of one, buckets, or a generator's"
 """What kinds of order are of batches, not of samples, in words."""
 
-MOST_TOLD = 250
+MAX_TOLD = 250
 """Bytes of a state, as JSON, that tell what the source looked like; a generator's own state leaves 350 of 4 kB."""
 
 
-class Outlined(Protocol):
+class Fingerprinted(Protocol):
     """The part of a source that a state tells of."""
 
-    def outline(self) -> list[Any]: ...
+    def fingerprint(self) -> list[Any]: ...
 
 
-class RunsPlans(Outlined, Protocol):
+class RunsPlans(Fingerprinted, Protocol):
     """The part of a source by which an epoch with a plan is opened."""
 
     def plan_of(self, options: EpochOptions) -> BatchPlan: ...
 
-    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Any) -> tuple[Engine, Books]:
-        """Return what makes the batches of a plan, with the books that it keeps."""
+    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Any) -> tuple[Engine, Accounting]:
+        """Return what makes the batches of a plan, with the accounting that it keeps."""
         ...
 
 
@@ -69,19 +69,19 @@ def open_epoch(source: RunsPlans, options: EpochOptions, state: Any, seam: Any =
         plan = source.plan_of(options)
         if saved is not None and not isinstance(plan, SamplesPlan):
             _check_cut(options, saved)
-        engine, books = source.start_plan(plan, options, seam)
+        runner, accounting = source.start_plan(plan, options, seam)
     if saved is not None:
-        books.carry(plan.first, saved.counts)
+        accounting.carry(plan.first, saved.counts)
 
     def reopen(state: Any) -> Callable[[], Epoch]:
         epoch = open_epoch(source, asked, state, seam)
         return lambda: epoch
 
-    def state_now(now: Books) -> dict[str, Any]:
+    def state_now(now: Accounting) -> dict[str, Any]:
         batches, counts = now.counted()
         return resumable.state(plan.reached(batches), counts)
 
-    return Epoch(engine, options.epoch, lambda: plan.n_batches, True, books, state_now, reopen)
+    return Epoch(runner, options.epoch, lambda: plan.n_batches, True, accounting, state_now, reopen)
 
 
 def _watched(options: EpochOptions) -> EpochOptions:
@@ -123,24 +123,24 @@ class Resumable:
         order: What the order is by; ``""`` is as the options say.
     """
 
-    def __init__(self, source: Outlined, options: EpochOptions, order: str = "") -> None:
+    def __init__(self, source: Fingerprinted, options: EpochOptions, order: str = "") -> None:
         self._source = source
         self._options = options
         self._order = order or order_of(options)
 
     def state(self, reached: Reached, counts: dict[str, int], inner: Any = None) -> dict[str, Any]:
-        """Return the state after the batches that are in the books.
+        """Return the state after the batches that are in the accounting.
 
         Args:
             reached: How far that is.
-            counts: What the books say.
+            counts: What the accounting say.
             inner: The state of a stream.
 
         Raises:
             StateError: the order is drawn from a generator whose state cannot be had.
         """
         options = self._options
-        source, told = self._outlined
+        source, told = self._fingerprinted
         return as_state(
             SavedEpoch(
                 source=source,
@@ -160,8 +160,8 @@ class Resumable:
         )
 
     @functools.cached_property
-    def _outlined(self) -> tuple[str, str]:
-        """The digest of the outline of the source, and what it looks like; made when a state is first asked for."""
+    def _fingerprinted(self) -> tuple[str, str]:
+        """The digest of the fingerprint of the source, and what it looks like; made when a state is first asked for."""
         return _outline_of(self._source)
 
 
@@ -173,7 +173,7 @@ def order_of(options: EpochOptions) -> str:
 
 
 def resumed(
-    source: Outlined, options: EpochOptions, state: Any, order: str = ""
+    source: Fingerprinted, options: EpochOptions, state: Any, order: str = ""
 ) -> tuple[EpochOptions, SavedEpoch]:
     """Return the options of what is left of an epoch, with what the state says.
 
@@ -226,30 +226,30 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
         )
 
 
-def _outline_of(source: Outlined) -> tuple[str, str]:
-    """Return the digest of the outline of a source, and what the source looks like.
+def _outline_of(source: Fingerprinted) -> tuple[str, str]:
+    """Return the digest of the fingerprint of a source, and what the source looks like.
 
     Raises:
         StateError: JSON cannot hold what a class of the user's tells there.
     """
-    outline = source.outline()
+    fingerprint = source.fingerprint()
     try:
-        return digest(outline), _told(outline)
+        return digest(fingerprint), _told(fingerprint)
     except (TypeError, ValueError) as error:
         raise StateError(
-            f"outline() of a source or sampler must return strings, numbers and lists, so that states can be told from "
-            f"those of others: {error}"
+            f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
+            f"told from those of others: {error}"
         ) from error
 
 
-def _told(outline: Any) -> str:
-    """Return an outline in a few words; where they are cut off, a digest of all of it tells it from others."""
-    text = _words(outline)
-    if _json_bytes(text) <= MOST_TOLD:
+def _told(fingerprint: Any) -> str:
+    """Return an fingerprint in a few words; where they are cut off, a digest of all of it tells it from others."""
+    text = _words(fingerprint)
+    if _json_bytes(text) <= MAX_TOLD:
         return text
-    end = f"... #{digest(outline)[:6]}"
+    end = f"... #{digest(fingerprint)[:6]}"
     ends = itertools.accumulate(map(_json_bytes, text))
-    kept = sum(1 for _ in itertools.takewhile(lambda n: n <= MOST_TOLD - len(end), ends))
+    kept = sum(1 for _ in itertools.takewhile(lambda n: n <= MAX_TOLD - len(end), ends))
     return text[:kept] + end
 
 
@@ -258,11 +258,11 @@ def _json_bytes(text: str) -> int:
     return len(json.dumps(text)) - 2
 
 
-def _words(outline: Any) -> str:
-    if not isinstance(outline, list):
-        return str(outline)
-    name, *parts = outline or [""]
+def _words(fingerprint: Any) -> str:
+    if not isinstance(fingerprint, list):
+        return str(fingerprint)
+    name, *parts = fingerprint or [""]
     if not isinstance(name, str):
-        return f"#{digest(outline)[:6]}"  # of an array or a list: enough to tell that it is another
+        return f"#{digest(fingerprint)[:6]}"  # of an array or a list: enough to tell that it is another
     inner = ", ".join(_words(part) for part in parts if part is not None)
     return f"{name}({inner})" if inner else name

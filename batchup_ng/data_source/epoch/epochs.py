@@ -1,9 +1,9 @@
 """Epochs of a source: one by ``batch_iterator``, several in a row by ``epochs``.
 
-Opening an epoch is: options, plan, start (a state), engine, :class:`BatchIterator`. Where a pool makes the batches, the
-epochs of a row share one buffer: the engine of an epoch of which all batches were submitted asks its :class:`Seam` to
-begin the next epoch, whose engine takes only the room in the buffer that the first leaves. At most one epoch is begun
-ahead. :class:`Epochs` owns it; an engine only has a weak reference to :class:`Epochs`, so that what was begun ends with
+Opening an epoch is: options, plan, start (a state), runner, :class:`BatchIterator`. Where a pool makes the batches, the
+epochs of a row share one buffer: the runner of an epoch of which all batches were submitted asks its :class:`Seam` to
+begin the next epoch, whose runner takes only the room in the buffer that the first leaves. At most one epoch is begun
+ahead. :class:`Epochs` owns it; a runner only has a weak reference to :class:`Epochs`, so that what was begun ends with
 the last reference to that.
 """
 
@@ -24,7 +24,7 @@ from ...sampling.plans.epoch import BatchPlan
 from ...warn import consumer_level
 from ..epoch_options import FIRST, EpochOptions, epoch_options
 from ..hooks import SourceNode
-from .accounting import Books
+from .accounting import Accounting
 from .iterator import BatchIterator, Epoch
 from .state import from_state
 
@@ -32,8 +32,8 @@ SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (
 """What broke an epoch off of which more batches are asked for."""
 
 
-class BufferedEngine(Protocol):
-    """An engine that makes batches ahead."""
+class BufferedRunner(Protocol):
+    """A runner that makes batches ahead."""
 
     def ahead(self) -> int:
         """Return how many batches are under way, or done and not yet handed out."""
@@ -45,24 +45,24 @@ class BufferedEngine(Protocol):
 
 
 class Seam:
-    """What the engine of an epoch knows of the epochs around it.
+    """What the runner of an epoch knows of the epochs around it.
 
     Args:
         epochs: The row of epochs.
         before: The seam of the epoch before, while that is not over.
 
     Attributes:
-        engine: The engine of the epoch, which enters itself here.
+        runner: The runner of the epoch, which enters itself here.
     """
 
     def __init__(self, epochs: Epochs, before: Seam | None) -> None:
         self._epochs = weakref.ref(epochs)
         self.before = before
-        self.engine: BufferedEngine | None = None
+        self.runner: BufferedRunner | None = None
 
     def taken(self) -> int:
         """Return how many places in the buffer the epoch before has."""
-        return 0 if self.before is None or self.before.engine is None else self.before.engine.ahead()
+        return 0 if self.before is None or self.before.runner is None else self.before.runner.ahead()
 
     def go_on(self) -> None:
         """Let the next epoch have the room that is left: this one has submitted all its batches."""
@@ -113,10 +113,10 @@ class Epochs(Iterator[BatchIterator]):
         return BatchIterator(epoch)
 
     def fill_ahead(self) -> None:
-        """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's engine."""
+        """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's runner."""
         if self._ahead is not None:
-            if self._seam is not None and self._seam.engine is not None:
-                self._seam.engine.fill()
+            if self._seam is not None and self._seam.runner is not None:
+                self._seam.runner.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
             with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
@@ -149,11 +149,11 @@ class _Unnumbered:
     """Remembers the latest epoch of a source that was given no number; an empty one where the source is sent.
 
     Attributes:
-        latest: Its options and books; None before the first.
+        latest: Its options and accounting; None before the first.
         warned: Whether it was warned of epochs that repeat each other.
     """
 
-    latest: tuple[EpochOptions, Books] | None = None
+    latest: tuple[EpochOptions, Accounting] | None = None
     warned = False
 
     def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
@@ -273,7 +273,7 @@ class MakesEpochs(SourceNode):
         if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
             unnumbered.warn(options)
         begun = self.begin_epoch(options, state)
-        unnumbered.latest = (options, begun.books)
+        unnumbered.latest = (options, begun.accounting)
         return BatchIterator(begun)
 
     @validation.known_names(unless=operator.methodcaller("calls_user_functions"))

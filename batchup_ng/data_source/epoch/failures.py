@@ -11,13 +11,13 @@ from ...error_context import shortened, without_frames
 from ...errors import BatchError, SampleWarning, TooManyErrors
 from ...faults.isolation import Verdict, isolate
 from ...faults.policy import ErrorPolicy, SampleError
-from ...faults.replacements import Others
+from ...faults.replacements import Replacements
 from ...faults.sample_errors import NamesSamples, blamed, unblamed
 from ...randomness import BatchKey
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.rows import whole_samples
 from ...warn import warn_consumer
-from .accounting import Books
+from .accounting import Accounting
 
 MAX_SHOWN = 1000
 """Characters of an error's text that are shown within another."""
@@ -29,17 +29,17 @@ class Failures:
     Args:
         source: Knows what a sample is called.
         policy: What to do about bad samples, and how many there may be.
-        books: Where they are entered; kept as an attribute.
+        accounting: Where they are entered; kept as an attribute.
         n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
         world: How many ranks share the epoch.
     """
 
     def __init__(
-        self, source: NamesSamples, policy: ErrorPolicy, books: Books, n_samples: int | None, world: int
+        self, source: NamesSamples, policy: ErrorPolicy, accounting: Accounting, n_samples: int | None, world: int
     ) -> None:
         self._source = source
         self._policy = policy
-        self.books = books
+        self.accounting = accounting
         self._n_samples = n_samples
         self._world = world
 
@@ -58,7 +58,7 @@ class Failures:
         def read_part(rows: Any, places: np.ndarray | None) -> Any:
             return read(rows, planned.key if places is None else planned.key.part(places))
 
-        return isolate(read_part, planned.rows, error, self._policy, Others(plan, planned).another)
+        return isolate(read_part, planned.rows, error, self._policy, Replacements(plan, planned).another)
 
     def check(self, planned: PlannedBatch, verdict: Verdict) -> None:
         """Raise what the policy says of a batch that failed; else record the samples that are left out or replaced.
@@ -75,20 +75,20 @@ class Failures:
         if not verdict.made:
             self._check_alone(planned)
         n = whole_samples(planned.rows)[1]
-        self._check_limit(self.books.planned + n)
+        self._check_limit(self.accounting.planned + n)
 
     def enter(self, planned: PlannedBatch, verdict: Verdict) -> None:
         """Enter in the accounting what became of a batch that failed and is handed out with fewer or other samples."""
         policy, n = self._policy, whole_samples(planned.rows)[1]
         replaced = len(verdict.bad) if policy.action == "replace" else 0
-        self.books.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
+        self.accounting.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
 
     def check_some_delivered(self) -> None:
         """Raise :class:`TooManyErrors` at the end of an epoch of which every sample failed."""
-        books = self.books
-        if books.failed and not books.delivered:
+        accounting = self.accounting
+        if accounting.failed and not accounting.delivered:
             raise TooManyErrors(
-                f"all {books.failed} samples of this epoch failed; {self._last()}", list(books.errors)
+                f"all {accounting.failed} samples of this epoch failed; {self._last()}", list(accounting.errors)
             )
 
     def _error(self, planned: PlannedBatch, verdict: Verdict) -> BatchError:
@@ -100,14 +100,14 @@ class Failures:
         return unblamed(planned, verdict.error)
 
     def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
-        """Enter a sample that failed in the books; the first of an epoch is warned of."""
+        """Enter a sample that failed in the accounting; the first of an epoch is warned of."""
         error = blamed(self._source, planned, place, failure)
         without_frames(error)
         epoch = planned.key.epoch
-        self.books.errors.append(
+        self.accounting.errors.append(
             SampleError(error.row, planned.key.position(place), planned.number, epoch, error.source, error)
         )
-        if len(self.books.errors) == 1:
+        if len(self.accounting.errors) == 1:
             done = "replaced" if self._policy.action == "replace" else "left out"
             warn_consumer(
                 f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), MAX_SHOWN)}; "
@@ -119,32 +119,33 @@ class Failures:
         """Raise :class:`TooManyErrors` if a batch of which nothing is left is one of an epoch that is shared out.
 
         Without it this rank would be a batch behind the others for good: they would wait for it at the end, and states
-        that they take at the same time would differ. It is not in the books, so that a state saved now begins with it.
+        that they take at the same time would differ. It is not in the accounting, so that a state saved now begins with
+        it.
         """
         if self._world > 1:
             raise TooManyErrors(
                 f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that "
                 f"{self._world} ranks share: each must hand out as many batches as the others; on_error='replace' "
                 f"keeps them in step; {self._last()}",
-                list(self.books.errors),
+                list(self.accounting.errors),
             )
 
     def _check_limit(self, so_far: int) -> None:
         """Raise :class:`TooManyErrors` if more samples failed than may of `so_far` that were planned up to this batch.
 
-        The batch, which is not handed out then, is not in the books, so that a state saved now begins with it.
+        The batch, which is not handed out then, is not in the accounting, so that a state saved now begins with it.
         """
-        books = self.books
+        accounting = self.accounting
         # A rank whose epoch was shared out later has handed out more than a rank's share of all.
         n_samples = None if self._n_samples is None else max(self._n_samples, so_far)
         limit, rule = self._policy.limit(n_samples, so_far)
-        n = books.failed_before + len(books.errors)
+        n = accounting.failed_before + len(accounting.errors)
         if n > limit:
             samples = "1 sample" if n == 1 else f"{n} samples"
             raise TooManyErrors(
-                f"{samples} of this epoch failed, more than {rule} allows; {self._last()}", list(books.errors)
+                f"{samples} of this epoch failed, more than {rule} allows; {self._last()}", list(accounting.errors)
             )
 
     def _last(self) -> str:
-        text = shortened(str(self.books.errors[-1].error), MAX_SHOWN)
+        text = shortened(str(self.accounting.errors[-1].error), MAX_SHOWN)
         return f"the latest: {text}; .errors lists them all"

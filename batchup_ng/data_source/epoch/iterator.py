@@ -1,4 +1,4 @@
-"""The iterator that hands out the batches of one epoch, whatever engine makes them."""
+"""The iterator that hands out the batches of one epoch, whatever runner makes them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import numpy as np
 
 from ... import batch as batches
 from ...batch_layout import finished
-from ...errors import ArgumentTypeError, IteratorBusy, PoolClosed, StateError
+from ...errors import ArgumentTypeError, PoolClosed, ReentrantIteration, StateError
 from ...faults.isolation import FAILURES, isolable, of_a_sample
 from ...memory_pool import Buffers
 from ...randomness import BatchKey, globals_seeded
 from ...sampling.plans.epoch import BatchPlan
 from ...sampling.plans.rows import planned_samples
-from .accounting import Books
+from .accounting import Accounting
 from .failures import Failures
 from .state import CANNOT
 from .state_file import read_state, write_state
@@ -34,14 +34,15 @@ class Engine(Protocol):
     """Makes batches in plan order; what stands between a plan and a :class:`BatchIterator`."""
 
     def __next__(self) -> Any:
-        """Return the next batch, once it is in the books.
+        """Return the next batch, once it is in the accounting.
 
         Raises ``StopIteration`` at the end, or what went wrong in making it.
         """
         ...
 
     def check_caller(self) -> None:
-        """Raise :class:`~batchup_ng.errors.IteratorBusy` if this is called by what is making one of the batches."""
+        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if this is called by what is making one of the
+        batches."""
         ...
 
     def ready(self) -> int:
@@ -57,7 +58,7 @@ class Engine(Protocol):
         ...
 
 
-class StreamEngine:
+class StreamRunner:
     """Makes each batch when it is asked for, from an iterator, on the consumer's own thread."""
 
     def __init__(self, stream: Iterator[Any]) -> None:
@@ -94,7 +95,7 @@ def finished_stream(stream: Iterator[Any], buffers: Buffers) -> Iterator[Any]:
 
 
 class ReadsBatches(Protocol):
-    """The part of a source that an engine needs."""
+    """The part of a source that a runner needs."""
 
     def read(self, rows: Any, key: Any, buffers: Buffers) -> Any: ...
 
@@ -117,7 +118,7 @@ def walk(
         pad_mask: Whether each ends with an array that marks what only pads.
         seeded: Whether global generators are seeded for each.
     """
-    read, settle = reader(pad_mask, seeded), failures.books.settle
+    read, settle = reader(pad_mask, seeded), failures.accounting.settle
     for planned in plan:
         try:
             batch = read(source, planned.rows, planned.key, buffers)
@@ -141,11 +142,11 @@ def walk(
     failures.check_some_delivered()
 
 
-def entered(stream: Iterator[Any], books: Books) -> Iterator[Any]:
-    """Yield the batches of a stream, each once it is in the books by the samples that it has."""
+def entered(stream: Iterator[Any], accounting: Accounting) -> Iterator[Any]:
+    """Yield the batches of a stream, each once it is in the accounting by the samples that it has."""
     for batch in stream:
         n = count_of(batch)
-        books.settle(books.batches, n, n, 0, "memory")
+        accounting.settle(accounting.batches, n, n, 0, "memory")
         yield batch
         del batch
 
@@ -192,21 +193,21 @@ class Epoch:
     """An epoch that has begun: what a :class:`BatchIterator` hands out.
 
     Attributes:
-        engine: Makes the batches, and keeps the books.
+        runner: Makes the batches, and keeps the accounting.
         number: Number of the epoch.
         n_batches: Returns how many there are, an int or ``math.inf``; None where nobody can know.
         exact: Whether `n_batches` is a promise, which is checked at the end of the epoch.
-        books: The books of the epoch.
-        state: Returns the state of the epoch for what was handed out, from the books.
+        accounting: The accounting of the epoch.
+        state: Returns the state of the epoch for what was handed out, from the accounting.
         reopen: Checks a state, then returns what opens the epoch as it goes on from it, once this one is closed.
     """
 
-    engine: Engine
+    runner: Engine
     number: int = 0
     n_batches: Callable[[], float] | None = None
     exact: bool = True
-    books: Books = dataclasses.field(default_factory=Books)
-    state: Callable[[Books], dict[str, Any]] | None = None
+    accounting: Accounting = dataclasses.field(default_factory=Accounting)
+    state: Callable[[Accounting], dict[str, Any]] | None = None
     reopen: Callable[[Any], Callable[[], Epoch]] | None = None
 
 
@@ -230,11 +231,11 @@ class BatchIterator(Iterator[Any]):
 
     def _begin(self, epoch: Epoch) -> None:
         self._epoch = epoch
-        self._engine = epoch.engine
-        self._books = epoch.books
+        self._runner = epoch.runner
+        self._accounting = epoch.accounting
         self._ended = False
         self._broken_off = ""  # by what, where it was neither at its end nor closed by the consumer
-        self._finalizer = weakref.finalize(self, epoch.engine.abandon)
+        self._finalizer = weakref.finalize(self, epoch.runner.abandon)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -243,7 +244,7 @@ class BatchIterator(Iterator[Any]):
         """Return the next batch.
 
         Raises:
-            IteratorBusy: this is called by what is just making a batch of this iterator, such as a map.
+            ReentrantIteration: this is called by what is just making a batch of this iterator, such as a map.
             PoolClosed: an interrupt (Ctrl-C), or the next of several ``epochs``, broke the epoch off; a loop that went
                 on must not take that for its end.
         """
@@ -256,15 +257,15 @@ class BatchIterator(Iterator[Any]):
             raise StopIteration
         me = threading.get_ident()
         if me in self._inside:
-            raise IteratorBusy(
+            raise ReentrantIteration(
                 "the next batch of this iterator was asked for by what is just making one of its batches (a map, or a "
                 "generator); iterate over a second batch_iterator there"
             )
-        self._engine.check_caller()
+        self._runner.check_caller()
         self._inside.add(me)
         began = time.perf_counter()
         try:
-            batch = next(self._engine)
+            batch = next(self._runner)
         except BaseException as error:
             self.close()
             self._broken_off = "an interrupt" if type(error) is KeyboardInterrupt else ""
@@ -294,7 +295,7 @@ class BatchIterator(Iterator[Any]):
             raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
         if total > sys.maxsize:
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
-        return 0 if self._ended else max(0, int(total) - self._books.batches)
+        return 0 if self._ended else max(0, int(total) - self._accounting.batches)
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError(
@@ -305,11 +306,11 @@ class BatchIterator(Iterator[Any]):
     def __repr__(self) -> str:
         total, ready = "", 0
         with contextlib.suppress(Exception):
-            ready = self._engine.ready()
+            ready = self._runner.ready()
             n = math.inf if self._epoch.n_batches is None else self._epoch.n_batches()
             total = "" if n == math.inf else f"/{n}"
         state = "closed" if self._ended else f"{ready} buffered"
-        return f"<{type(self).__name__}: {self._books.batches}{total} batches delivered, {state}>"
+        return f"<{type(self).__name__}: {self._accounting.batches}{total} batches delivered, {state}>"
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
@@ -330,7 +331,7 @@ class BatchIterator(Iterator[Any]):
         """End the epoch and what was started for it; may be called again. ``next()`` then raises ``StopIteration``."""
         self._ended = True
         if self._finalizer.detach() is not None:
-            self._engine.close()
+            self._runner.close()
 
     def break_off(self, by: str) -> None:
         """End the epoch as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless the epoch was over."""
@@ -356,7 +357,7 @@ class BatchIterator(Iterator[Any]):
         """
         if self._epoch.state is None:
             raise StateError(CANNOT)
-        return self._epoch.state(self._books)
+        return self._epoch.state(self._accounting)
 
     def load_state_dict(self, state: Any) -> None:
         """Go on from where `state` was taken, instead of from here; nothing that was handed out then is read again.
@@ -398,35 +399,35 @@ class BatchIterator(Iterator[Any]):
     @property
     def errors(self) -> list[Any]:
         """The samples that the error policy let pass so far: a list of :class:`~batchup_ng.SampleError`."""
-        return list(self._books.errors)
+        return list(self._accounting.errors)
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far.
 
         Returns:
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
-            that another row stands for; ``seconds_waited``, for which the consumer stood in ``next()``; ``ready``, the
-            number of batches that are made and wait; ``roads``, how many batches came in shared memory (``"slots"``),
-            through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this process
-            (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches: as
-            one copy that all of them map (``"shared"``), as rows that this process gathers for them (``"served"``), as
-            files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
+            that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
+            number of batches that are made and wait; ``transport``, how many batches came in shared memory
+            (``"slots"``), through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this
+            process (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches:
+            as one copy that all of them map (``"shared"``), as rows that this process gathers for them (``"served"``),
+            as files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """
         return {
             "batches": self._delivered,
             "samples": self._samples,
-            "failed": self._books.failed,
-            "replaced": self._books.replaced,
-            "seconds_waited": self._waited,
-            "ready": 0 if self._ended else self._engine.ready(),
-            "roads": dict(self._books.roads),
-            "arrays": self._books.arrays,
+            "failed": self._accounting.failed,
+            "replaced": self._accounting.replaced,
+            "wait_seconds": self._waited,
+            "buffered": 0 if self._ended else self._runner.ready(),
+            "transport": dict(self._accounting.transports),
+            "arrays": self._accounting.arrays,
         }
 
     def _balance(self) -> None:
-        """Raise :class:`~batchup_ng.errors.LostSamples` if not every planned sample was delivered or has failed."""
+        """Raise :class:`~batchup_ng.errors.AccountingError` if not every planned sample was delivered or has failed."""
         if self._epoch.exact and self._epoch.n_batches is not None:
-            self._books.balance(self._epoch.n_batches())
+            self._accounting.balance(self._epoch.n_batches())
 
 
 def count_of(batch: Any) -> int:

@@ -43,7 +43,7 @@ class SavedEpoch:
     """How far an epoch is.
 
     Attributes:
-        source: Digest of the outline of the source.
+        source: Digest of the fingerprint of the source.
         told: What the source looked like, in words, for an error.
         order: ``"in order"``, ``"seed"``, ``"generator"`` or ``"stream"``.
         seed: Seed of the order and of the maps' randomness.

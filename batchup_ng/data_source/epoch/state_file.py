@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # the module is missing there
 
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 """Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
 
 PATIENCE = 5.0
@@ -46,9 +46,9 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """
     target = os.path.realpath(path)
     text = json.dumps(state, allow_nan=False, indent=1)  # of ASCII characters
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_BYTES:
         raise StateError(
-            f"this state has {len(text)} bytes, and a file of at most {MOST_BYTES} is read; let the stream's own "
+            f"this state has {len(text)} bytes, and a file of at most {MAX_BYTES} is read; let the stream's own "
             f"iterator keep less in its state"
         )
     _check_plain(target)
@@ -172,9 +172,9 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         StateError: it holds no JSON object.
     """
     with open(path, "rb") as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise StateError(f"{os.fspath(path)!r} holds more than {MOST_BYTES} bytes, as no state that was written does")
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise StateError(f"{os.fspath(path)!r} holds more than {MAX_BYTES} bytes, as no state that was written does")
     try:
         state = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -14,13 +14,13 @@ from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions
-from .accounting import Books
-from .checkpoint import Outlined, Resumable, resumed
+from .accounting import Accounting
+from .checkpoint import Fingerprinted, Resumable, resumed
 from .iterator import Engine, Epoch
 from .state import CANNOT, SavedEpoch
 
 
-class RunsStreams(Outlined, Protocol):
+class RunsStreams(Fingerprinted, Protocol):
     """The part of a source by which an epoch without a plan is opened."""
 
     def heeds_shuffle(self) -> bool: ...
@@ -31,8 +31,8 @@ class RunsStreams(Outlined, Protocol):
         """Return what saves and puts back the user's own iterator; None if that cannot be."""
         ...
 
-    def start_stream(self, options: EpochOptions, books: Books) -> Engine:
-        """Return what makes the batches, and enters them in the books."""
+    def start_stream(self, options: EpochOptions, accounting: Accounting) -> Engine:
+        """Return what makes the batches, and enters them in the accounting."""
         ...
 
 
@@ -79,15 +79,15 @@ def _checked_stream(source: RunsStreams, asked: EpochOptions, state: Any) -> Cal
         options = dataclasses.replace(options, counted=_counted(saved))
 
     def opened() -> Epoch:
-        books = Books()
+        accounting = Accounting()
         if saved is not None:
             owner.load_state_dict(saved.inner["iterator"])
-            books.carry(saved.batches, saved.counts)
+            accounting.carry(saved.batches, saved.counts)
         total = source.stream_count(options)
         n_batches = None if total is None else lambda: total
         if not resumable:
-            return Epoch(source.start_stream(options, books), options.epoch, n_batches, False, books)
-        return _saved_stream(source, options, books, n_batches, reopen)
+            return Epoch(source.start_stream(options, accounting), options.epoch, n_batches, False, accounting)
+        return _saved_stream(source, options, accounting, n_batches, reopen)
 
     def reopen(state: Any) -> Callable[[], Epoch]:
         return _checked_stream(source, asked, state)
@@ -98,47 +98,47 @@ def _checked_stream(source: RunsStreams, asked: EpochOptions, state: Any) -> Cal
 def _saved_stream(
     source: RunsStreams,
     options: EpochOptions,
-    books: Books,
+    accounting: Accounting,
     n_batches: Callable[[], float] | None,
     reopen: Callable[[Any], Callable[[], Epoch]],
 ) -> Epoch:
     """Return the epoch of a stream that can be saved."""
     owner = source.stream_owner()
-    before, first = books.delivered, inner_state(owner, options)
-    engine = source.start_stream(options, books)
-    if not hasattr(engine, "latest_state"):
-        engine = _Saving(engine, lambda: inner_state(owner, options))
-    latest = engine.latest_state  # the iterator may be ahead of what was handed out
+    before, first = accounting.delivered, inner_state(owner, options)
+    runner = source.start_stream(options, accounting)
+    if not hasattr(runner, "latest_state"):
+        runner = _Saving(runner, lambda: inner_state(owner, options))
+    latest = runner.latest_state  # the iterator may be ahead of what was handed out
 
-    def state_now(now: Books) -> dict[str, Any]:
+    def state_now(now: Accounting) -> dict[str, Any]:
         inner = latest() or first
         batches, counts = now.counted()
         reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
         return Resumable(source, options, "stream").state(reached, counts, inner)
 
-    return Epoch(engine, options.epoch, n_batches, False, books, state_now, reopen)
+    return Epoch(runner, options.epoch, n_batches, False, accounting, state_now, reopen)
 
 
 class _Saving:
-    """An engine on the consumer's own thread that tells the state of a stream after what it handed out.
+    """A runner on the consumer's own thread that tells the state of a stream after what it handed out.
 
     The user's iterator is asked for its state before each batch too: if the batch then fails, in a map or by an
     interrupt, the iterator is past it, and the batch was not handed out.
 
     Args:
-        engine: Makes the batches.
+        runner: Makes the batches.
         now: Returns the state of the stream as it is now.
     """
 
-    def __init__(self, engine: Engine, now: Callable[[], Any]) -> None:
-        self._engine = engine
+    def __init__(self, runner: Engine, now: Callable[[], Any]) -> None:
+        self._runner = runner
         self._now = now
         self._before: Any = None  # while a batch is made, and after one that failed
 
     def __next__(self) -> Any:
         self._before = self._now()
         try:
-            batch = next(self._engine)
+            batch = next(self._runner)
         except StopIteration:
             self._before = None
             raise
@@ -150,16 +150,16 @@ class _Saving:
         return self._now() if self._before is None else self._before
 
     def check_caller(self) -> None:
-        self._engine.check_caller()
+        self._runner.check_caller()
 
     def ready(self) -> int:
-        return self._engine.ready()
+        return self._runner.ready()
 
     def close(self) -> None:
-        self._engine.close()
+        self._runner.close()
 
     def abandon(self) -> None:
-        self._engine.abandon()
+        self._runner.abandon()
 
 
 def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from ...errors import NoWorkers, PoolClosed, SampleTimeout, WorkerLost
+from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..stream import check_process
 from ..task import Submission, Task
@@ -43,8 +43,8 @@ from .served import Server
 from .shared_arrays import SharedCopies
 from .shared_memory import Arena, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
-from .supervisor import Staff, Start, no_thread
-from .worker_handle import Remote
+from .supervisor import Start, Supervisor, no_thread
+from .worker_handle import WorkerHandle
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
@@ -61,7 +61,7 @@ class Dispatcher:
     Attributes:
         slots: Where slots come from; None where there is no shared memory.
         copies: The copies of arrays that workers share; None likewise.
-        complaint: Why there are fewer workers than there should be, in words; empty as long as that was not so.
+        degraded_reason: Why there are fewer workers than there should be, in words; empty as long as that was not so.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Dispatcher:
     ) -> None:
         self._schedule = Schedule(processes, threads)
         self._lock = threading.Lock()
-        self._staff = Staff(starter, self._lock, self)
+        self._staff = Supervisor(starter, self._lock, self)
         self._closed = False
-        self._broken: WorkerLost | None = None
+        self._broken: WorkerDied | None = None
         self._last_exit = ""
-        self.complaint = ""
+        self.degraded_reason = ""
         self._start_again = 0.0
         self._wakes_at = math.inf
         self._looks_at = 0.0
@@ -85,7 +85,7 @@ class Dispatcher:
         self._poll: Poll
         self._started = self._opened = False
         self._thread: threading.Thread | None = None
-        self._memory = BufferPool(most_free=8)
+        self._memory = BufferPool(max_free=8)
         self._arena = arena
         self.slots = slots
         self.copies = None if arena is None else SharedCopies(arena, self.wake)
@@ -116,7 +116,7 @@ class Dispatcher:
         """Start the workers, if they were not started yet, and wait until each has a process.
 
         Raises:
-            WorkerLost: that cannot be; a later call may have better luck.
+            WorkerDied: that cannot be; a later call may have better luck.
         """
         check_process(self._owner_pid)
         if not self._started:
@@ -164,9 +164,9 @@ class Dispatcher:
         return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
-        """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerLost` if its dispatcher failed."""
+        """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerDied` if its dispatcher failed."""
         if self._broken is not None:
-            raise WorkerLost(f"this pool is broken, make a new one: {self._broken}") from self._broken
+            raise WorkerDied(f"this pool is broken, make a new one: {self._broken}") from self._broken
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
 
@@ -205,7 +205,7 @@ class Dispatcher:
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def _workers(self) -> Iterable[Remote]:
+    def _workers(self) -> Iterable[WorkerHandle]:
         return self._schedule.workers  # type: ignore[return-value]  # nothing else is added
 
     def _start_missing(self) -> None:
@@ -215,7 +215,7 @@ class Dispatcher:
 
     def _add(self, process: WorkerProcess) -> None:
         """Take on a worker that was started."""
-        worker = Remote(process, time.monotonic(), self._memory, self.slots)
+        worker = WorkerHandle(process, time.monotonic(), self._memory, self.slots)
         self._schedule.add(worker)
         self._poll.watch(process.sock.fileno(), (worker, False))
         if process.death is not None:
@@ -223,10 +223,10 @@ class Dispatcher:
 
     def _do(self, actions: Iterable[Action]) -> None:
         """Do what the schedule says."""
-        given: dict[Remote, None] = {}
+        given: dict[WorkerHandle, None] = {}
         for action in actions:
             if isinstance(action, Send):
-                worker: Remote = action.worker  # type: ignore[assignment]  # the schedule knows no others
+                worker: WorkerHandle = action.worker  # type: ignore[assignment]  # the schedule knows no others
                 worker.send(action.job, self.copies)  # type: ignore[arg-type]
                 given[worker] = None
             elif isinstance(action, Kill):
@@ -243,12 +243,12 @@ class Dispatcher:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
-            return NoWorkers(
+            return PoolBroken(
                 f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having "
                 f"done anything; their own messages tell more"
             )
         times = f" while it ran this task, as {job.deaths - 1} before it" if job.deaths > 1 else ""
-        return WorkerLost(f"{self._last_exit}{times}")
+        return WorkerDied(f"{self._last_exit}{times}")
 
     def _forget(self) -> None:
         while self._forgotten:
@@ -282,7 +282,7 @@ class Dispatcher:
                     else:
                         self._serve(*found)
         except BaseException as error:
-            self._broken = WorkerLost(f"the pool's dispatcher failed: {error!r}")
+            self._broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
             raise
         finally:
@@ -308,7 +308,7 @@ class Dispatcher:
         self._close_descriptors()
         with self._lock:
             self._schedule.begin_anew()
-            self._last_exit = self.complaint = ""
+            self._last_exit = self.degraded_reason = ""
             self._start_again = 0.0
             self._started = False
             self._let_go()
@@ -326,7 +326,7 @@ class Dispatcher:
         self._close_descriptors()
         with self._lock:
             self._let_go()
-        typed = isinstance(error, WorkerLost) or not isinstance(error, RuntimeError)
+        typed = isinstance(error, WorkerDied) or not isinstance(error, RuntimeError)
         start.error = error if typed else no_thread(error)
         start.done.set()
 
@@ -342,7 +342,7 @@ class Dispatcher:
                 due = self._schedule.next_tick()
             if self.is_missing() and not self._staff.hiring:
                 if self._start_again <= now:
-                    self._staff.hire()
+                    self._staff.start_replacements()
                 else:
                     due = min(due or self._start_again, self._start_again)
             self._watch_writers()
@@ -358,7 +358,7 @@ class Dispatcher:
         with self._lock:
             self._forget()
 
-    def _serve(self, worker: Remote, died: bool) -> None:
+    def _serve(self, worker: WorkerHandle, died: bool) -> None:
         """Write and read what can be written and read without waiting; see to a worker that is gone."""
         if worker not in self._schedule.workers:
             return  # lost a moment ago, by its other descriptor
@@ -374,7 +374,7 @@ class Dispatcher:
         if died or frames is None:
             self._lost(worker)
 
-    def _take_in(self, worker: Remote, frames: list[Frame]) -> None:
+    def _take_in(self, worker: WorkerHandle, frames: list[Frame]) -> None:
         """Do what messages of a worker ask for: give it and others new work first, then see to what it sent."""
         now = time.monotonic()
         done: list[tuple[Frame, Job, bool]] = []
@@ -404,9 +404,9 @@ class Dispatcher:
             if frame.kind is Kind.ASK:
                 self._answer(worker, frame)
 
-    def _hand_over(self, worker: Remote, job: Job, frame: Frame) -> None:
+    def _hand_over(self, worker: WorkerHandle, job: Job, frame: Frame) -> None:
         """Give a job its result."""
-        job.future.road = road_of(frame)
+        job.future.transport = road_of(frame)
         if frame.kind is not Kind.ERROR:
             room = room_for(frame)
             for constant in job.constants:
@@ -414,7 +414,7 @@ class Dispatcher:
         worker.resolve(frame)
         job.future.set_result(frame)
 
-    def _answer(self, worker: Remote, frame: Frame) -> None:
+    def _answer(self, worker: WorkerHandle, frame: Frame) -> None:
         """Answer a question of a task, or have it answered."""
         what, *details = frame.load()
         if what != SLOT:
@@ -423,7 +423,7 @@ class Dispatcher:
         placed = worker.lend(*details)
         self._reply(worker, protocol.pieces(Kind.ANSWER, frame.number, b"", [] if placed is None else [placed]))
 
-    def _reply(self, worker: Remote, answer: list[protocol.Piece]) -> None:
+    def _reply(self, worker: WorkerHandle, answer: list[protocol.Piece]) -> None:
         with self._lock:
             if worker not in self._schedule.workers:
                 return
@@ -432,7 +432,7 @@ class Dispatcher:
         if waiting:
             self.wake()
 
-    def _lost(self, worker: Remote) -> None:
+    def _lost(self, worker: WorkerHandle) -> None:
         """See to a worker that is gone."""
         self._look_now = True
         with self._lock:
@@ -443,12 +443,12 @@ class Dispatcher:
         self._server.settle()  # it may be writing to a slot of that worker
         worker.take_back_all()
         with self._lock:
-            self._last_exit = worker.obituary(code)
+            self._last_exit = worker.describe_exit(code)
             self._do(self._schedule.died(worker, time.monotonic()))
-            if self._schedule.given_up and not self._schedule.broken and not self.complaint:
-                self.complaint = f"{self._last_exit}, as others did before it without having done anything"
+            if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
+                self.degraded_reason = f"{self._last_exit}, as others did before it without having done anything"
             if self.is_missing():
-                self._staff.hire()
+                self._staff.start_replacements()
 
     def is_missing(self) -> bool:
         """Return whether a worker is to be started. Called with the lock held, as the two below."""
@@ -464,7 +464,7 @@ class Dispatcher:
     def not_replaced(self, error: Exception) -> None:
         """See to a worker that could not be started: it is tried again in a while."""
         self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # of the last try alone
-        self.complaint = self.complaint or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
+        self.degraded_reason = self.degraded_reason or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
         self._start_again = time.monotonic() + START_PAUSE
 
@@ -475,7 +475,7 @@ class Dispatcher:
             job.fail(error)
 
     def _end_workers(self) -> None:
-        workers: list[Remote] = self._schedule.take_all()  # type: ignore[assignment]  # nothing else is added
+        workers: list[WorkerHandle] = self._schedule.take_all()  # type: ignore[assignment]  # nothing else is added
         for worker in workers:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not

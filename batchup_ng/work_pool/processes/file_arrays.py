@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import CannotTravel, SampleReadError
+from ...errors import SampleReadError, SerializationError
 from .shared_arrays import span_of
 
 
@@ -49,7 +49,7 @@ def stretch_of(array: np.ndarray) -> tuple[Stretch, int] | None:
     A memmap that was opened to be copied on write is none, for the file does not have what was written to it.
 
     Raises:
-        CannotTravel: the file was cut short.
+        SerializationError: the file was cut short.
     """
     root = _root_of(array)
     filename = getattr(root, "filename", None)
@@ -65,7 +65,7 @@ def stretch_of(array: np.ndarray) -> tuple[Stretch, int] | None:
     if _has_no_name(low):
         return None
     if found.st_size < start + high - low:
-        raise CannotTravel(
+        raise SerializationError(
             f"the file {path!r} has {found.st_size} bytes, and the array over it needs {start + high - low}; it was "
             f"cut short after it was opened: write the file again, or open what is left of it"
         )

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...errors import WorkerLost
+from ...errors import WorkerDied
 from . import server
-from .parent_death import Lifeline
+from .parent_death import ParentDeath
 from .process import EXIT_UNKNOWN, Given, command, environment, hang_up, new_pair, refused, run
 
 ANSWER_TIMEOUT = 0.1
@@ -40,7 +40,7 @@ def take(blas_threads: int | None) -> ForkServer:
     """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one.
 
     Raises:
-        OSError, WorkerLost: none can be started.
+        OSError, WorkerDied: none can be started.
     """
     with contextlib.suppress(IndexError):
         server = _spare.pop()
@@ -104,7 +104,7 @@ class ForkServer:
 
     def __init__(self, blas_threads: int | None) -> None:
         self.surroundings = _surroundings(blas_threads)
-        self._life = Lifeline()
+        self._life = ParentDeath()
         try:
             with new_pair() as (ours, theirs):
                 fds = [theirs.fileno(), self._life.fd]
@@ -125,7 +125,7 @@ class ForkServer:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
 
         Raises:
-            WorkerLost: the server cannot fork, or does not answer.
+            WorkerDied: the server cannot fork, or does not answer.
         """
         request = server.REQUEST.pack(len(fds), given.threads)
         deadline = time.monotonic() + given.start_timeout
@@ -141,7 +141,7 @@ class ForkServer:
         if answer is None and not self.ended:
             self._process.kill()  # or it would start a worker that nobody waits for
             self.ended = True
-            raise WorkerLost(
+            raise WorkerDied(
                 f"the server of worker processes (pid {self._process.pid}) started no worker within "
                 f"{given.start_timeout:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
                 f"sys.path of this program, or was stopped; it was killed"

@@ -10,11 +10,10 @@ import numpy as np
 
 from ...data_source.epoch.iterator import read_batch
 from ...error_context import function_name
-from ...errors import CannotTravel
+from ...errors import SerializationError
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
-from ..future import STOPPED, TaskFuture
-from ..task import Submission, Task
+from ..task import STOPPED, Submission, Task, TaskFuture
 from . import protocol
 from .blame import culprit
 from .by_value import load_result
@@ -123,18 +122,18 @@ class Job:
         """Hand over an exception instead of a result, unless the task was cancelled."""
         self.finished = True
         if self._claimed or self.future.begin():
-            self.future.set_error(error)
+            self.future.set_exception(error)
 
 
 def road_of(frame: Frame) -> str:
     """Return how the arrays of a result came: by ``"slot"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
-    road = "inline"
+    transport = "inline"
     for buffer in frame.buffers:
         if type(buffer) is Placed:
-            road = "slot"
+            transport = "slot"
         elif len(buffer) >= SMALLEST_LEASE:
             return "pipe"
-    return road
+    return transport
 
 
 def room_for(frame: Frame) -> int:
@@ -186,7 +185,7 @@ def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], floa
         return Job(number, how, encoded(task), clock)
     except Exception as error:
         blamed = culprit(f"task {function_name(task[0])}", referred(task), travels)
-        failure = CannotTravel(f"{blamed} cannot be sent to a worker process: {error}")
+        failure = SerializationError(f"{blamed} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
         job = Job(number, how, (Kind.TASK, b"", [], []), clock)
         job.fail(failure)

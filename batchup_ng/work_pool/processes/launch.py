@@ -12,7 +12,7 @@ pool's; a worker gets a descriptor.
 What happens on a crash. A worker's death is seen by its end of the socket being closed; how it died is asked of the
 server, which is its parent, or of the system. If the server died, the next worker is started by a new one; how its
 workers end is then not known. Where the system refuses a process or a descriptor, or nothing answers in time, the
-error is a :class:`~batchup_ng.errors.WorkerLost` that names the limit, and nothing is left of the attempt.
+error is a :class:`~batchup_ng.errors.WorkerDied` that names the limit, and nothing is left of the attempt.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import threading
 from typing import Protocol
 
 from ... import validation
-from ...errors import WorkerLost
+from ...errors import WorkerDied
 from . import fork_server, server, worker
 from .fork_server import ForkServer
-from .parent_death import Lifeline
+from .parent_death import ParentDeath
 from .process import Given, WorkerProcess, new_pair, run
 
 START_METHODS = ("forkserver", "spawn")
@@ -38,7 +38,7 @@ class Launcher(Protocol):
         """Return a new worker process, which may not be ready yet.
 
         Raises:
-            WorkerLost: none can be had; a later call may have better luck.
+            WorkerDied: none can be had; a later call may have better luck.
         """
         ...
 
@@ -60,17 +60,17 @@ class _Launcher:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._life: Lifeline | None = None
+        self._life: ParentDeath | None = None
         self._closed = False
 
     def _check_open(self) -> None:
         if self._closed:
-            raise WorkerLost("a worker process cannot be started: the pool was closed")
+            raise WorkerDied("a worker process cannot be started: the pool was closed")
 
-    def _lifeline(self) -> Lifeline:
+    def _lifeline(self) -> ParentDeath:
         """Return the pipe, made when it is first needed; an ``OSError`` if that cannot be."""
         if self._life is None:
-            self._life = Lifeline()
+            self._life = ParentDeath()
         return self._life
 
     def rest(self) -> None:
@@ -135,7 +135,7 @@ class ServerLauncher(_Launcher):
                 server_of_it = self._running()
                 pid = server_of_it.fork(self._given, fds)
             if pid is None:
-                raise WorkerLost("the server of worker processes has ended; see its messages above")
+                raise WorkerDied("the server of worker processes has ended; see its messages above")
         return WorkerProcess(pid, ours, lambda timeout: server_of_it.exit_code(pid, timeout))
 
     def _running(self) -> ForkServer:

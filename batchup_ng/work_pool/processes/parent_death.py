@@ -5,7 +5,7 @@ system for a SIGKILL when something happens there; all that can happen is that t
 worker is ended even in the middle of a call in C that holds the interpreter's lock, or when it was stopped. (The other
 way that Linux has, ``PR_SET_PDEATHSIG``, fires when the *thread* that started the worker ends.)
 
-Who owns what. A :class:`Lifeline` belongs to a launcher, which closes it after its workers have ended. A fork of the
+Who owns what. A :class:`ParentDeath` belongs to a launcher, which closes it after its workers have ended. A fork of the
 user's lets go of its copy at once, or it would keep the workers alive.
 
 Where the system has no such signals (it is Linux that has), a thread of the worker sees the end of its socket.
@@ -21,7 +21,7 @@ import signal
 import weakref
 
 
-class Lifeline:
+class ParentDeath:
     """Both ends of the pipe, in the pool's process.
 
     Attributes:
@@ -39,12 +39,12 @@ class Lifeline:
 
     def close(self) -> None:
         """Let go; workers that still live are killed. May be called again."""
-        self.let_go()
+        self.release()
         fd, self.fd = self.fd, -1
         if fd >= 0:
             _close(fd)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close the end for writing."""
         held, self._held = self._held, -1
         if held >= 0:
@@ -56,12 +56,12 @@ def _close(fd: int) -> None:
         os.close(fd)
 
 
-_open: weakref.WeakSet[Lifeline] = weakref.WeakSet()
+_open: weakref.WeakSet[ParentDeath] = weakref.WeakSet()
 
 
 def _let_go_in_a_fork() -> None:
     for lifeline in list(_open):
-        lifeline.let_go()
+        lifeline.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -24,7 +24,7 @@ from .dispatcher import Dispatcher
 from .job import ResultFuture
 from .launch import launcher
 from .process import Given
-from .roads import ROADS
+from .roads import TRANSPORTS
 from .serialization import travels
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
@@ -53,7 +53,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         ArgumentError: a number is below 1, or there is no such method.
     """
 
-    roads = ROADS
+    transports = TRANSPORTS
 
     @validation.known_names(ELSEWHERE)
     def __init__(
@@ -90,7 +90,7 @@ class WorkerProcessPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
-        if not self._complained and self._dispatcher.complaint:
+        if not self._complained and self._dispatcher.degraded_reason:
             self._complain()
         return self._dispatcher.submit(task, how)
 
@@ -107,7 +107,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._complained = True
         warn_consumer(
             f"this pool goes on with {len(self._dispatcher.pids())} of {self.processes} worker processes: "
-            f"{self._dispatcher.complaint}",
+            f"{self._dispatcher.degraded_reason}",
             WorkerWarning,
         )
 
@@ -117,7 +117,7 @@ class WorkerProcessPool(AbstractWorkerPool):
             asked = [each.buffer_bytes for each in self._sources]
             known = [nbytes for nbytes in asked if nbytes is not None]
             self._slots.asked_for = len(known) == len(asked)
-            self._slots.most_bytes = max(known) if self._slots.asked_for else self._share
+            self._slots.max_bytes = max(known) if self._slots.asked_for else self._share
 
     def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
@@ -127,7 +127,7 @@ class WorkerProcessPool(AbstractWorkerPool):
             arrays: How large arrays reach the workers: ``"shared"``, ``"served"`` or ``"auto"``.
 
         Raises:
-            CannotTravel: `x` cannot be pickled; no process was started for it.
+            SerializationError: `x` cannot be pickled; no process was started for it.
         """
         self.check_open()
         if isinstance(x, SharedConstant):

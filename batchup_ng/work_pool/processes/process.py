@@ -1,6 +1,6 @@
 """A process that was started, from the pool's side, with what it takes to start one.
 
-Where the system refuses a process or a descriptor the error is a :class:`~batchup_ng.errors.WorkerLost` that names the
+Where the system refuses a process or a descriptor the error is a :class:`~batchup_ng.errors.WorkerDied` that names the
 limit, and nothing is left of the attempt.
 """
 
@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import WorkerLost
+from ...errors import WorkerDied
 from . import thread_limits
-from .parent_death import Lifeline
+from .parent_death import ParentDeath
 
 EXIT_UNKNOWN = 1 << 16
 """Stands for the exit code of a process that has ended, nobody tells how."""
@@ -126,7 +126,7 @@ class Given(NamedTuple):
     arena_fd: int = -1
     start_timeout: float = START_TIMEOUT
 
-    def fds(self, end: socket.socket, life: Lifeline) -> list[int]:
+    def fds(self, end: socket.socket, life: ParentDeath) -> list[int]:
         """Return the descriptors that a worker gets: its end of a socket, its lifeline, the shared memory."""
         return [end.fileno(), life.fd, *([] if self.arena_fd < 0 else [self.arena_fd])]
 
@@ -145,16 +145,16 @@ _LIMITS = {
 """What each error number means that a start can end with: the limit, its number, what it counts with the remedy."""
 
 
-def refused(error: OSError) -> WorkerLost:
+def refused(error: OSError) -> WorkerDied:
     """Return the error for a worker that the system did not let start."""
     code = error.errno or 0
     if code not in _LIMITS:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""
-        return WorkerLost(f"a worker process cannot be started: {error}{hint}")
+        return WorkerDied(f"a worker process cannot be started: {error}{hint}")
     name, kind, what = _LIMITS[code]
     soft, _ = resource.getrlimit(kind)
     many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
-    return WorkerLost(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+    return WorkerDied(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
 
 
 @contextlib.contextmanager

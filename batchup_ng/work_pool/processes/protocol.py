@@ -39,7 +39,7 @@ SMALLEST_OUTSIDE = 4096
 READ_AHEAD = 1 << 16
 """Bytes that are read at once, so that small frames cost one call of the system; larger buffers are read in place."""
 
-MOST_PIECES = 64
+MAX_PIECES = 64
 """Pieces of memory that are written by one call of the system."""
 
 Piece = memoryview
@@ -194,12 +194,12 @@ class FrameReader:
         self._head = bytearray(_HEADER.size)
         self._todo: collections.deque[Piece] = collections.deque([memoryview(self._head)])
 
-    def read(self, most_frames: int = 1 << 30) -> list[Frame] | None:
+    def read(self, max_frames: int = 1 << 30) -> list[Frame] | None:
         """Return the frames that became whole; None if the other end is closed."""
         frames: list[Frame] = []
         self._left = READ_AT_MOST
         self.dry = False
-        while len(frames) < most_frames:
+        while len(frames) < max_frames:
             if self._first == self._last and self._todo and self._todo[0].nbytes < READ_AHEAD:
                 n = self._receive(self._ahead)
                 if not n:
@@ -241,7 +241,7 @@ class FrameReader:
 
     def next(self) -> Frame | None:
         """Return the next frame of a socket that blocks, waiting for it; None if the other end is closed."""
-        while (frames := self.read(most_frames=1)) is not None:
+        while (frames := self.read(max_frames=1)) is not None:
             if frames:
                 return frames[0]
         return None
@@ -338,4 +338,4 @@ class FrameWriter:
 
 
 def _first(todo: collections.deque[Piece]) -> list[Piece]:
-    return list(itertools.islice(todo, MOST_PIECES))
+    return list(itertools.islice(todo, MAX_PIECES))

@@ -15,7 +15,7 @@ The rules:
 * A job whose time is up fails; its worker is killed.
 * Jobs that a worker holds behind one that takes longer than :data:`PATIENCE` are given to another as well, if one is
   free; the first result counts, the second is dropped.
-* A worker that dies is replaced, until :data:`MOST_BARREN` times the number of workers died in a row that had nothing
+* A worker that dies is replaced, until :data:`MAX_BARREN` times the number of workers died in a row that had nothing
   to do and never finished anything, or could not be started while there was no other: then no more are started, and the
   pool is broken when the last is gone, until it is begun anew.
 """
@@ -26,7 +26,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ..fair_queue import TurnQueue
+from ..fair_queue import FairQueue
 from ..task import Submission
 
 AHEAD = 1
@@ -38,13 +38,13 @@ PATIENCE = 1.0
 START_SECONDS = 60.0
 """Seconds that a worker may take until it is ready."""
 
-MOST_BARREN = 3
+MAX_BARREN = 3
 """Deaths in a row, for each worker of the pool, of workers that never finished anything."""
 
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Workers that may die while they run one job, the last of them with nothing else to do."""
 
-MOST_DEATHS_ALONE = 2
+MAX_DEATHS_ALONE = 2
 """The same for a job that was alone from the start: once more than once, for a worker may die of something else."""
 
 DIED, LATE = "died", "late"
@@ -129,7 +129,7 @@ class Schedule:
     def __init__(self, processes: int, threads: int) -> None:
         self._processes = processes
         self._threads = threads
-        self._waiting: TurnQueue[Job] = TurnQueue()
+        self._waiting: FairQueue[Job] = FairQueue()
         self._barren = 0
         self._starting = 0  # workers that are not ready yet
         self.workers: list[Worker] = []
@@ -161,7 +161,7 @@ class Schedule:
 
     def _count_barren(self) -> None:
         self._barren += 1
-        self.given_up = self.given_up or self._barren >= MOST_BARREN * self._processes
+        self.given_up = self.given_up or self._barren >= MAX_BARREN * self._processes
 
     def ready(self, worker: Worker, now: float) -> list[Action]:
         """A worker has answered for the first time."""
@@ -179,7 +179,7 @@ class Schedule:
         if job.how.urgent:
             self._waiting.put_urgent(job)
         else:
-            self._waiting.put(job, job.how.lane)
+            self._waiting.put(job, job.how.stream_id)
         return self._hand_out(now)
 
     def result(self, worker: Worker, job: Job, now: float) -> tuple[bool, list[Action]]:
@@ -269,22 +269,22 @@ class Schedule:
         actions: list[Action] = []
         while self._waiting:
             job = self._waiting.peek()
-            alone = _alone(job)
-            worker = self._worker_for(job, alone)
+            exclusive = _alone(job)
+            worker = self._worker_for(job, exclusive)
             if worker is None:
                 break
             self._waiting.take()
             if job.finished or not job.begin():
                 continue
             worker.jobs.append(job)
-            worker.reserved = alone
+            worker.reserved = exclusive
             self._note_begun(worker, now)
             actions.append(Send(worker, job))
         return actions
 
-    def _worker_for(self, job: Job, alone: bool) -> Worker | None:
+    def _worker_for(self, job: Job, exclusive: bool) -> Worker | None:
         # While workers start, each job is left for one that has nothing else to do.
-        room = 1 if alone else self._threads + (0 if self._starting else AHEAD)
+        room = 1 if exclusive else self._threads + (0 if self._starting else AHEAD)
         best: Worker | None = None
         fewest = room
         for worker in self.workers:
@@ -312,12 +312,12 @@ class Schedule:
         """Return why a job, which a worker ran when it died, is not to be tried again; None if it is."""
         if job is worker.late:
             return LATE
-        if not job.how.again:
+        if not job.how.retryable:
             return DIED
         if worker.killed:
             return None  # for another job's sake
         job.deaths += 1
-        return DIED if job.deaths >= (MOST_DEATHS_ALONE if job.how.alone else MOST_DEATHS) else None
+        return DIED if job.deaths >= (MAX_DEATHS_ALONE if job.how.exclusive else MAX_DEATHS) else None
 
     def _is_held(self, job: Job) -> bool:
         return any(job in worker.jobs for worker in self.workers)
@@ -332,9 +332,9 @@ class Schedule:
         """Return the jobs behind those that a worker runs, if another worker is free to take one."""
         if self._waiting or len(worker.began) < self._threads:
             return []
-        behind = [job for job in worker.jobs[self._threads :] if job.how.again and not job.finished]
-        alone = [job for job in behind if not any(job in w.jobs for w in self.workers if w is not worker)]
-        return alone if alone and self._worker_for(alone[0], _alone(alone[0])) is not None else []
+        behind = [job for job in worker.jobs[self._threads :] if job.how.retryable and not job.finished]
+        exclusive = [job for job in behind if not any(job in w.jobs for w in self.workers if w is not worker)]
+        return exclusive if exclusive and self._worker_for(exclusive[0], _alone(exclusive[0])) is not None else []
 
     def _held_up_since(self, worker: Worker) -> float:
         return max(worker.began.values())
@@ -353,7 +353,7 @@ class Schedule:
 
 def _alone(job: Job) -> bool:
     """Return whether a job is run on a worker that has nothing else: it asks for it, or two workers died with it."""
-    return job.how.alone or job.deaths >= MOST_DEATHS - 1
+    return job.how.exclusive or job.deaths >= MAX_DEATHS - 1
 
 
 def _deadline(worker: Worker, job: Job) -> float:

@@ -1,7 +1,7 @@
 """How a value is packed for workers: its large arrays apart from the rest.
 
     pack(value) ──> Packed: a pickle, and beside it, uncopied, the memory of large arrays
-                       │ which road they take is chosen when it is known how much memory there is
+                       │ which transport they take is chosen when it is known how much memory there is
                        ▼
     Packed.buffers ──> one shared copy, named by its place │ in the frame itself │ a number, to ask for rows by
 
@@ -31,7 +31,7 @@ import numpy as np
 from ...accessors.map_style import MapStyle
 from ...accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ...data_source.array import ArrayDataSource
-from ...errors import CannotTravel
+from ...errors import SerializationError
 from .blame import culprit
 from .by_value import CACHED, Pickler, send_by_value_if_need_be
 from .file_arrays import Stretch, reopened, stretch_of
@@ -110,13 +110,13 @@ def pack(value: Any) -> Packed:
     """Return `value` ready to travel; copies no large array.
 
     Raises:
-        CannotTravel: it cannot be pickled; the message names the part that is to blame.
+        SerializationError: it cannot be pickled; the message names the part that is to blame.
     """
     packed = Packed()
     try:
         _dump(value, packed)
     except Exception as error:
-        raise CannotTravel(
+        raise SerializationError(
             f"{culprit('the ' + type(value).__name__, value, travels)} cannot be sent to a worker process: {error}; "
             f"use WorkerThreadPool, or let the worker open such things itself"
         ) from error

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ...accessors.base import checked_rows, chosen_rows, fill_rows
-from ...errors import ArgumentError, CannotTravel, PoolClosed
+from ...errors import ArgumentError, PoolClosed, SerializationError
 from . import protocol
 from .asking import ask, placed_of
 from .protocol import Frame, Kind, Piece, Placed
@@ -115,7 +115,7 @@ class ServedArray:
         return np.asarray(self[:], dtype)
 
     def __reduce__(self) -> Any:
-        raise CannotTravel(
+        raise SerializationError(
             "an array that stays with the consumer cannot be part of a result; return its rows, or pass "
             "arrays='shared' to parallel_data_source"
         )

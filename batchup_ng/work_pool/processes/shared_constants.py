@@ -77,7 +77,7 @@ class SharedConstant:
         room: How large the slots are to be that results made with it are written to.
 
     Raises:
-        CannotTravel: it cannot be pickled.
+        SerializationError: it cannot be pickled.
     """
 
     def __init__(self, value: Any) -> None:
@@ -98,12 +98,12 @@ class SharedConstant:
             arrays: ``"shared"``, ``"served"``, or ``"auto"``: as the memory that is free allows.
 
         Raises:
-            CannotTravel: there is no memory for arrays that must be copied.
+            SerializationError: there is no memory for arrays that must be copied.
         """
-        road = self._road(copies, checked_road(arrays))
+        transport = self._road(copies, checked_road(arrays))
         self._home = copies
         try:
-            self._encode(copies, road)
+            self._encode(copies, transport)
         except ArenaFull:
             if arrays != "auto" or not self._packed.servable:
                 self._encode(None, "shared")
@@ -111,7 +111,7 @@ class SharedConstant:
                 self._encode(copies, "served")
 
     def _road(self, copies: SharedCopies | None, arrays: str) -> str:
-        """Return the road of arrays that can be served."""
+        """Return the transport of arrays that can be served."""
         servable, others = [item.bulk for item in self._packed.servable], self._packed.others
         if copies is None:
             return "served" if arrays == "served" else "shared"
@@ -122,7 +122,7 @@ class SharedConstant:
         arrays_of_sources = {id(item.array) for item in self._packed.servable}
         return road_for(arrays, need[0], need[1], free, lambda: name_of_array(self.value, arrays_of_sources))
 
-    def _encode(self, copies: SharedCopies | None, road: str) -> None:
+    def _encode(self, copies: SharedCopies | None, transport: str) -> None:
         self._holds = []
         self.arrays = "mapped" if self._packed.mapped else ""
 
@@ -141,7 +141,7 @@ class SharedConstant:
             self.arrays = "served"
             return offer.number
 
-        buffers = self._packed.buffers(place, serve if road == "served" else None)
+        buffers = self._packed.buffers(place, serve if transport == "served" else None)
         self._frame = protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, buffers)
 
     def frame(self, copies: SharedCopies | None) -> list[Piece]:

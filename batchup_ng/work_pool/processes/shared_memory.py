@@ -227,18 +227,18 @@ class SlotPool:
 
     Args:
         arena: Where slots are cut from.
-        most_bytes: Bytes that all slots together may have.
+        max_bytes: Bytes that all slots together may have.
 
     Attributes:
-        most_bytes: As above; may be changed.
+        max_bytes: As above; may be changed.
         bytes: Bytes that they have.
         asked_for: Whether the user said how many that are; then nobody is told when they do not suffice.
         refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
     """
 
-    def __init__(self, arena: Arena, most_bytes: int) -> None:
+    def __init__(self, arena: Arena, max_bytes: int) -> None:
         self._arena = arena
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.asked_for = False
         self.bytes = 0
         self.refused = ""
@@ -265,11 +265,11 @@ class SlotPool:
         with self._lock:
             if self._closed:
                 return None
-            if self.bytes + size > self.most_bytes:
-                self._release(self.bytes + size - self.most_bytes)
-            if self.bytes + size > self.most_bytes:
+            if self.bytes + size > self.max_bytes:
+                self._release(self.bytes + size - self.max_bytes)
+            if self.bytes + size > self.max_bytes:
                 if not self.asked_for:
-                    self._note(size, self.most_bytes - self.bytes, f"of the {self.most_bytes} that slots may have")
+                    self._note(size, self.max_bytes - self.bytes, f"of the {self.max_bytes} that slots may have")
                 return None
             self.bytes += size
         try:

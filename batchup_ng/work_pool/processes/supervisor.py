@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from ...errors import WorkerLost
+from ...errors import WorkerDied
 from .launch import Launcher
 from .process import WorkerProcess, refused
 from .signals import leave_interrupts_to_others
@@ -34,7 +34,7 @@ class Start:
         self.error: BaseException | None = None
 
 
-def no_thread(error: BaseException) -> WorkerLost:
+def no_thread(error: BaseException) -> WorkerDied:
     """Return the error for a thread that the system did not let start."""
     return refused(OSError(errno.EAGAIN, str(error)))
 
@@ -59,7 +59,7 @@ class Employer(Protocol):
         ...
 
 
-class Staff:
+class Supervisor:
     """The processes of one pool, as far as starting and ending them goes.
 
     Args:
@@ -82,7 +82,7 @@ class Staff:
         """Return a new worker process, however long that takes."""
         return self._starter.start()
 
-    def hire(self) -> None:
+    def start_replacements(self) -> None:
         """Have workers started as long as some are missing. Called with the lock held."""
         if self.hiring:
             return

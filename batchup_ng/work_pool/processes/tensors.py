@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from ... import tensors
-from ...errors import CannotTravel
+from ...errors import SerializationError
 
 
 def reduced(tensor: Any) -> Any:
     """Return how a plain tensor is made again.
 
     Raises:
-        CannotTravel: it is quantized.
+        SerializationError: it is quantized.
     """
     if tensors.is_quantized(tensor):
-        raise CannotTravel(f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives")
+        raise SerializationError(
+            f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives"
+        )
     if not tensors.is_dense(tensor):
         tensor = tensor.clone().resolve_conj().resolve_neg()
     memory = tensors.bytes_of(tensor)

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ...data_source.epoch.iterator import read_batch, read_masked
-from ...errors import CannotTravel, RemoteTraceback
+from ...errors import RemoteTraceback, SerializationError
 from ...memory_pool import BufferPool
 from ...randomness import BatchKey, seed_globals
 from . import asking, parent_death, protocol
@@ -47,7 +47,7 @@ from .shared_memory import SharedView
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
 
-MOST_TEXT = 1 << 16
+MAX_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
 
 
@@ -170,7 +170,7 @@ class Worker:
 
     def _seed(self, source: Any, key: BatchKey) -> None:
         """Seed the global generators, unless threads share them or nobody draws from them."""
-        if self._threads == 1 and source.draws_globally():
+        if self._threads == 1 and source.uses_global_rng():
             seed_globals(key)
 
     def ask(self, payload: tuple[Any, ...]) -> Frame:
@@ -200,7 +200,7 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     """Return the frame of a result, its large arrays in slots as far as there are some.
 
     Raises:
-        CannotTravel: it cannot be pickled.
+        SerializationError: it cannot be pickled.
     """
     plain = _is_plain(result)
     try:
@@ -217,7 +217,7 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     except BaseException as error:
         blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
         said = str(error) or type(error).__name__
-        raise CannotTravel(f"{blamed} cannot be sent back from a worker process: {said}") from error
+        raise SerializationError(f"{blamed} cannot be sent back from a worker process: {said}") from error
 
 
 def _comes_back(value: Any) -> bool:
@@ -256,29 +256,30 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
     text = traceback_text(error)
     error.__traceback__ = None
     try:
-        if len(text) >= MOST_TEXT:
+        if len(text) >= MAX_TEXT:
             raise TypeError("it is very long")
         pickled = dumps(error)
         if type(load_result(pickled)) is not type(error):
             raise TypeError("it is of another type when loaded")
-        if len(pickled) > MOST_PICKLED_ERROR:
+        if len(pickled) > MAX_PICKLED_ERROR:
             raise TypeError(f"it has {len(pickled)} bytes")
     except BaseException:
         # Its own text may be what fails, so the last line of the traceback is taken.
         last = text.strip().splitlines()[-1]
-        error = CannotTravel(f"an exception of type {type(error).__name__} that cannot be pickled was raised: {last}")
+        name = type(error).__name__
+        error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
     return protocol.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
 
 
-MOST_PICKLED_ERROR = 1 << 20
+MAX_PICKLED_ERROR = 1 << 20
 """Bytes of a pickled exception beyond which its text is sent in its place."""
 
 
 def traceback_text(error: BaseException) -> str:
     """Return the text of a traceback: its beginning and its end, where it is very long."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    if len(text) > MOST_TEXT:
-        text = f"{text[: MOST_TEXT // 2]}\n... {len(text) - MOST_TEXT} characters ...\n{text[-MOST_TEXT // 2 :]}"
+    if len(text) > MAX_TEXT:
+        text = f"{text[: MAX_TEXT // 2]}\n... {len(text) - MAX_TEXT} characters ...\n{text[-MAX_TEXT // 2 :]}"
     return text
 
 

@@ -17,7 +17,7 @@ from .shared_arrays import SharedCopies
 from .shared_memory import Slot, SlotPool
 
 
-class Remote(Worker):
+class WorkerHandle(Worker):
     """A worker process with all that belongs to it.
 
     Args:
@@ -106,7 +106,7 @@ class Remote(Worker):
         """Take back all slots: the process is gone, so nobody writes to them."""
         self._lent.clear()
 
-    def obituary(self, code: int | None) -> str:
+    def describe_exit(self, code: int | None) -> str:
         """Return how the process ended, in words, from its exit code."""
         who = f"a worker process (pid {self.process.pid})"
         if not self.ready and self.killed:

@@ -17,7 +17,7 @@ import psutil
 
 import batchup_ng as bu
 
-from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
+from ..accounting import BATCH, SHUFFLE, SIZES, balance, make_pool, source
 from ..hunting import wait_for
 
 WIDTH = 3000

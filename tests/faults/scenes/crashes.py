@@ -13,7 +13,7 @@ from typing import Any
 
 import batchup_ng as bu
 
-from ..books import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, is_alive, kill_one, send, wait_for, worker_pids
 from ..mischief import AtRows, acts, who_was_there
 from ..tree import state_of
@@ -22,7 +22,7 @@ KILLS_A_POOL = 3
 """Workers that are killed until a new pool is made.
 
 A pool never has enough of them: it gives up when, for each of its workers, three have died in a row that had nothing to
-do and never finished anything (``MOST_BARREN`` in ``work_pool/processes/schedule.py``). Here each epoch is whole before
+do and never finished anything (``MAX_BARREN`` in ``work_pool/processes/schedule.py``). Here each epoch is whole before
 the next worker is killed, so there never is a second in a row.
 """
 
@@ -166,8 +166,8 @@ def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str,
                 with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
                     balance(iterator, width=SIZES[size])
                 how = "completed"
-            except bu.WorkerLost as error:
-                how = f"WorkerLost: {error}"
+            except bu.WorkerDied as error:
+                how = f"WorkerDied: {error}"
         return {"how": how, "killed": killed}
     finally:
         over.set()
@@ -208,7 +208,7 @@ def _error_of(iterator: Any) -> dict[str, Any]:
     """Return what the error of an epoch tells."""
     try:
         delivered = sum(1 for _ in iterator)
-    except bu.WorkerLost as error:
+    except bu.WorkerDied as error:
         return {"named": error.row, "is_batch_error": isinstance(error, bu.BatchError), "message": str(error)}
     raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import batchup_ng as bu
 
-from ..books import BATCH, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
 from ..mischief import InRows
 
 POSITION = 200

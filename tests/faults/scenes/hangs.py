@@ -17,7 +17,7 @@ import batchup_ng as bu
 from batchup_ng.work_pool import processes
 from batchup_ng.work_pool.processes import fork_server, supervisor
 
-from ..books import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop, wait_for
 from ..mischief import AtRows
 from ..tree import orphaned, state_of
@@ -111,8 +111,8 @@ def server_killed(kind: str) -> str:
         try:
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
                 return f"completed {balance(iterator, at=act)}"
-        except bu.WorkerLost as error:
-            return f"WorkerLost: {error}"
+        except bu.WorkerDied as error:
+            return f"WorkerDied: {error}"
 
 
 def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> dict[int, str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..books import BATCH, SHUFFLE, SIZES, balance, make_pool, source
+from ..accounting import BATCH, SHUFFLE, SIZES, balance, make_pool, source
 
 
 def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import batchup_ng as bu
 
-from ..books import BATCH, SHUFFLE, make_pool, payload_of, stored
+from ..accounting import BATCH, SHUFFLE, make_pool, payload_of, stored
 
 POISON = 0xDD
 LENDERS = ("BufferPool", "SlotPool")
@@ -97,7 +97,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held)
     @rule(which=st.integers(0, 99), elsewhere=st.booleans())
-    def let_go(self, which: int, elsewhere: bool) -> None:
+    def release(self, which: int, elsewhere: bool) -> None:
         if not elsewhere:
             del self.held[which % len(self.held)]
             return

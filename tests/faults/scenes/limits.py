@@ -16,7 +16,7 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.work_pool.processes import fork_server
 
-from ..books import BATCH, BATCHES, SHUFFLE, N, balance, make_pool, source
+from ..accounting import BATCH, BATCHES, SHUFFLE, N, balance, make_pool, source
 from ..hunting import all_workers, send
 
 DESCRIPTORS = 64

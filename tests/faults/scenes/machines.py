@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import batchup_ng as bu
 
 from ...left import Left, left_since
-from ..books import BATCH, PROCESSES, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
+from ..accounting import BATCH, PROCESSES, SHUFFLE, SIZES, assert_reported, differences, make_pool, reference, source
 from ..hunting import all_workers, send, worker_pids
 from ..mischief import AtRows
 
@@ -117,7 +117,7 @@ class PoolMachine(RuleBasedStateMachine):
         for i in range(n):
             allowed = [i * i] if not (fails and i == n - 1) else ["LookupError"]
             # A task is not run twice; it may be lost where a worker was killed, before or meanwhile.
-            allowed += ["WorkerLost"] * bool(self.kills)
+            allowed += ["WorkerDied"] * bool(self.kills)
             assert (got := outcome(stream)) in allowed, f"task {i} gave {got}, not one of {allowed}"
         assert stream.retrieve() is None
 
@@ -156,8 +156,8 @@ def outcome(stream: Any) -> Any:
     """Return the next result of a stream, or the name of what it raises."""
     try:
         return stream.retrieve()
-    except (LookupError, bu.WorkerLost) as error:
-        return "LookupError" if isinstance(error, LookupError) else "WorkerLost"
+    except (LookupError, bu.WorkerDied) as error:
+        return "LookupError" if isinstance(error, LookupError) else "WorkerDied"
 
 
 def task(i: int, fails: bool) -> int:

@@ -26,7 +26,7 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.mapping import Mapping
 
-from ..books import BATCH, SHUFFLE, balance, make_pool, source
+from ..accounting import BATCH, SHUFFLE, balance, make_pool, source
 
 BIG = (6 << 20) // BATCH
 """Bytes a row, so that a batch has 6 MB."""
@@ -65,19 +65,19 @@ def epochs(kind: str, batches: int, how: str, **details: Any) -> dict[str, Any]:
         warnings.simplefilter("always")
         warnings.showwarning = show  # type: ignore[assignment]
         with make_pool(kind) as pool:
-            roads = _epoch(pool, batches * BATCH, at)
+            transports = _epoch(pool, batches * BATCH, at)
             _epoch(pool, 3 * BATCH, None)
     if ANOTHERS.exists():
         ANOTHERS.unlink()
-    return {"roads": roads, "told": told}
+    return {"transport": transports, "told": told}
 
 
 def _epoch(pool: Any, n: int, at: Callable[[int], object] | None) -> dict[str, int]:
     parallel = pool.parallel_data_source(source(BIG, n=n), 6)
     with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
         balance(_keeping(iterator), width=BIG, n=n, at=at)
-        roads: dict[str, int] = iterator.stats()["roads"]
-        return roads
+        transports: dict[str, int] = iterator.stats()["transport"]
+        return transports
 
 
 def _keeping(batches: Iterable[Any]) -> Iterator[Any]:

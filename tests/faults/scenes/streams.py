@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.parent_death import Lifeline
+from batchup_ng.work_pool.processes.parent_death import ParentDeath
 
-from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
+from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
 from .crashes import in_threads
 
 WIDTH = SIZES["64 kB"]
@@ -196,7 +196,7 @@ def in_a_fork(use: Callable[[], Any]) -> str:
 
 def fork_lets_go() -> str:
     """F15: return what is wrong with a fork of the user's, or ``nothing``: it must not keep workers alive."""
-    lifeline = Lifeline()
+    lifeline = ParentDeath()
 
     def look() -> None:
         assert lifeline.held == -1, "the fork has the pipe's end that keeps workers alive"

@@ -15,7 +15,7 @@ import numpy as np
 
 import batchup_ng as bu
 from batchup_ng.memory_pool import BufferPool
-from batchup_ng.work_pool.future import TaskFuture
+from batchup_ng.work_pool.task import TaskFuture
 
 from .crashes import in_threads
 
@@ -32,7 +32,7 @@ def switching() -> Iterator[None]:
 
 
 MARKED: list[tuple[type, tuple[str, ...]]] = [
-    (TaskFuture, ("begin", "set_result", "set_error", "result", "wait", "done", "cancel")),
+    (TaskFuture, ("begin", "set_result", "set_exception", "result", "wait", "done", "cancel")),
     (BufferPool, ("empty", "lease")),
 ]
 """Steps before which a thread may be kept up: of a future, of a pool of buffers."""

@@ -13,7 +13,7 @@ import psutil
 
 import batchup_ng as bu
 
-from ..books import BATCH, make_pool
+from ..accounting import BATCH, make_pool
 
 # -- functions ---------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ def refused(kind: str) -> dict[str, str]:
             made = make()
             try:
                 pool.parallel_data_source(made, 4)
-            except bu.CannotTravel as error:
+            except bu.SerializationError as error:
                 said[what] = str(error)
             assert not [word for word in words if word not in said[what]], said
         assert psutil.Process().children(recursive=True) == before

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..books import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
 from ..hunting import is_alive, is_stopped, send, wait_for
 from ..mischief import who_was_there
 from ..writing import InItsWrite, Mark, noted
 from .crashes import in_threads
 
 WAYS = {"pipe": ("message", "full"), "slots": ("message", "slot")}
-"""In what a worker can be struck, by the road of its results: they follow the message, or lie in a slot."""
+"""In what a worker can be struck, by the transport of its results: they follow the message, or lie in a slot."""
 
 ROWS = 70
 """Rows of the epoch that is held up: ten batches."""
@@ -63,19 +63,19 @@ class Hunter:
         self._thread.join()
 
 
-def marked_rows(rng: random.Random, count: int, epochs: int, road: str) -> list[Mark]:
+def marked_rows(rng: random.Random, count: int, epochs: int, transport: str) -> list[Mark]:
     """Return marks of rows of which no two are in one batch of any of the epochs: no batch loses three workers."""
     places = [{row: i // BATCH for i, row in enumerate(planned_rows(e).tolist())} for e in range(epochs)]
     marks: list[Mark] = []
     for row in rng.sample(range(N), N):
         if all(place[row] not in [place[mark.row] for mark in marks] for place in places):
-            marks.append(Mark(row, WAYS[road][len(marks) % 2], rng.random()))
+            marks.append(Mark(row, WAYS[transport][len(marks) % 2], rng.random()))
     assert len(marks) >= count
     return marks[:count]
 
 
 def killed_in_write(
-    kind: str, seed: int, kills: int, road: str = "pipe", consumers: int = 1, main: bool = True
+    kind: str, seed: int, kills: int, transport: str = "pipe", consumers: int = 1, main: bool = True
 ) -> dict[str, int]:
     """F2, F3: so many workers are killed in the middle of writing 2 MB, each after a random part.
 
@@ -86,12 +86,12 @@ def killed_in_write(
         kind: The pool.
         seed: Of the random choices.
         kills: How many.
-        road: ``pipe`` for results that cannot lie in a slot, ``slots`` for arrays.
+        transport: ``pipe`` for results that cannot lie in a slot, ``slots`` for arrays.
         consumers: How many iterate at once, each over its own epoch.
         main: Whether the consumer is the main thread.
     """
-    objects = road == "pipe"
-    marks = marked_rows(random.Random(seed), kills, consumers, road)
+    objects = transport == "pipe"
+    marks = marked_rows(random.Random(seed), kills, consumers, transport)
     with tempfile.TemporaryDirectory() as folder:
         with make_pool(kind, 2) as pool, Hunter(folder) as hunter:
             fault = InItsWrite(marks, folder, signal.SIGSTOP, os.getpid())
@@ -100,7 +100,7 @@ def killed_in_write(
             def consume(epoch: int) -> None:
                 with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
                     balance(iterator, width=SIZES["2 MB"], epoch=epoch, as_objects=objects)
-                    assert_road(iterator, road, BATCHES)
+                    assert_road(iterator, transport, BATCHES)
 
             if main:
                 consume(0)
@@ -125,10 +125,10 @@ def struck(folder: str, killed: list[dict[str, Any]]) -> dict[str, int]:
     return {"struck": len(notes), "stood": len(killed), "by themselves": len(by_themselves)}
 
 
-def assert_road(iterator: Any, road: str, batches: int) -> None:
-    """Assert that the results came by that road, or what was struck was another."""
-    slots = iterator.stats()["roads"]["slots"]
-    assert slots == (batches if road == "slots" else 0), f"{slots} of {batches} batches came in slots"
+def assert_road(iterator: Any, transport: str, batches: int) -> None:
+    """Assert that the results came by that transport, or what was struck was another."""
+    slots = iterator.stats()["transport"]["slots"]
+    assert slots == (batches if transport == "slots" else 0), f"{slots} of {batches} batches came in slots"
 
 
 def stopped_in_write(kind: str) -> int:

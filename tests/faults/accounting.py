@@ -1,4 +1,4 @@
-"""The epoch that every fault strikes: what is planned, what each batch must hold, whether the books balance.
+"""The epoch that every fault strikes: what is planned, what each batch must hold, whether the accounting balance.
 
 Batches of seven rows, the last of fewer, shuffled. A batch is (row numbers, a payload that tells its row by each of its
 bytes, one draw a sample): a batch that was lost, doubled, moved, made again with other randomness, or overwritten while
@@ -126,7 +126,7 @@ def balance(
     iterator: Any, *, width: int = 0, epoch: int = 0, bad: Collection[int] = (), as_objects: bool = False,
     n: int = N, at: Callable[[int], object] | None = None,
 ) -> int:  # fmt: skip
-    """Walk to the end of an epoch and assert that its books balance.
+    """Walk to the end of an epoch and assert that its accounting balance.
 
     Delivered + reported as failed = planned, each position once, in the order and with the bytes of the serial
     iterator, with the rows of `bad` left out and those rows alone reported.

@@ -1,4 +1,4 @@
-"""The books of an epoch."""
+"""The accounting of an epoch."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.epoch.accounting import Books
+from batchup_ng.data_source.epoch.accounting import Accounting
 from batchup_ng.work_pool import epoch_runner
 
 
 def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
-    books = Books()
-    books.settle(0, 4, 4, 0, "memory")
-    books.settle(1, 4, 3, 1, "slots")
-    books.settle(2, 2, 0, 2, "")
-    books.balance(3)
-    assert (books.planned, books.delivered, books.failed) == (10, 7, 3)
-    assert books.roads == {"slots": 1, "pipe": 0, "inline": 0, "memory": 1}
+    accounting = Accounting()
+    accounting.settle(0, 4, 4, 0, "memory")
+    accounting.settle(1, 4, 3, 1, "slots")
+    accounting.settle(2, 2, 0, 2, "")
+    accounting.balance(3)
+    assert (accounting.planned, accounting.delivered, accounting.failed) == (10, 7, 3)
+    assert accounting.transports == {"slots": 1, "pipe": 0, "inline": 0, "memory": 1}
 
 
 @pytest.mark.parametrize("entry", [(1, 4, 4, 0), (0, 4, 3, 0), (0, 4, 4, 1)])
 def test_a_batch_out_of_turn_or_with_samples_missing_is_refused(entry: Any) -> None:
-    with pytest.raises(bu.LostSamples, match="this is a bug of the library"):
-        Books().settle(*entry, "")
+    with pytest.raises(bu.AccountingError, match="this is a bug of the library"):
+        Accounting().settle(*entry, "")
 
 
-def test_books_that_do_not_balance_are_refused() -> None:
-    books = Books()
-    books.settle(0, 4, 4, 0, "")
-    with pytest.raises(bu.LostSamples, match="2 batches were planned for this epoch and 1 were delivered"):
-        books.balance(2)
-    books.failed += 1
-    with pytest.raises(bu.LostSamples, match="4 samples were planned for this epoch, 4 delivered and 1"):
-        books.balance(1)
+def test_counts_that_do_not_balance_are_refused() -> None:
+    accounting = Accounting()
+    accounting.settle(0, 4, 4, 0, "")
+    with pytest.raises(bu.AccountingError, match="2 batches were planned for this epoch and 1 were delivered"):
+        accounting.balance(2)
+    accounting.failed += 1
+    with pytest.raises(bu.AccountingError, match="4 samples were planned for this epoch, 4 delivered and 1"):
+        accounting.balance(1)
 
 
 def loses(verdict: epoch_runner.Verdict) -> Any:
@@ -69,5 +69,5 @@ def test_a_pool_that_lost_samples_would_be_found_out(
         source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(12)]).map(fails), on_error="skip")
         assert len(list(source.batch_iterator(4))) == 3
         monkeypatch.setattr(epoch_runner, "repair", loses(verdict))
-        with pytest.raises(bu.LostSamples):
+        with pytest.raises(bu.AccountingError):
             list(source.batch_iterator(4))

@@ -12,7 +12,7 @@ from .plans.permutation import check_length
 from .standard import StandardSampler
 
 
-class SequentialSampler(StandardSampler):
+class StridedSampler(StandardSampler):
     """Hands out every `stride`-th row from `start` on, before `stop`: the rows ``range(length)[start:stop:stride]``.
 
     In order they come as they lie, backwards where `stride` is negative; with ``shuffle=`` the same rows are shuffled.
@@ -29,7 +29,7 @@ class SequentialSampler(StandardSampler):
         ArgumentError: `stride` is 0, no row is left of those that there are, `length` is negative or above 2^62, or
             `repeats` is neither -1 nor at least 1.
 
-    >>> SequentialSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
+    >>> StridedSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
     array([1, 4, 7])
     """
 
@@ -63,8 +63,8 @@ class SequentialSampler(StandardSampler):
         inner = f"length={self._n_rows}, start={rows.start}, stop={rows.stop}, stride={rows.step}"
         return f"{type(self).__name__}({inner}, repeats={self.repeats})"
 
-    def outline(self) -> list[Any]:
-        return [*super().outline(), self._n_rows, self.rows.start, self.rows.step]
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), self._n_rows, self.rows.start, self.rows.step]
 
     def check_rows(self, length: int) -> None:
         if self._n_rows != length:
