@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .memory_pool import Buffers
 from .errors import ArgumentError
+from .memory_pool import Buffers
 
 
 def length(batch: Any) -> int:

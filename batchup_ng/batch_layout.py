@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from . import tensors
-from .memory_pool import FRESH, Buffers, Lease
 from .errors import MapResultError
+from .memory_pool import FRESH, Buffers, Lease
 
 
 def _counted(value: Any) -> int:

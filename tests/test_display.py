@@ -61,7 +61,7 @@ def graph() -> Any:
          "StridedSampler(length=10, start=0, stop=10, stride=2, repeats=1)"),
         (lambda: bu.BlockShuffleSampler(10, 2), "BlockShuffleSampler(length=10, block=2, window=16, repeats=1)"),
         (lambda: bu.MixtureSampler([3, 4], [2, 1]),
-         "MixtureSampler(lengths=[3, 4], proportions=[2, 1], length=12)"),
+         "MixtureSampler(lengths=[3, 4], weights=[2, 1], length=12)"),
         (lambda: bu.BalancedBatchSampler(Y % 2, 2),
          "BalancedBatchSampler(y=int64 (10,), per_class=2, classes_per_batch=2)"),
     ],
@@ -164,5 +164,6 @@ def test_tab_completes_what_users_call() -> None:
             names = {name for name in dir(source) if not name.startswith("_")}
             assert {"map", "take", "filter", "with_index", "batch_iterator", "batch_map_mean", "num_samples",
                     "samples_by_indices", "samples_by_indices_nomapping", "batch_indices_iterator"} < names  # fmt: skip
-            assert not names & {"read", "fingerprint", "row_plan", "rows_at", "stream", "count", "plan_of", "stateful"}
+            hooks = {"read", "fingerprint", "row_plan", "rows_at", "stream", "count", "plan_of", "checkpointable"}
+            assert not names & hooks
             assert source.fingerprint()

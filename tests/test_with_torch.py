@@ -128,7 +128,7 @@ def test_a_slice_of_a_large_tensor_travels_by_itself(made: dict[str, Any]) -> No
     assert all(part.untyped_storage().nbytes() == 32 for part in held)
     held[0] += 1
     assert table.max() == 1
-    assert iterator.stats()["transports"]["inline"] == 8
+    assert iterator.stats()["transport"]["inline"] == 8
 
 
 def test_large_tensors_come_in_slots_and_their_source_is_shared(made: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ def test_large_tensors_come_in_slots_and_their_source_is_shared(made: dict[str, 
     for number, (x,) in enumerate(iterator):
         assert x[0, 0] == number * 16 * 30_000
         x += 1  # it is the consumer's
-    assert iterator.stats()["transports"]["pipe"] <= 1  # the first, as long as its size is not known
+    assert iterator.stats()["transport"]["pipe"] <= 1  # the first, as long as its size is not known
     assert iterator.stats()["arrays"] == "shared"
 
 
@@ -165,7 +165,7 @@ def test_a_quantized_tensor_is_refused_by_name(made: dict[str, Any]) -> None:
         return (torch.quantize_per_tensor(torch.ones(len(x)), 0.1, 0, torch.qint8),)
 
     source = made["processes"].parallel_data_source(bu.ArrayDataSource([np.arange(4)]).map(quantize))
-    with pytest.raises(bu.SerializationError, match=r"quantized tensor .*qint8.* send what tensor.dequantize\(\) gives"):
+    with pytest.raises(bu.SerializationError, match=r"quantized tensor .*qint8.* what tensor.dequantize\(\) gives"):
         list(source.batch_iterator(4))
 
 

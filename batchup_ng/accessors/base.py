@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ..batch_layout import finished
-from ..memory_pool import SMALLEST_LEASE, Buffers
 from ..errors import ArgumentTypeError
+from ..memory_pool import SMALLEST_LEASE, Buffers
 from ..tensors import is_any_tensor
 from .paging import announce_rows, exceeds_memory
 

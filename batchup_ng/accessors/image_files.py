@@ -27,8 +27,8 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin, UnidentifiedImageError
 
-from ..validation import one_of, positive_int
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ..validation import one_of, positive_int
 from .base import checked_rows, chosen_rows
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..batch_layout import copied, finished
-from ..memory_pool import FRESH
 from ..errors import ArgumentTypeError, SampleReadError
+from ..memory_pool import FRESH
 from .base import checked_rows, chosen_rows
 
 SCALARS = (bool, int, float, complex, np.generic)

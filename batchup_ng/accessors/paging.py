@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import cgroup
+from .. import system_limits
 
 
 def exceeds_memory(array: np.ndarray) -> bool:
@@ -47,7 +47,7 @@ def _half_of_memory() -> float:
     """Return half of the bytes of memory that there are, or that a container allows; infinity without such advice."""
     if not hasattr(mmap, "MADV_WILLNEED"):
         return float("inf")
-    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cgroup.memory_limit()) / 2
+    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), system_limits.memory_limit()) / 2
 
 
 def _is_mapped(array: np.ndarray) -> bool:

@@ -4,18 +4,18 @@ from ..accessors.base import Accessor
 from ..sampling.plans.rows import ChoiceBatch
 from .array import ArrayDataSource
 from .base import AbstractDataSource, CollateDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
-from .reduce import batch_map_concat, batch_map_mean
 from .choice import ChoiceDataSource
-from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
-from .functions import zip as zip  # not in __all__, so that no star import hides Python's own
 from .composite import CompositeDataSource
 from .epoch.epochs import Epochs
-from .indexed import IndexedDataSource
 from .epoch.iterator import BatchIterator
-from .random_access import RandomAccessDataSource
-from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
-from .take_repeat import RoundsDataSource, TakeDataSource
+from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
+from .functions import zip as zip  # not in __all__, so that no star import hides Python's own
+from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
+from .random_access import RandomAccessDataSource
+from .reduce import batch_map_concat, batch_map_mean
+from .take_repeat import RoundsDataSource, TakeDataSource
+from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
 
 __all__ = [
     "AbstractDataSource",

@@ -13,14 +13,14 @@ from ..accessors.column import as_column
 from ..accessors.image_files import ImageFiles
 from ..accessors.map_style import MapStyle
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
-from ..memory_pool import FRESH, Buffers
 from ..display import array_words, listed
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
-from .index_column import INDEX, with_rows
 from .hooks import SourceNode, joined_names
+from .index_column import INDEX, with_rows
 from .random_access import RandomAccessDataSource
 
 

@@ -9,24 +9,24 @@ from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..error_context import function_name, note_map
-from ..memory_pool import FRESH, BufferPool, Buffers
 from ..errors import ArgumentTypeError, MapResultError
 from ..faults.policy import RAISE
+from ..memory_pool import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
 from ..sampling.plans.rows import RowPlan, planned_samples
 from ..sampling.plans.sharding import START
-from .epoch.accounting import Accounting
 from .draws import Draws
+from .epoch.accounting import Accounting
+from .epoch.checkpoint import open_epoch
 from .epoch.epochs import MakesEpochs, Seam
 from .epoch.failures import Failures
 from .epoch.iterator import Engine, Epoch, StreamRunner, entered, finished_stream, walk
+from .epoch.stream_checkpoint import open_stream
+from .epoch_options import EpochOptions, known_count
+from .hooks import SourceNode
 from .looking import HasSamples
 from .map_results import checked_result
-from .hooks import SourceNode
-from .epoch_options import EpochOptions, known_count
-from .epoch.checkpoint import open_epoch
-from .epoch.stream_checkpoint import open_stream
 
 
 class Functions(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..memory_pool import Buffers
 from ..errors import ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, interleaved

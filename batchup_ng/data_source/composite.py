@@ -11,14 +11,14 @@ import numpy as np
 
 from .. import batch as batches
 from .. import validation
-from ..memory_pool import Buffers
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
 from ..sampling.plans.rows import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
-from .hooks import joined_names
 from .epoch_options import EpochOptions
+from .hooks import joined_names
 
 
 class CompositeDataSource(PlannedDataSource):

@@ -49,7 +49,8 @@ def _rank_and_world(shard: Any) -> tuple[int, int]:
         return rank_from(os.environ)
     if not isinstance(shard, (tuple, list, np.ndarray)) or len(shard) != 2:
         raise ArgumentTypeError(f"shard must be (rank, world) or 'auto', not {shard!r}; shard=(0, 4) is the first of 4")
-    rank, world = validation.integer("shard[0], the rank,", shard[0]), validation.positive_int("shard[1], the world,", shard[1])
+    rank = validation.integer("shard[0], the rank,", shard[0])
+    world = validation.positive_int("shard[1], the world,", shard[1])
     if not 0 <= rank < world:
         raise ArgumentError(f"shard's rank must be at least 0 and below the world, {world}, not {rank}")
     return rank, world

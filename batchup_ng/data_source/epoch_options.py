@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import validation, randomness
+from .. import randomness, validation
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
 from ..randomness import OrderKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
-from .draws import Draws
 from .distributed import shard_of
+from .draws import Draws
 
 BITS = 63
 """Bits of the largest number of an epoch, of a batch's samples, of ranks: positions and counts are int64."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import validation, randomness
+from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.base import AbstractSampler
 from ..sampling.mixture import MixtureSampler
@@ -16,10 +16,10 @@ from .base import AbstractDataSource, Functions
 from .composite import checked_sources
 from .filtering import filter_samples
 from .indexed import IndexedDataSource
-from .looking import numbered_length
-from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
-from .take_repeat import RoundsDataSource, TakeDataSource
 from .iterable import CallableDataSource, IteratorDataSource
+from .looking import numbered_length
+from .take_repeat import RoundsDataSource, TakeDataSource
+from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
 
 
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
@@ -44,7 +44,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
     batches each of which is of one source, use a :class:`~batchup_ng.ChoiceDataSource`.
 
     Args:
-        proportions: How much of each source to hand out, not negative, in any unit; equal where it is None.
+        weights: How much of each source to hand out, not negative, in any unit; equal where it is None.
         length: Samples of an epoch. None: as many as it takes to hand out each sample of each source, those of small
             sources several times. -1: no end.
 
@@ -53,7 +53,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
             should be.
         ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
 
-    >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), proportions=[2, 1])
+    >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), weights=[2, 1])
     >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
     [[0, 10, 1], [2, 11, 3]]
     """

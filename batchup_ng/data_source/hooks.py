@@ -16,9 +16,9 @@ import numpy as np
 
 from .. import batch as batches
 from ..batch import as_batch
-from ..memory_pool import Buffers
 from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import OfBatches, RowPlan, count_batches, read_only, rows_length
 from .epoch_options import EpochOptions, taken_by

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..memory_pool import Buffers
 from ..errors import ArgumentTypeError
+from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RowPlan
 from .base import AbstractDataSource

@@ -10,12 +10,12 @@ import numpy as np
 
 from .. import batch as batches
 from ..accessors.base import chosen_rows
-from ..memory_pool import FRESH
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import FRESH
 from ..randomness import BatchKey, globals_seeded
-from .reduce import MapsEpochs
 from .epoch.iterator import read_batch
 from .hooks import SourceNode
+from .reduce import MapsEpochs
 
 
 class HasSamples(MapsEpochs):

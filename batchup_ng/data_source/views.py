@@ -10,15 +10,15 @@ import numpy as np
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
-from ..memory_pool import FRESH, Buffers
 from ..errors import ArgumentError
+from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, kept_outline
 from ..sampling.standard import row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join, join_samples
-from .looking import numbered_length
 from .hooks import joined_names
+from .looking import numbered_length
 from .random_access import RandomAccessDataSource
 
 

@@ -11,9 +11,9 @@ import itertools
 
 import numpy as np
 
-from ..validation import positive_int
 from ..errors import ArgumentError
 from ..randomness import generator
+from ..validation import positive_int
 
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..accessors import ImageFiles
-from ..validation import integer, one_of, positive_int
 from ..data_source import AbstractDataSource, ArrayDataSource, split
 from ..errors import ArgumentError
 from ..randomness import SampleRng
+from ..validation import integer, one_of, positive_int
 from ..work_pool import SerialPool, WorkerProcessPool, WorkerThreadPool
 from .classifier import Classifier
 from .digits import write_digits

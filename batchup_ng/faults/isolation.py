@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BatchError, ReentrantIteration, AccountingError, MapResultError, PoolBroken, PoolClosed
+from ..errors import AccountingError, BatchError, MapResultError, PoolBroken, PoolClosed, ReentrantIteration
 from ..sampling.plans.rows import put_rows, take_rows, whole_samples
 from .policy import ErrorPolicy
 

@@ -7,6 +7,8 @@ Nothing here keeps state between batches, so a batch has the same draws whoever 
 * :class:`SampleRng` gives one row of draws a sample, keyed by the sample's position in the stream.
 """
 
+from .hashing import digest, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+from .keys import BatchKey, OrderKey
 from .numpy_rng import (
     check_rng,
     copy_of,
@@ -20,10 +22,8 @@ from .numpy_rng import (
     torch_generator,
     uniform_draws,
 )
-from .keys import BatchKey, OrderKey
 from .sample_rng import SampleRng
 from .weights import check_weights, cumulative_weights
-from .hashing import digest, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 
 __all__ = [
     "BatchKey",

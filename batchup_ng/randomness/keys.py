@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from .sample_rng import SampleRng
 from .hashing import digest, generator, word
+from .sample_rng import SampleRng
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

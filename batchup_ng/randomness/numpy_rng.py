@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from .keys import BatchKey
 from .hashing import digest, word
+from .keys import BatchKey
 
 
 def check_rng(shuffle: Any) -> Any:

@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
+from .hashing import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 from .portable_math import normal_deviates
 from .weights import cumulative_weights
-from .hashing import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 
 _WIDEST = 2.0**1022
 """How far from 0 a bound may be for the difference of two to be finite."""

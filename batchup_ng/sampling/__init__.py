@@ -8,8 +8,8 @@ from .class_samplers import BalancedBatchSampler, StratifiedSampler
 from .mixture import MixtureSampler
 from .plans.epoch import BatchPlan, PlannedBatch
 from .plans.rows import ChoiceBatch
-from .sequential import StridedSampler
 from .standard import StandardSampler, SubsetSampler
+from .strided import StridedSampler
 from .weighted import WeightedSampler, WeightedSubsetSampler
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
     "MixtureSampler",
     "PlannedBatch",
     "RandomAccessSampler",
-    "StridedSampler",
     "StandardSampler",
     "StratifiedSampler",
+    "StridedSampler",
     "SubsetSampler",
     "WeightedSampler",
     "WeightedSubsetSampler",

@@ -16,9 +16,9 @@ from .plans.rows import RowPlan
 class BatchSampler(AbstractSampler):
     """A sampler that decides which rows share a batch, by a plan of its own.
 
-    One of one's own defines :meth:`row_plan`, :meth:`count` and ``num_indices_generated``, and has an ``fingerprint`` that
-    tells its options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.OfBatches`: an epoch is shared out
-    among ranks, and resumed, batch by batch, with the same batch size.
+    One of one's own defines :meth:`row_plan`, :meth:`count` and ``num_indices_generated``, and has an ``fingerprint``
+    that tells its options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.OfBatches`: an epoch is shared
+    out among ranks, and resumed, batch by batch, with the same batch size.
     """
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:

@@ -61,7 +61,8 @@ class StratifiedSampler(RepeatedSampler):
     order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
     In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
 
-    How the classes are spread, and the reason for that bound, stand at :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
+    How the classes are spread, and the reason for that bound, stand at
+    :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
 
     Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
 

@@ -36,7 +36,7 @@ class MixtureSampler(RandomAccessSampler):
 
     Args:
         lengths: How many rows each part has.
-        proportions: How much of each to hand out, not negative, in any unit; equal where it is None.
+        weights: How much of each to hand out, not negative, in any unit; equal where it is None.
         length: Positions of an epoch. None: as many whole periods as it takes to hand out each row of each part, those
             of a part that is small for its share several times. -1: no end.
 
@@ -109,16 +109,16 @@ def _shares(lengths: list[int], weights: Any) -> np.ndarray:
         raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
     shares = np.ones(len(lengths), np.int64)
     if weights is not None:
-        shares = given_array("proportions", weights, "pass one number a part")
+        shares = given_array("weights", weights, "pass one number a part")
     if shares.shape != (len(lengths),) or shares.dtype.kind not in "iuf":
-        raise ArgumentError(f"proportions must be {len(lengths)} numbers, one a part, not {weights!r}")
+        raise ArgumentError(f"weights must be {len(lengths)} numbers, one a part, not {weights!r}")
     for i, (share, n) in enumerate(zip(shares.tolist(), lengths, strict=True)):
         if not (math.isfinite(share) and share >= 0):
-            raise ArgumentError(f"proportions must be finite and not negative, but proportions[{i}] is {share}")
+            raise ArgumentError(f"weights must be finite and not negative, but weights[{i}] is {share}")
         if n < 0 or (n == 0 and share > 0):
             raise ArgumentError(f"lengths[{i}] must be at least 1 for a part to be handed out, not {n}; leave it out")
     if not shares.any():
-        raise ArgumentError("proportions must not all be 0; at least one part must be handed out")
+        raise ArgumentError("weights must not all be 0; at least one part must be handed out")
     return shares
 
 
@@ -145,7 +145,7 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
     lost = np.flatnonzero((counts == 0) & (shares > 0))
     if len(lost):
         raise ArgumentError(
-            f"proportions[{lost[0]}] is {shares[lost[0]]:.2g} of all, less than can be told apart, a thousandth; pass "
+            f"weights[{lost[0]}] is {shares[lost[0]]:.2g} of all, less than can be told apart, a thousandth; pass "
             f"whole numbers that add up to at most {LONGEST}, which are kept exactly"
         )
     return counts.astype(np.int64)

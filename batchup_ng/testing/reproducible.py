@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..error_context import function_name, map_of, shortened
 from ..data_source import AbstractDataSource, ArrayDataSource, MapDataSource, PlannedDataSource
+from ..error_context import function_name, map_of, shortened
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
 from ..randomness import globals_kept
 from .settings import KINDS, ORDER, Setting, Subject, nodes_of, settings

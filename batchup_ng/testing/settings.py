@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..memory_pool import FRESH, Buffers
 from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
-from ..data_source.index_column import row_arrays
 from ..data_source.epoch.iterator import read_batch
 from ..data_source.epoch_options import EpochOptions
+from ..data_source.index_column import row_arrays
+from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool

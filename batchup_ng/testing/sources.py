@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from .. import batch as batches
-from ..memory_pool import FRESH
 from ..data_source.base import PlannedDataSource
 from ..data_source.epoch.iterator import read_batch
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import FRESH
 from ..work_pool import WorkerThreadPool
 from .comparison import first_difference
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from .. import validation
-from ..memory_pool import FRESH
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
+from ..memory_pool import FRESH
 from .parallel import ParallelDataSource, PrefetchDataSource, Producer
 from .stream import WorkStream
 from .task import ONCE, Future, Submission, Task

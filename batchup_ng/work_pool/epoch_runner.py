@@ -1,8 +1,8 @@
 """The runner of an epoch that a pool makes: batches in plan order, faults seen to on the way.
 
 Who owns what. A :class:`EpochRunner` belongs to one batch iterator and owns a buffer of the batches that are ahead,
-with the accounting of the epoch. All of it happens in the consumer's ``next``, under the buffer's turn: there is no thread
-of its own, nothing that can go on after ``close``.
+with the accounting of the epoch. All of it happens in the consumer's ``next``, under the buffer's turn: there is no
+thread of its own, nothing that can go on after ``close``.
 
 What crosses the boundary: for each batch its rows and its key, with the shared constant that stands for the source.
 
@@ -22,22 +22,107 @@ from typing import Any
 
 import numpy as np
 
-from ..data_source.epoch.accounting import Accounting
+from .. import batch as batches
+from .. import system_limits
+from ..data_source.base import AbstractDataSource
 from ..data_source.consumer_maps import ConsumerMaps
+from ..data_source.epoch.accounting import Accounting
 from ..data_source.epoch.epochs import Seam
 from ..data_source.epoch.failures import Failures
 from ..data_source.epoch.iterator import reader
 from ..errors import MapResultError, RemoteTraceback
 from ..faults.isolation import FAILURES, Verdict, of_a_sample
+from ..faults.policy import ErrorPolicy
 from ..faults.replacements import Replacements
 from ..faults.sample_errors import listed
 from ..sampling.plans.epoch import BatchPlan, PlannedBatch
 from ..sampling.plans.rows import whole_samples
 from ..sampling.plans.sharding import ALONE, Shard
-from .making import ByteBound, Making
-from .repair import Allowance, Case, Outcome, Read, repair
-from .task import Submission, Task, new_stream_id
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
+from .repair import Allowance, Case, Outcome, Read, repair
+from .task import Submission, Submits, Task, new_stream_id
+
+DEFAULT_SHARE = 0.25
+"""The part of the free memory that batches ahead may have where the user does not say how much."""
+
+DEFAULT_BYTES = 10**9
+"""The most that this may be, in bytes."""
+
+
+@dataclasses.dataclass(slots=True)
+class ByteBound:
+    """How many batches may be ahead, so that they stay within a number of bytes; shared by the epochs of a source.
+
+    Attributes:
+        size: The most batches that may be ahead in any case.
+        buffer_bytes: Bytes that all may take.
+        first: How many may be ahead while nobody knows how large a batch is.
+        least: How many may be ahead of batches that fit at all; one that is larger than all bytes is made alone.
+        largest: Bytes of the largest batch that was seen.
+    """
+
+    size: int
+    buffer_bytes: int
+    first: int
+    least: int = 1
+    largest: int = 0
+    _limit: int = 0
+
+    def __post_init__(self) -> None:
+        self._limit = min(self.size, self.first)
+
+    def __str__(self) -> str:
+        nbytes = self.buffer_bytes
+        return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
+
+    def limit(self) -> int:
+        """Return how many batches may be ahead now."""
+        return self._limit
+
+    def saw(self, batch: Any) -> None:
+        """Take note of the size of a batch."""
+        try:
+            nbytes = batches.nbytes(batch)
+        except Exception:  # an object of the user's that cannot tell, as a sparse tensor
+            nbytes = 0
+        if nbytes > self.largest or not self.largest:
+            self.largest = max(1, nbytes)
+            fit = self.buffer_bytes // self.largest
+            # Two less than fit: the consumer has one in its hands, and is given another.
+            self._limit = min(self.size, max(self.least if fit else 1, fit - 2))
+
+
+def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
+    """Return the bound of a source; without `buffer_bytes` a quarter of the free memory, 1 GB at most."""
+    if buffer_bytes is not None:
+        return ByteBound(size, buffer_bytes, first)
+    return ByteBound(size, int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES)), first, least=2)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Making:
+    """What makes the batches of an epoch.
+
+    Attributes:
+        pool: Runs the reads.
+        buffers: Where workers take memory from.
+        shared: Stands for the source in the arguments of a task.
+        source: The source itself.
+        at_once: How many tasks the pool runs at once.
+        policy: What to do about samples that fail.
+        timeout: Seconds that a sample may take; None for any.
+        bound: How far ahead to be.
+    """
+
+    pool: Submits
+    buffers: Any
+    shared: Any
+    source: AbstractDataSource
+    at_once: int
+    policy: ErrorPolicy
+    timeout: float | None
+    bound: ByteBound
+
 
 TRANSPORTS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
 """How ``stats`` calls the transport that a future names."""

@@ -10,7 +10,8 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """Items in stream_ids: within a stream_id first in, first out; the stream_ids that have some take turns. Not locked."""
+    """Items in stream_ids: within a stream_id first in, first out; the stream_ids that have some take turns. Not
+    locked."""
 
     def __init__(self) -> None:
         self._first: collections.deque[Item] = collections.deque()

@@ -18,7 +18,6 @@ import numpy as np
 
 from .. import validation
 from ..batch_layout import finished
-from ..memory_pool import Buffers
 from ..data_source.base import (
     AbstractDataSource,
     CollateDataSource,
@@ -30,23 +29,23 @@ from ..data_source.base import (
     part_of,
     whole_stream,
 )
-from ..data_source.epoch.accounting import Accounting
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.draws import Draws
+from ..data_source.epoch.accounting import Accounting
+from ..data_source.epoch.checkpoint import open_epoch
 from ..data_source.epoch.epochs import Seam
 from ..data_source.epoch.iterator import BatchIterator, Engine, Epoch, count_of
-from ..data_source.looking import key_in_order, numbered_length, read_in_order
-from ..data_source.hooks import SourceNode, samples_in_words
-from ..data_source.epoch_options import EpochOptions, known_count
-from ..data_source.epoch.checkpoint import open_epoch
 from ..data_source.epoch.stream_checkpoint import inner_state, open_stream
+from ..data_source.epoch_options import EpochOptions, known_count
+from ..data_source.hooks import SourceNode, samples_in_words
+from ..data_source.looking import key_in_order, numbered_length, read_in_order
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
+from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchPlan, DrawnPlan
-from .epoch_runner import TRANSPORTS, EpochRunner
-from .making import ByteBound, Making, byte_bound
+from .epoch_runner import TRANSPORTS, ByteBound, EpochRunner, Making, byte_bound
 from .stream import WorkStream
 from .task import ONCE, Future, Submission, Task
 
@@ -266,7 +265,8 @@ class ParallelDataSource(_WithConsumerMaps):
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         plan = self.plan_of(options)
         runner = self._runner(plan, options, path)
-        with BatchIterator(Epoch(runner, options.epoch, lambda: plan.n_batches, accounting=runner.accounting)) as iterator:
+        epoch = Epoch(runner, options.epoch, lambda: plan.n_batches, accounting=runner.accounting)
+        with BatchIterator(epoch) as iterator:
             yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
@@ -342,7 +342,8 @@ class PrefetchDataSource(_WithConsumerMaps):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         accounting = Accounting()
-        with BatchIterator(Epoch(self._runner(options, path, accounting), options.epoch, accounting=accounting)) as iterator:
+        epoch = Epoch(self._runner(options, path, accounting), options.epoch, accounting=accounting)
+        with BatchIterator(epoch) as iterator:
             yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:

@@ -1,9 +1,9 @@
 """The futures that are ahead of a consumer, in the order of their tasks.
 
-Who owns what. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit allows,
-and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches the
-iterator. The buffer knows nothing of the handle that the user has, so that the handle's end, when the last reference to
-it goes, cancels what is queued.
+Who owns what. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit
+allows, and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches
+the iterator. The buffer knows nothing of the handle that the user has, so that the handle's end, when the last
+reference to it goes, cancels what is queued.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..errors import ReentrantIteration, PoolClosed, StallWarning
+from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
-from .crew import current
-from .task import Future, Submission, Submits, Task
+from .task import Future, Submission, Submits, Task, current
 
 STALL_SECONDS = 30.0
 """Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""

@@ -13,14 +13,13 @@ import time
 from typing import Any
 
 from .. import validation
-from ..memory_pool import BufferPool
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, StallWarning
+from ..memory_pool import BufferPool
 from ..warn import warn_consumer
 from .base import ELSEWHERE, AbstractWorkerPool
-from .future import STOPPED
 from .parallel import Producer
-from .task import ONCE, Submission, Task
+from .task import ONCE, STOPPED, Submission, Task
 
 
 class SerialPool(AbstractWorkerPool):
@@ -31,7 +30,9 @@ class SerialPool(AbstractWorkerPool):
 
     own_thread = True
 
-    @validation.known_names(dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)"))
+    @validation.known_names(
+        dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)")
+    )
     def __init__(self) -> None:
         super().__init__()
         self.buffers = BufferPool(max_free=4)

@@ -13,11 +13,11 @@ from typing import Any
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
+from .prefetch_buffer import Job, PrefetchBuffer
+from .prefetch_buffer import check_process as check_process
 from .task import Future as Future
 from .task import Submission, Submits, new_stream_id
 from .task import Task as Task
-from .prefetch_buffer import Job, PrefetchBuffer
-from .prefetch_buffer import check_process as check_process
 
 
 class WorkStream:

@@ -114,7 +114,7 @@ def test_pools_give_the_same_dicts_large_ones_in_slots(pools: list[AbstractWorke
     for pool in pools:
         batches = pool.parallel_data_source(source).batch_iterator(16, shuffle=3)
         assert_same_batches(list(batches), expected)
-        transports = batches.stats()["transports"]
+        transports = batches.stats()["transport"]
         assert transports["pipe"] == transports["inline"] == 0
     skipping = pools[0].parallel_data_source(source.map(without_five), on_error="skip").batch_iterator(16)
     with pytest.warns(bu.SampleWarning, match="left out"):

@@ -10,8 +10,8 @@ How it is organised:
   is played by ``stage.play`` in a process of its own, which is forked by ``host.py`` where all is imported already, the
   leader of a new session, with a limit. A hang is a failure, with the stacks of all processes of the scene; then all of
   it is killed. After each scene no process, thread, descriptor, named shared memory or temporary file may be left.
-* ``accounting.py`` is the epoch that the faults strike, with the check that its accounting balance; ``mischief.py`` the maps
-  that go wrong; ``hunting.py`` finds workers by asking the system and kills or stops them.
+* ``accounting.py`` is the epoch that the faults strike, with the check that its accounting balance; ``mischief.py`` the
+  maps that go wrong; ``hunting.py`` finds workers by asking the system and kills or stops them.
 * ``programs/`` holds whole programs for faults that strike the main process (signals).
 * ``test_machines.py``: the state machines on real processes (M2), threads (M4) and leases (M5). ``soak.py`` is the
   soak, a script as well as a test (``test_soak.py``). ``test_planted_bugs.py`` plants known bugs in a copy of the

@@ -25,9 +25,9 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from batchup_ng.work_pool.processes import fork_server, server, process
+from batchup_ng.work_pool.processes import fork_server, process, server
 
-from . import actor, accounting
+from . import accounting, actor
 from .scenes import (  # noqa: F401
     breaks,
     crashes,

@@ -44,7 +44,7 @@ def assert_told(figures: dict[str, Any], slots: bool, none: str = "") -> None:
         slots: Whether some came in shared memory.
         none: Why there is no shared memory at all, a pattern; empty where there is some, but too little.
     """
-    transports = figures["transports"]
+    transports = figures["transport"]
     assert transports.get("pipe", 0) > 0, transports
     assert (transports.get("slots", 0) > 0) is slots, transports
     assert [category for category, _ in figures["told"]] == [SAYS], figures["told"]
@@ -83,7 +83,7 @@ def test_f16_a_small_file_system_costs_speed_and_no_batch(
         setting = {"kind": kind, "batches": batches, "how": "file system", "megabytes": megabytes, "state": state}
         figures = play(shared_memory.epochs, **setting)
         assert_told(figures, slots, none="Read-only file system" if state == "read-only" else "")
-        assert state != "filled" or figures["transports"]["slots"] > FILLED_AT
+        assert state != "filled" or figures["transport"]["slots"] > FILLED_AT
 
 
 @pytest.mark.parametrize(

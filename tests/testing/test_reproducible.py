@@ -18,12 +18,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, SerializationError, InOrderNotSupported, NotReproducible
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported, NotReproducible, SerializationError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
 from tests.extent import thorough
-from tests.graphs import graphs
+from tests.properties.graphs import graphs
 
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
 HERE = ("serial", "threads")

@@ -100,7 +100,7 @@ class PoolFaultsContract(ABC):
         assert all(isinstance(error.error, ValueError) for error in iterator.errors)
         stats = iterator.stats()
         assert (stats["failed"], stats["replaced"], stats["samples"]) == (len(bad), 0, N - len(bad))
-        assert sum(stats["transports"].values()) == stats["batches"] == len(batches)
+        assert sum(stats["transport"].values()) == stats["batches"] == len(batches)
         assert len(iterator) == 0
 
     def test_bad_samples_are_replaced_as_in_the_serial_pool(self, pool: AbstractWorkerPool) -> None:

@@ -93,7 +93,7 @@ def test_exactly_the_bad_rows_are_left_out(bad: set[int], at_once: int) -> None:
         kept = world.reads[-1]
         assert kept.offsets is not None
         assert kept.offsets.tolist() == verdict.batch
-    assert all(read.alone == (read.offsets is not None and len(read.rows) == 1) for read in world.reads[1:13])
+    assert all(read.exclusive == (read.offsets is not None and len(read.rows) == 1) for read in world.reads[1:13])
 
 
 @given(st.sets(st.integers(0, 11), min_size=1), st.integers(1, 5))

@@ -16,7 +16,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.work_pool import crew, repair, serial, prefetch_buffer
+from batchup_ng.work_pool import prefetch_buffer, repair, serial
+from batchup_ng.work_pool import threads as thread_pools
 from batchup_ng.work_pool.task import Submission
 
 
@@ -47,7 +48,7 @@ def gate() -> Iterator[Gate]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
     monkeypatch.setattr(repair, "SHORT", 0.05)
-    monkeypatch.setattr(crew, "LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(thread_pools, "LOOK_AGAIN", 0.02)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def numbers(n: int = 40) -> bu.ArrayDataSource:
 def test_a_sample_that_hangs_is_named_and_close_does_not_wait_for_it(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "CLOSE_TIMEOUT", 3600.0)
+    monkeypatch.setattr(thread_pools, "CLOSE_TIMEOUT", 3600.0)
     with bu.WorkerThreadPool(2) as pool:
         iterator = pool.parallel_data_source(numbers().map(gate), timeout=0.2).batch_iterator(5)
         assert next(iterator)[0].tolist() == [0, 1, 2, 3, 4]
@@ -111,7 +112,7 @@ def test_every_thread_may_hang_and_the_pool_goes_on(threads: bu.WorkerThreadPool
 
 
 def test_close_fails_what_a_stuck_thread_was_to_give(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "CLOSE_TIMEOUT", 0.05)
+    monkeypatch.setattr(thread_pools, "CLOSE_TIMEOUT", 0.05)
     pool = bu.WorkerThreadPool(1)
     future = pool.submit((gate, (np.array([7]),), {}))
     assert gate.reached.wait(20)

@@ -11,6 +11,9 @@ from ...errors import AccountingError
 COUNTS = ("planned", "delivered", "failed", "replaced")
 """What is carried on when an epoch is resumed."""
 
+TRANSPORTS = ("slots", "pipe", "inline", "memory")
+"""How a batch may come to the consumer."""
+
 
 @dataclasses.dataclass(slots=True)
 class Accounting:
@@ -36,7 +39,7 @@ class Accounting:
     failed: int = 0
     replaced: int = 0
     errors: list[Any] = dataclasses.field(default_factory=list)
-    transports: dict[str, int] = dataclasses.field(default_factory=lambda: {"slots": 0, "pipe": 0, "inline": 0, "memory": 0})
+    transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
     arrays: str = ""
     failed_before: int = 0
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)

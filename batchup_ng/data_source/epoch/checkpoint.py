@@ -19,10 +19,10 @@ from ... import randomness
 from ...errors import ArgumentTypeError, StateError
 from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
-from .accounting import Accounting
 from ..draws import Draws
-from .iterator import Engine, Epoch
 from ..epoch_options import EpochOptions
+from .accounting import Accounting
+from .iterator import Engine, Epoch
 from .state import SavedEpoch, as_state, digest, from_state
 
 OF_BATCHES = "a choice of sources, rounds of one, buckets, or a generator's"
@@ -237,8 +237,8 @@ def _outline_of(source: Fingerprinted) -> tuple[str, str]:
         return digest(fingerprint), _told(fingerprint)
     except (TypeError, ValueError) as error:
         raise StateError(
-            f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be told from "
-            f"those of others: {error}"
+            f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
+            f"told from those of others: {error}"
         ) from error
 
 

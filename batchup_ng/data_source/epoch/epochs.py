@@ -22,10 +22,10 @@ from ...errors import RepeatedEpochWarning, StateError
 from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
 from ...warn import consumer_level
+from ..epoch_options import FIRST, EpochOptions, epoch_options
+from ..hooks import SourceNode
 from .accounting import Accounting
 from .iterator import BatchIterator, Epoch
-from ..hooks import SourceNode
-from ..epoch_options import FIRST, EpochOptions, epoch_options
 from .state import from_state
 
 SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"

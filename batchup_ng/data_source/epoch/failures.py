@@ -119,7 +119,8 @@ class Failures:
         """Raise :class:`TooManyErrors` if a batch of which nothing is left is one of an epoch that is shared out.
 
         Without it this rank would be a batch behind the others for good: they would wait for it at the end, and states
-        that they take at the same time would differ. It is not in the accounting, so that a state saved now begins with it.
+        that they take at the same time would differ. It is not in the accounting, so that a state saved now begins with
+        it.
         """
         if self._world > 1:
             raise TooManyErrors(

@@ -18,9 +18,9 @@ import numpy as np
 
 from ... import batch as batches
 from ...batch_layout import finished
-from ...memory_pool import Buffers
-from ...errors import ArgumentTypeError, ReentrantIteration, PoolClosed, StateError
+from ...errors import ArgumentTypeError, PoolClosed, ReentrantIteration, StateError
 from ...faults.isolation import FAILURES, isolable, of_a_sample
+from ...memory_pool import Buffers
 from ...randomness import BatchKey, globals_seeded
 from ...sampling.plans.epoch import BatchPlan
 from ...sampling.plans.rows import planned_samples
@@ -41,7 +41,8 @@ class Engine(Protocol):
         ...
 
     def check_caller(self) -> None:
-        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if this is called by what is making one of the batches."""
+        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if this is called by what is making one of the
+        batches."""
         ...
 
     def ready(self) -> int:
@@ -405,12 +406,12 @@ class BatchIterator(Iterator[Any]):
 
         Returns:
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
-            that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``ready``, the
-            number of batches that are made and wait; ``transports``, how many batches came in shared memory (``"slots"``),
-            through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this process
-            (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches: as
-            one copy that all of them map (``"shared"``), as rows that this process gathers for them (``"served"``), as
-            files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
+            that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
+            number of batches that are made and wait; ``transport``, how many batches came in shared memory
+            (``"slots"``), through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this
+            process (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches:
+            as one copy that all of them map (``"shared"``), as rows that this process gathers for them (``"served"``),
+            as files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """
         return {
             "batches": self._delivered,
@@ -418,8 +419,8 @@ class BatchIterator(Iterator[Any]):
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
             "wait_seconds": self._waited,
-            "ready": 0 if self._ended else self._runner.ready(),
-            "transports": dict(self._accounting.transports),
+            "buffered": 0 if self._ended else self._runner.ready(),
+            "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,
         }
 

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ...sampling.plans.sharding import Reached
-from .accounting import Accounting
-from .iterator import Engine, Epoch
 from ..epoch_options import EpochOptions
+from .accounting import Accounting
 from .checkpoint import Fingerprinted, Resumable, resumed
+from .iterator import Engine, Epoch
 from .state import CANNOT, SavedEpoch
 
 

@@ -8,8 +8,8 @@ The permutation is a Feistel network on pairs of numbers (left, right) below (a,
 rounded up and b the least even number for which a·b is enough; halves are added modulo a and b in place of the
 exclusive or. Values that fall outside the size are walked on until they fall inside (both from Black and Rogaway,
 "Ciphers with arbitrary finite domains", CT-RSA 2002). So it works for any size, down to one, with few walks. It is a
-bijection whatever the round function is, and like :mod:`~batchup_ng.sampling.plans.permutation` it is for shuffling, not for
-secrets.
+bijection whatever the round function is, and like :mod:`~batchup_ng.sampling.plans.permutation` it is for shuffling,
+not for secrets.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...error_context import function_name
 from ...data_source.base import AbstractDataSource
+from ...error_context import function_name
 
 AT_MOST = 0.05
 """Seconds to look for a name that is more exact."""

@@ -27,24 +27,24 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from ...memory_pool import BufferPool
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
+from ...memory_pool import BufferPool
 from ..stream import check_process
 from ..task import Submission, Task
 from . import protocol
-from .shared_memory import Arena, SlotPool
-from .protocol import RESULTS, Frame, Kind
-from .shared_arrays import SharedCopies
-from .signals import InterruptsHeld, leave_interrupts_to_others
 from .job import Job, ResultFuture, job_of, road_of, room_for
 from .launch import Launcher
+from .output_buffers import SLOT
 from .poll import Poll
-from .worker_handle import WorkerHandle
+from .process import WorkerProcess, refused
+from .protocol import RESULTS, Frame, Kind
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .served import Server
-from .supervisor import Supervisor, Start, no_thread
-from .process import WorkerProcess, refused
-from .output_buffers import SLOT
+from .shared_arrays import SharedCopies
+from .shared_memory import Arena, SlotPool
+from .signals import InterruptsHeld, leave_interrupts_to_others
+from .supervisor import Start, Supervisor, no_thread
+from .worker_handle import WorkerHandle
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""

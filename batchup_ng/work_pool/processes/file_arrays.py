@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import SerializationError, SampleReadError
+from ...errors import SampleReadError, SerializationError
 from .shared_arrays import span_of
 
 

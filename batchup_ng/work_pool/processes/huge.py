@@ -19,9 +19,9 @@ import time
 import weakref
 from typing import Protocol
 
-from .shared_memory import Arena, Extent
-from .protocol import Placed
 from .mapping import HUGE
+from .protocol import Placed
+from .shared_memory import Arena, Extent
 
 PAUSE = 1.0
 """Seconds that pass before the first page, for those who wait for their first batch."""

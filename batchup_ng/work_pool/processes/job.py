@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ...error_context import function_name
-from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...data_source.epoch.iterator import read_batch
+from ...error_context import function_name
 from ...errors import SerializationError
+from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
-from ..future import STOPPED, TaskFuture
-from ..task import Submission, Task
+from ..task import STOPPED, Submission, Task, TaskFuture
 from . import protocol
 from .blame import culprit
 from .by_value import load_result
-from .protocol import Frame, Kind, Placed
-from .shared_constants import ConstantRef, SharedConstant
 from .plain import unpacked
+from .protocol import Frame, Kind, Placed
 from .serialization import travels
+from .shared_constants import ConstantRef, SharedConstant
 
 
 class ResultFuture(TaskFuture):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE, BufferPool
-from .shared_memory import SharedView
 from .protocol import SMALLEST_OUTSIDE, Frame, Placed
+from .shared_memory import SharedView
 
 SLOT = "slot"
 """The kind of question that asks for a slot: ``(SLOT, number of the task, bytes)``."""

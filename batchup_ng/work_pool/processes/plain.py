@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...memory_pool import is_plain
-from .protocol import SMALLEST_OUTSIDE, Placed
 from .output_buffers import TaskMemory
+from .protocol import SMALLEST_OUTSIDE, Placed
 
 Said = tuple[int, Any, str, tuple[int, ...]]
 """Which buffer, where in it, dtype, shape; for a small array -1 and its bytes in the place of the first two."""

@@ -20,14 +20,14 @@ from ..parallel import ParallelDataSource, Producer
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from . import schedule
-from .shared_memory import Arena, SlotPool
-from .shared_constants import SharedConstant
 from .dispatcher import Dispatcher
 from .job import ResultFuture
 from .launch import launcher
-from .transports import TRANSPORTS
 from .process import Given
+from .roads import TRANSPORTS
 from .serialization import travels
+from .shared_constants import SharedConstant
+from .shared_memory import Arena, SlotPool
 from .worker import WorkerBuffers
 
 SHARE = 0.25

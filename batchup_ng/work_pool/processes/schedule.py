@@ -26,8 +26,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ..task import Submission
 from ..fair_queue import FairQueue
+from ..task import Submission
 
 AHEAD = 1
 """Jobs that a worker holds beside those that it runs."""

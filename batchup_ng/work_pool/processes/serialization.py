@@ -34,11 +34,11 @@ from ...data_source.array import ArrayDataSource
 from ...errors import SerializationError
 from .blame import culprit
 from .by_value import CACHED, Pickler, send_by_value_if_need_be
-from .protocol import Placed
-from .shared_arrays import Bulk
 from .file_arrays import Stretch, reopened, stretch_of
 from .packed_list import packed_list
+from .protocol import Placed
 from .served import ServedArray
+from .shared_arrays import Bulk
 
 SMALLEST_APART = 1 << 16
 """Bytes below which an array travels in the frame: a map of its own would cost more than a copy."""

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from ...accessors.base import checked_rows, chosen_rows, fill_rows
-from ...errors import ArgumentError, SerializationError, PoolClosed
+from ...errors import ArgumentError, PoolClosed, SerializationError
 from . import protocol
-from .shared_memory import Arena, Extent
 from .asking import ask, placed_of
 from .protocol import Frame, Kind, Piece, Placed
+from .shared_memory import Arena, Extent
 
 ROWS = "rows"
 """The kind of request that asks for rows."""

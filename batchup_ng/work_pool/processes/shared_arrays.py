@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import PoolClosed
-from .shared_memory import Arena, Extent
-from .protocol import Placed
 from .huge import HugePages
+from .protocol import Placed
+from .shared_memory import Arena, Extent
 
 PIECE = 1 << 26
 """Bytes that are copied or compared at once; between two pieces an interrupt has its turn."""

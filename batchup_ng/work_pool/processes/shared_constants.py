@@ -22,14 +22,14 @@ import numpy as np
 from ...errors import ArgumentTypeError
 from ...system_limits import available
 from . import protocol
-from .shared_memory import ArenaFull, SharedView
 from .blame import name_of_array
-from .protocol import Frame, Kind, Piece, Placed
-from .shared_arrays import Bulk, Copy, SharedCopies
 from .mapping import HUGE, PAGE
-from .transports import checked_road, road_for
-from .served import Offer
+from .protocol import Frame, Kind, Piece, Placed
+from .roads import checked_road, road_for
 from .serialization import pack
+from .served import Offer
+from .shared_arrays import Bulk, Copy, SharedCopies
+from .shared_memory import ArenaFull, SharedView
 
 _numbers = itertools.count(1)
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...errors import WorkerDied
-from .signals import leave_interrupts_to_others
 from .launch import Launcher
 from .process import WorkerProcess, refused
+from .signals import leave_interrupts_to_others
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""

@@ -19,7 +19,9 @@ def reduced(tensor: Any) -> Any:
         SerializationError: it is quantized.
     """
     if tensors.is_quantized(tensor):
-        raise SerializationError(f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives")
+        raise SerializationError(
+            f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives"
+        )
     if not tensors.is_dense(tensor):
         tensor = tensor.clone().resolve_conj().resolve_neg()
     memory = tensors.bytes_of(tensor)

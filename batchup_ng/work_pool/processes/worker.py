@@ -30,19 +30,19 @@ from typing import Any
 
 import numpy as np
 
-from ...memory_pool import BufferPool
 from ...data_source.epoch.iterator import read_batch, read_masked
-from ...errors import SerializationError, RemoteTraceback
+from ...errors import RemoteTraceback, SerializationError
+from ...memory_pool import BufferPool
 from ...randomness import BatchKey, seed_globals
-from . import asking, protocol, parent_death
-from .shared_memory import SharedView
+from . import asking, parent_death, protocol
 from .blame import culprit
 from .by_value import dumps, load_result
+from .job import batch_task
+from .output_buffers import TaskMemory
+from .plain import packed
 from .protocol import Frame, FrameReader, Kind, Placed
 from .shared_constants import WORKER_CONSTANTS, ConstantRef
-from .job import batch_task
-from .plain import packed
-from .output_buffers import TaskMemory
+from .shared_memory import SharedView
 
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
@@ -266,7 +266,8 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
     except BaseException:
         # Its own text may be what fails, so the last line of the traceback is taken.
         last = text.strip().splitlines()[-1]
-        error = SerializationError(f"an exception of type {type(error).__name__} that cannot be pickled was raised: {last}")
+        name = type(error).__name__
+        error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
     return protocol.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
 
 

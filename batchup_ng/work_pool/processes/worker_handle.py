@@ -9,12 +9,12 @@ from typing import Any
 
 from ...memory_pool import BufferPool
 from . import protocol
-from .shared_memory import Slot, SlotPool
-from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
-from .shared_arrays import SharedCopies
 from .job import Job
-from .schedule import START_SECONDS, Worker
 from .process import EXIT_UNKNOWN, WorkerProcess
+from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
+from .schedule import START_SECONDS, Worker
+from .shared_arrays import SharedCopies
+from .shared_memory import Slot, SlotPool
 
 
 class WorkerHandle(Worker):

@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis
 from hypothesis import strategies as st
-from hypothesis.checkpointable import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import batchup_ng as bu
 

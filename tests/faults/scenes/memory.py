@@ -139,7 +139,7 @@ def over_epochs(kind: str, times: int) -> list[tuple[float, float, int]]:
             with parallel.batch_iterator(16, shuffle=SHUFFLE, epoch=epoch) as iterator:
                 rows = [next(iterator)[0]]
                 # The one that the consumer has counts as one of them, but while the first tells how large they are.
-                wait_for(lambda: iterator.stats()["ready"] >= AHEAD - 1, "batches to be ahead")  # at once
+                wait_for(lambda: iterator.stats()["buffered"] >= AHEAD - 1, "batches to be ahead")  # at once
                 rows += [rows for rows, _, _ in iterator]
             assert sorted(np.concatenate(rows)) == list(range(ROWS))
             gc.collect()

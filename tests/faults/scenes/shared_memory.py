@@ -69,14 +69,14 @@ def epochs(kind: str, batches: int, how: str, **details: Any) -> dict[str, Any]:
             _epoch(pool, 3 * BATCH, None)
     if ANOTHERS.exists():
         ANOTHERS.unlink()
-    return {"transports": transports, "told": told}
+    return {"transport": transports, "told": told}
 
 
 def _epoch(pool: Any, n: int, at: Callable[[int], object] | None) -> dict[str, int]:
     parallel = pool.parallel_data_source(source(BIG, n=n), 6)
     with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
         balance(_keeping(iterator), width=BIG, n=n, at=at)
-        transports: dict[str, int] = iterator.stats()["transports"]
+        transports: dict[str, int] = iterator.stats()["transport"]
         return transports
 
 

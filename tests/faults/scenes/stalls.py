@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import tempfile
 import time
@@ -79,8 +80,9 @@ def warned_of(kind: str, act: str) -> dict[str, Any]:
         iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
 
         def show(message: Any, category: type, *_: Any) -> None:
-            if (pid := who_was_there(folder, row)) is None:
-                return  # on a machine that is busy the consumer may have waited before
+            rows = re.findall(r"\d+", str(message).partition("rows [")[2].partition("]")[0])
+            if str(row) not in rows or (pid := who_was_there(folder, row)) is None:
+                return  # on a machine that is busy the consumer may have waited for other batches too
             told.append(f"{category.__name__}: {message}")
             send(pid, signal.SIGCONT)
             send(pid, signal.SIGKILL)

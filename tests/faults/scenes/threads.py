@@ -15,7 +15,7 @@ import numpy as np
 
 import batchup_ng as bu
 from batchup_ng.memory_pool import BufferPool
-from batchup_ng.work_pool.future import TaskFuture
+from batchup_ng.work_pool.task import TaskFuture
 
 from .crashes import in_threads
 

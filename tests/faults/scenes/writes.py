@@ -127,7 +127,7 @@ def struck(folder: str, killed: list[dict[str, Any]]) -> dict[str, int]:
 
 def assert_road(iterator: Any, transport: str, batches: int) -> None:
     """Assert that the results came by that transport, or what was struck was another."""
-    slots = iterator.stats()["transports"]["slots"]
+    slots = iterator.stats()["transport"]["slots"]
     assert slots == (batches if transport == "slots" else 0), f"{slots} of {batches} batches came in slots"
 
 

@@ -21,7 +21,7 @@ from batchup_ng.sampling.plans.epoch import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import thorough
-from tests.graphs import graphs, shuffle_of, shuffles
+from tests.properties.graphs import graphs, shuffle_of, shuffles
 
 MOST = 12
 
@@ -370,7 +370,8 @@ def refuse_some(*batch: Any) -> Any:
     st.sampled_from(["skip", "replace"]),
 )  # fmt: skip
 def test_any_graph_goes_on_after_samples_that_were_left_out(
-    pools: list[AbstractWorkerPool], source: Any, size: int, kind: tuple[str, int], stop: int, transport: int, action: str
+    pools: list[AbstractWorkerPool], source: Any, size: int, kind: tuple[str, int], stop: int, transport: int, action:
+    str
 ) -> None:
     failing = source.map(refuse_some)
     makers = [pool.parallel_data_source(failing, 3, on_error=action) for pool in pools]

@@ -75,7 +75,7 @@ def test_torch_saves_an_iterator_and_loads_it_into_another(
     pool: bu.WorkerProcessPool, kind: str, stop: int, tmp_path: Path
 ) -> None:
     from torch.distributed import checkpoint
-    from torch.distributed.checkpoint.checkpointable import Stateful
+    from torch.distributed.checkpoint.stateful import Stateful
 
     source = bu.ArrayDataSource([np.arange(1000)]).map(noisy, rng="sample")
     whole = list(source.batch_iterator(10, SHUFFLES[kind](3), epoch=2))

@@ -15,9 +15,9 @@ from batchup_ng.sampling import (
     BlockShuffleSampler,
     BucketSampler,
     MixtureSampler,
-    StridedSampler,
     StandardSampler,
     StratifiedSampler,
+    StridedSampler,
     SubsetSampler,
     WeightedSampler,
 )

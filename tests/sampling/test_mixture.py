@@ -102,7 +102,7 @@ def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proportions", "period", "counts"),
+    ("weights", "period", "counts"),
     [
         (None, 2, [1, 1]),
         ([6, 2], 4, [3, 1]),
@@ -117,7 +117,7 @@ def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
 )
 def test_proportions_are_whole_counts_of_a_period(weights: Any, period: int | None, counts: Any) -> None:
     if counts is None:
-        with pytest.raises(ArgumentError, match=r"proportions\[0\] is 1e-300 of all, less than can be told apart"):
+        with pytest.raises(ArgumentError, match=r"weights\[0\] is 1e-300 of all, less than can be told apart"):
             MixtureSampler([5, 5], weights)
         return
     sampler = MixtureSampler([5, 5], weights, length=-1)
@@ -214,18 +214,18 @@ def refused() -> list[Any]:
         (lambda: MixtureSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
         (lambda: MixtureSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
         (lambda: MixtureSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
-        (lambda: MixtureSampler([3, 4], [1]), ArgumentError, "proportions must be 2 numbers"),
-        (lambda: MixtureSampler([3, 4], ["a", "b"]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: MixtureSampler([3, 4], [1]), ArgumentError, "weights must be 2 numbers"),
+        (lambda: MixtureSampler([3, 4], ["a", "b"]), ArgumentError, "weights must be 2 numbers"),
         (lambda: MixtureSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),
-        (lambda: MixtureSampler([3, 4], [1, -1]), ArgumentError, r"proportions\[1\] is -1"),
-        (lambda: MixtureSampler([3, 4], [math.nan, 1]), ArgumentError, r"proportions\[0\] is nan"),
+        (lambda: MixtureSampler([3, 4], [1, -1]), ArgumentError, r"weights\[1\] is -1"),
+        (lambda: MixtureSampler([3, 4], [math.nan, 1]), ArgumentError, r"weights\[0\] is nan"),
         (lambda: MixtureSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),
-        (lambda: MixtureSampler([3, 4], [0.9999, 0.0001]), ArgumentError, r"proportions\[1\] is 0.0001 of all"),
+        (lambda: MixtureSampler([3, 4], [0.9999, 0.0001]), ArgumentError, r"weights\[1\] is 0.0001 of all"),
         (lambda: MixtureSampler([3, 4], length=0), ArgumentError, "length must be at least 1, or -1 for no end"),
         (lambda: MixtureSampler([3, 4], length=2.5), ArgumentTypeError, "length must be a whole number"),  # type: ignore[arg-type]
         (lambda: bu.concat(two, sampler=MixtureSampler([3, 5])), ArgumentError, "parts of 8 rows .* there are 7"),
         (lambda: bu.concat(two, sampler=3), ArgumentTypeError, "sampler must be an AbstractSampler"),  # type: ignore[arg-type]
-        (lambda: bu.mix(*two, weights=[1]), ArgumentError, "proportions must be 2 numbers"),
+        (lambda: bu.mix(*two, weights=[1]), ArgumentError, "weights must be 2 numbers"),
         (lambda: bu.mix(), ArgumentError, "sources must hold at least one data source"),
         (lambda: bu.mix(two[0], stream), ArgumentTypeError, "have no numbers of their own"),
         (lambda: bu.mix(two[0], np.arange(3)), ArgumentTypeError, r"sources\[1\] must be a data source"),  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.work_pool.processes.shared_memory import Arena, ArenaFull, Extent, SharedView, SlotPool
 from batchup_ng.work_pool.processes.mapping import HUGE, PAGE
+from batchup_ng.work_pool.processes.shared_memory import Arena, ArenaFull, Extent, SharedView, SlotPool
 
 MB = 1 << 20
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from batchup_ng.memory_pool import BufferPool
 from batchup_ng.work_pool.processes import protocol
-from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
-from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
-from batchup_ng.work_pool.processes.plain import packed, unpacked
 from batchup_ng.work_pool.processes.output_buffers import SLOT, TaskMemory
+from batchup_ng.work_pool.processes.plain import packed, unpacked
+from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
+from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
 
 MB = 1 << 20
 DTYPES = ["u1", "?", "<i2", ">i4", "<f2", "<f4", ">f8", "<c8", "<c16", "M8[ns]", "m8[s]", "S7", "<U3", ">U2"]

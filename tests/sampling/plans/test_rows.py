@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StandardSampler
-from batchup_ng.sampling.plans import choice
+from batchup_ng.sampling.plans import choice as choice_plans
 from batchup_ng.sampling.plans.rows import (
     FIRST_BLOCK,
     FirstPlan,
@@ -214,7 +214,7 @@ def test_of_a_long_stratified_choice_batches_are_found_without_their_rows() -> N
 def test_places_are_looked_through_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     choice = bu.ChoiceDataSource([array(29), array(39), array(7)], stratified=True)
     expected = [choice.row_plan(4, KEY, False).samples_before(number) for number in range(20)]
-    monkeypatch.setattr(choice, "MANY", 3)
+    monkeypatch.setattr(choice_plans, "MANY", 3)
     assert [choice.row_plan(4, KEY, False).samples_before(number) for number in range(20)] == expected
 
 
@@ -251,7 +251,7 @@ def test_sources_are_spread_as_by_counting_what_is_due_round_by_round(counts: li
                 order.append(i)
                 done[i] = int(due[i] + 0.25 / most)
             due[i] += n / most
-    assert choice.interleaved(counts).tolist() == order
+    assert choice_plans.interleaved(counts).tolist() == order
 
 
 def test_a_source_without_a_batch_has_no_turn_in_a_stratified_choice() -> None:
@@ -289,6 +289,6 @@ def test_a_spread_choice_begins_each_batch_as_soon_as_it_is_due() -> None:
                 if n and t * n // most > done[i]:
                     done[i] = t * n // most
                     expected.append(i)
-        assert choice.interleaved(counts).tolist() == expected
-    large = choice.interleaved([300_000, 3])
+        assert choice_plans.interleaved(counts).tolist() == expected
+    large = choice_plans.interleaved([300_000, 3])
     assert np.flatnonzero(large == 1).tolist() == [1, 100_002, 200_003]

@@ -12,10 +12,9 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, SerializationError, PoolClosed
-from batchup_ng.work_pool.processes import shared_constants, shared_arrays
-
-from .travel_helpers import MB, crossing, one, same
+from batchup_ng.errors import ArgumentError, PoolClosed, SerializationError
+from batchup_ng.work_pool.processes import shared_arrays, shared_constants
+from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from batchup_ng.work_pool.processes import protocol
-from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
-from batchup_ng.work_pool.processes.shared_constants import SharedConstant, WorkerConstants
 from batchup_ng.work_pool.processes.shared_arrays import SharedCopies
+from batchup_ng.work_pool.processes.shared_constants import SharedConstant, WorkerConstants
+from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
 
 MB = 1 << 20
 

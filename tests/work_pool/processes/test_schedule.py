@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.checkpointable import (
+from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
@@ -17,12 +17,11 @@ from hypothesis.checkpointable import (
     run_state_machine_as_test,
 )
 
+from batchup_ng.work_pool.fair_queue import FairQueue
 from batchup_ng.work_pool.processes import schedule as rules
 from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, Send, Worker
 from batchup_ng.work_pool.task import Submission
-from batchup_ng.work_pool.fair_queue import FairQueue
-
-from ..extent import quick
+from tests.extent import quick
 
 
 class FakeJob:
@@ -96,10 +95,10 @@ class World:
         exclusive = job.how.exclusive or job.deaths >= rules.MAX_DEATHS - 1
         starting = not all(each.ready for each in self.schedule.workers)
         assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else rules.AHEAD))
-        assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "a worker is shared"
+        assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "not exclusive"
         if not job.sent:
             earlier = [each for each in self.jobs[: job.number] if each.stream_id == job.stream_id and not each.sent]
-            assert not any(each.wanted and not each.finished for each in earlier), f"{job} overtook others of its stream_id"
+            assert not any(each.wanted and not each.finished for each in earlier), f"{job} overtook others of its own"
         job.sent += 1
 
     def ready(self, worker: Worker) -> None:
@@ -336,7 +335,10 @@ class SimulatedWorld(RuleBasedStateMachine):
         if self.world.schedule.broken:
             return
         stream_id = self.stream_ids[-1 - stream_id % len(self.stream_ids)]
-        self.world.submit(retryable=retryable, urgent=urgent, timeout=timeout, stream_id=stream_id, exclusive=exclusive and urgent)
+        exclusive = exclusive and urgent
+        self.world.submit(
+            retryable=retryable, urgent=urgent, timeout=timeout, stream_id=stream_id, exclusive=exclusive
+        )
 
     @rule(jobs=st.integers(0, 6))
     def new_stream(self, jobs: int) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool.processes import huge
-from batchup_ng.work_pool.processes.shared_memory import Arena
-from batchup_ng.work_pool.processes.shared_arrays import Bulk, SharedCopies
 from batchup_ng.work_pool.processes.mapping import HUGE
+from batchup_ng.work_pool.processes.shared_arrays import Bulk, SharedCopies
+from batchup_ng.work_pool.processes.shared_memory import Arena
 
 
 def huge_bytes() -> int:

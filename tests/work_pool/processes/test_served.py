@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, BatchupError, SerializationError, PoolClosed
+from batchup_ng.errors import ArgumentError, BatchupError, PoolClosed, SerializationError
 from batchup_ng.work_pool.processes import asking, protocol, served
-from batchup_ng.work_pool.processes.shared_memory import Arena, Extent
 from batchup_ng.work_pool.processes.protocol import Kind, Placed
 from batchup_ng.work_pool.processes.served import Offer, ServedArray, Server
-
-from ..extent import quick
-from .travel_helpers import MB, sent
+from batchup_ng.work_pool.processes.shared_memory import Arena, Extent
+from tests.extent import quick
+from tests.work_pool.processes.serialization_helpers import MB, sent
 
 
 class Task:

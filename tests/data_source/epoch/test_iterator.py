@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError, AccountingError
+from batchup_ng.errors import AccountingError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, uniform
 
@@ -23,7 +23,7 @@ def test_the_iterator_tells_its_statistics() -> None:
     iterator = bu.ArrayDataSource([A]).batch_iterator(4)
     next(iterator)
     stats = iterator.stats()
-    assert (stats["batches"], stats["samples"], stats["ready"]) == (1, 4, 0)
+    assert (stats["batches"], stats["samples"], stats["buffered"]) == (1, 4, 0)
     assert stats["wait_seconds"] > 0
     assert len(iterator) == iterator.__length_hint__() == 2
     assert len(list(iterator)) == 2

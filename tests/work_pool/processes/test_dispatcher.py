@@ -20,10 +20,9 @@ import batchup_ng as bu
 from batchup_ng.errors import RemoteTraceback, WorkerDied
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher, served
-from batchup_ng.work_pool.processes.shared_constants import LATELY, Room
 from batchup_ng.work_pool.processes.launch import ServerLauncher
-
-from .travel_helpers import one
+from batchup_ng.work_pool.processes.shared_constants import LATELY, Room
+from tests.work_pool.processes.serialization_helpers import one
 
 
 def noted(file: Path) -> int:
