@@ -8,6 +8,7 @@ from functools import partial
 from benchmarks.plan import Part, Study
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
 from benchmarks.report.columns import Column, first_cell, number, with_range
+from benchmarks.workloads import KINDS
 from benchmarks.workloads.base import Workload
 
 MEGA, MILLI, MICRO, PERCENT = 1e-6, 1e3, 1e6, 100.0
@@ -221,4 +222,6 @@ ALL = (
     Study(name="memory", title="memory: all processes, epoch after epoch", rounds=49, parts=(MEMORY,)),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
 )
-STUDIES = {study.name: study for study in ALL}
+_named = {part.kind for study in ALL for part in study.parts}
+_rest = [throughput(kind, "epochs at full speed", "samples/s", rate("samples")) for kind in KINDS if kind not in _named]
+STUDIES = {study.name: study for study in (*ALL, *_rest)}

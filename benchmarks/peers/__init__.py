@@ -25,7 +25,8 @@ def known(kind: str) -> tuple[Variant, ...]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")
     variants = [variant for name in names for variant in import_module(f"{__name__}.{name}").VARIANTS]
     order = {family: place for place, family in enumerate(FAMILIES)}
-    return tuple(sorted((v for v in variants if kind in v.workloads), key=lambda v: order.get(v.family, len(order))))
+    able = [variant for variant in variants if kind in (variant.workloads or [kind])]
+    return tuple(sorted(able, key=lambda variant: order.get(variant.family, len(order))))
 
 
 def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[str] | None) -> tuple[Variant, ...]:

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from benchmarks.workloads.base import Batch, Workload
 
-LOADED = ("arrays", "images", "python", "empty", "order")
 OURS, BEFORE = "ours", "before"
 
 
@@ -41,7 +40,7 @@ class Variant:
         open: Called in the peer's process with the workload and the number of workers.
         needs: Modules without which the variant is absent.
         copies: About how many times its processes hold the workload's ``nbytes``, all together.
-        workloads: Those that it can deliver.
+        workloads: Those that it can deliver; empty for all.
         usual: Whether it takes part in studies that do not name it.
         checkout: Where the library is taken from; empty for this tree.
     """
@@ -52,7 +51,7 @@ class Variant:
     open: Callable[[Workload, int], Feed]
     needs: tuple[str, ...] = ()
     copies: int = 1
-    workloads: tuple[str, ...] = LOADED
+    workloads: tuple[str, ...] = ()
     usual: bool = True
     checkout: str = ""
 

@@ -35,7 +35,7 @@ class Processes(Loop):
             if len(running) == AHEAD:
                 yield oldest(running)
             pipe, slot = self.started[k % self.workers][1], k % AHEAD
-            pipe.send_bytes(np.append(rows, slot))
+            pipe.send_bytes(np.append(rows, slot).tobytes())
             running.append((pipe, [array[: len(rows)] for array in self.slots[slot]]))
         while running:
             yield oldest(running)

@@ -1,15 +1,19 @@
 """The workloads: one file each, found by its name.
 
 A module has ``make(folder, quick)``, with which the parent writes the data once, and a class ``Data``, by which a
-peer's process reads them. A study names the module.
+peer's process reads them. One that no study names has a study of its own.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from importlib import import_module
 from pathlib import Path
 
 from benchmarks.workloads.base import Data, Workload
+
+KINDS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base"))
+"""All workloads."""
 
 
 def make(kind: str, folder: Path, *, quick: bool) -> Workload:
