@@ -116,7 +116,7 @@ def _publish(study: Study, setting: Mapping[str, Any], results: Sequence[Result]
     fields = {"study": study.name, "setting": setting, "cases": pages.cases(results)}
     (output / f"{study.name}.md").write_text(page, encoding="utf-8")
     (output / f"{study.name}.json").write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-    if study.across:
+    if study.across and any(one.told for result in results for one in result.outcomes):
         (output / f"{study.name}.svg").write_text(plots.curves(study, results), encoding="utf-8")
 
 
