@@ -2,7 +2,7 @@
 
 Variants are started one after the other, untimed, each in its own process group. In each round every variant has one
 turn (an epoch, unless the part's trial says otherwise), in an order drawn for the round, so that a drift of the machine
-meets all of them alike; those whose turn it is not wait on their stdin. Round 0 is the first epoch, with the start
+meets all of them alike; those whose turn it is not wait on their pipe. Round 0 is the first epoch, with the start
 of the pools. A part whose rounds are ``fresh`` starts a process for each turn, and has no round 0.
 
 Memory: all variants hold their data at once. Where that would not fit into nine tenths of the memory that is free,

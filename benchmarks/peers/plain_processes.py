@@ -9,6 +9,7 @@ import mmap
 import multiprocessing
 from collections import deque
 from collections.abc import Iterator
+from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -21,38 +22,42 @@ from benchmarks.workloads.base import Batch, Workload, shuffled
 
 
 class Processes(Loop):
-    """Workers take turns, and so do slots; a batch is valid until the next."""
+    """Worker and slot of a batch follow from its number, counted on from epoch to epoch; it is valid until the next."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         super().__init__(workload, workers)
         self.slots = [[shared_like(array) for array in self.slot] for _ in range(AHEAD)]
         self.started: list[tuple[Any, Connection]] = []
+        self.numbers = count()
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        self.started = self.started or [self.start() for _ in range(self.workers)]
+        if not self.started:
+            self.started, self.numbers = [self.start(first) for first in range(self.workers)], count()
         running: deque[tuple[Connection, Batch]] = deque()
-        for k, rows in enumerate(shuffled(self.workload, number)):
+        for rows in shuffled(self.workload, number):
             if len(running) == AHEAD:
                 yield oldest(running)
-            pipe, slot = self.started[k % self.workers][1], k % AHEAD
-            pipe.send_bytes(np.append(rows, slot).tobytes())
-            running.append((pipe, [array[: len(rows)] for array in self.slots[slot]]))
+            k = next(self.numbers)
+            pipe = self.started[k % self.workers][1]
+            pipe.send_bytes(rows.tobytes())
+            running.append((pipe, [array[: len(rows)] for array in self.slots[k % AHEAD]]))
         while running:
             yield oldest(running)
 
-    def start(self) -> tuple[Any, Connection]:
+    def start(self, first: int) -> tuple[Any, Connection]:
         """Fork a worker, which has the data since it is a copy of this process."""
         here, there = multiprocessing.Pipe()
-        worker = multiprocessing.get_context("fork").Process(target=self.serve, args=(there,), daemon=True)
+        worker = multiprocessing.get_context("fork").Process(target=self.serve, args=(there, first), daemon=True)
         worker.start()
         return worker, here
 
-    def serve(self, pipe: Connection) -> None:
+    def serve(self, pipe: Connection, first: int) -> None:
         """Read each batch that is asked for, until an empty message."""
-        while task := pipe.recv_bytes():
-            numbers = np.frombuffer(task, np.int64)
-            rows, slot = numbers[:-1], numbers[-1]
-            self.data.fill(rows, [array[: len(rows)] for array in self.slots[slot]])
+        for k in count(first, self.workers):
+            rows = np.frombuffer(pipe.recv_bytes(), np.int64)
+            if len(rows) == 0:
+                return
+            self.data.fill(rows, [array[: len(rows)] for array in self.slots[k % AHEAD]])
             pipe.send_bytes(b"1")
 
     def close(self) -> None:
