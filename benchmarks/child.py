@@ -9,7 +9,7 @@ Messages are JSON, in both directions of the pipe whose descriptor is the argume
 Any exception is answered as {"error": "Type: message"}, with the traceback on stderr. An end of the pipe without
 ``close`` means that the parent is gone: then this process kills its own group, as nobody else can.
 
-Methods that start each worker anew import this module there by its name, so that it must do nothing on import.
+The start method ``spawn`` imports this module in each worker by its name, so that it must do nothing on import.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[st
 
     Args:
         variants: Those that may.
-        usual: Who takes part where nobody is named; empty for all that are usual by themselves.
+        usual: Who takes part where none are named; empty for all that are usual by themselves.
         names: A variant's name selects it, a family's those of its variants that are usual here; None for the usual.
     """
     expected = [v for v in variants if (v.name in usual if usual else v.usual)]

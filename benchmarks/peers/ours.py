@@ -1,7 +1,7 @@
 """batchup_ng itself, by each kind of worker, with the defaults that a user has.
 
-``ours-one-process`` runs its workers as threads of one other process; ``ours-spawn`` starts processes anew instead of
-by the fork server.
+``ours-one-process`` runs its workers as threads of one other process; ``ours-spawn`` starts a new interpreter for
+each worker instead of forking them from a server.
 """
 
 from __future__ import annotations
