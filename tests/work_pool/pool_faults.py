@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ..data_source import AbstractDataSource, ArrayDataSource
-from ..errors import BatchError, SampleTimeout, SampleWarning, TooManyErrors
-from ..faults.policy import ErrorPolicy
-from ..work_pool.base import AbstractWorkerPool
-from ..work_pool.serial import SerialPool
+from batchup_ng.data_source import AbstractDataSource, ArrayDataSource
+from batchup_ng.errors import BatchError, SampleTimeout, SampleWarning, TooManyErrors
+from batchup_ng.faults.policy import ErrorPolicy
+from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool.base import AbstractWorkerPool
+from batchup_ng.work_pool.serial import SerialPool
+
 from .pool_tasks import ENDS_PROGRAMS, MAKERS, Fails, FailsAtFirst, Hangs, N, Named
-from .sources import assert_same_batches
 
 
 class PoolFaultsContract(ABC):
