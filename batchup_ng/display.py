@@ -1,4 +1,4 @@
-"""What sources, samplers and pools look like at a prompt, in an error, in a notebook.
+"""What sources, samplers and pools look like at a prompt, or in an error.
 
 Nothing here reads data or raises: what cannot be told is left out. A graph may hold one source in many places, so that
 no more than :data:`MAX_NODES` of its nodes are shown.
@@ -6,7 +6,6 @@ no more than :data:`MAX_NODES` of its nodes are shown.
 
 from __future__ import annotations
 
-import html
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +22,9 @@ MAX_ITEMS = 8
 LONGEST = 60
 """Characters of a name or value that are shown."""
 
-BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
-FACTS = "opacity:0.75;font-size:90%"
-
 
 class Shown:
-    """A node of a graph that tells what it is: ``repr``, and nested boxes in a notebook."""
+    """A node of a graph whose ``repr`` tells what it is."""
 
     _not_parts: tuple[str, ...] = ()
     """Attributes that hold nodes and are told in ``_facts``."""
@@ -39,9 +35,6 @@ class Shown:
 
     def __repr__(self) -> str:
         return _text(self, itertools.count())
-
-    def _repr_html_(self) -> str:
-        return _boxes(self, itertools.count())
 
 
 def call_words(thing: Any) -> str:
@@ -97,38 +90,22 @@ def listed(words: Sequence[str]) -> str:
     return ", ".join([*words[:MAX_ITEMS], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _parts(node: Any) -> list[Shown]:
-    """Return the nodes that `node` is made of."""
-    found: list[Shown] = []
-    for name, value in list(vars(node).items()):
-        if name not in node._not_parts and _is_parts(value):
-            found.extend(part for part in ([value] if isinstance(value, Shown) else value) if isinstance(part, Shown))
-    return found
-
-
 def _is_parts(value: Any) -> bool:
     return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, Shown)
 
 
+def _parts(node: Any) -> list[Shown]:
+    """Return the nodes that `node` is made of."""
+    values = [value for name, value in vars(node).items() if name not in node._not_parts and _is_parts(value)]
+    return [part for value in values for part in ([value] if isinstance(value, Shown) else value)]
+
+
 def _text(node: Any, count: Iterator[int]) -> str:
-    parts, left_out = _some(node, count)
-    texts = [_text(part, count) for part in parts] + [f"{left_out} more"] * (left_out > 0)
-    words = [*_safely(node._facts), *([f"of {', '.join(texts)}"] if texts else [])]
-    return f"<{type(node).__name__}{': ' * bool(words)}{', '.join(words)}>"
-
-
-def _boxes(node: Any, count: Iterator[int]) -> str:
-    parts, left_out = _some(node, count)
-    inner = "".join([_boxes(part, count) for part in parts]) + f" and {left_out} more" * (left_out > 0)
-    name, facts = html.escape(type(node).__name__), html.escape(", ".join(_safely(node._facts)))
-    return f'<div style="{BOX}"><b>{name}</b> <span style="{FACTS}">{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
-
-
-def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
-    """Return the parts of a node for which there is room, with the number of the others."""
     parts = _safely(_parts, node)
     shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
-    return shown, len(parts) - len(shown)
+    texts = [_text(part, count) for part in shown] + [f"{len(parts) - len(shown)} more"] * (len(parts) > len(shown))
+    words = [*_safely(node._facts), *([f"of {', '.join(texts)}"] if texts else [])]
+    return f"<{type(node).__name__}{': ' * bool(words)}{', '.join(words)}>"
 
 
 def _safely(make: Callable[..., list[Any]], *args: Any) -> list[Any]:
@@ -144,4 +121,3 @@ def _equal(value: Any, parameter: inspect.Parameter) -> bool:
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-

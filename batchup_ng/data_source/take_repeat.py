@@ -12,21 +12,21 @@ from .. import validation
 from ..batch import as_batch
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import FirstPlan, RoundsPlan, RowPlan, count_batches, first_rows, rows_length
+from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples, rows_length
 from .base import AbstractDataSource, PlannedDataSource
-from .composite import checked_sources
 from .epoch_options import EpochOptions
+from .parts import MadeOfSources, checked_sources
 
 
-class Wrapped(PlannedDataSource):
+class Wrapped(MadeOfSources, PlannedDataSource):
     """A source that makes its batches as another does."""
 
     def __init__(self, source: AbstractDataSource) -> None:
         self.source = checked_sources("source", [source])[0]
 
     @property
-    def is_random_access(self) -> bool:
-        return self.source.is_random_access
+    def made_of(self) -> list[AbstractDataSource]:
+        return [self.source]
 
     def samples_by_indices(self, indices: Any) -> Any:
         return self.source.samples_by_indices(indices)
@@ -40,17 +40,8 @@ class Wrapped(PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
-    def uses_global_rng(self) -> bool:
-        return self.source.uses_global_rng()
-
-    def has_random_maps(self) -> bool:
-        return self.source.has_random_maps()
-
     def heeds_shuffle(self) -> bool:
         return self.source.heeds_shuffle()
-
-    def calls_user_functions(self) -> bool:
-        return self.source.calls_user_functions()
 
 
 class TakeDataSource(Wrapped):
@@ -68,7 +59,7 @@ class TakeDataSource(Wrapped):
         return None if n is None else min(n, self.n)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return FirstPlan(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
+        return first_samples(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         left = self.n
@@ -83,8 +74,7 @@ class TakeDataSource(Wrapped):
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
         plan = self.source.row_plan(batch_size, OrderKey(0, 0), drop_last)
-        n = count_batches(self.n, batch_size, drop_last)
-        return min(plan.n_batches, n) if plan.regular else None
+        return None if plan.n_samples is None else first_samples(plan, batch_size, self.n, drop_last).n_batches
 
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)

@@ -9,7 +9,6 @@ steps.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from .base import array_outline, as_int64
 from .batch_sampler import BatchSampler
-from .plans.permutation import AskedOneByOne, KeyedPermutation, keyed_permutation
+from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import OfBatches
 from .standard import row_numbers
 
@@ -156,26 +155,7 @@ class BucketPlan(OfBatches):
         self._firsts = np.array(firsts)
         self._n_whole = firsts[-1]
         self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
-        self._permutations: dict[int, KeyedPermutation] = {}
-        if key is not None:
-            self._word = key.word("batches")
-            self._shuffled = AskedOneByOne(self._n_whole, self._word)
-
-    @property
-    def steady(self) -> bool:
-        return True
-
-    def samples_before(self, number: int) -> int:
-        return int(self._sums[number])
-
-    @functools.cached_property
-    def _sums(self) -> np.ndarray:
-        """How many samples come before each batch, and in all: ``(n_batches + 1,) int64``, for who cuts an epoch."""
-        sizes = np.repeat(np.array(self._sizes, np.int64), np.diff(self._firsts))
-        if self._key is not None:
-            sizes = sizes[keyed_permutation(self._n_whole, self._word)(np.arange(self._n_whole))]
-        last = [self._carried[-1]] * (int(self.n_batches) - self._n_whole)
-        return np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes, np.array(last, np.int64)]))
+        self._word = None if key is None else key.word("batches")
 
     def _stream_length(self, bucket: int) -> int:
         return int(self._carried[bucket] + self._starts[bucket + 1] - self._starts[bucket])
@@ -185,8 +165,8 @@ class BucketPlan(OfBatches):
             bucket = len(self._sizes) - 1
             end = self._stream_length(bucket)
             return self._stream(bucket, end - self._carried[-1], end)
-        if self._key is not None:
-            number = self._shuffled(number)
+        if self._word is not None:
+            number = sent_to(self._n_whole, self._word, number)
         bucket = int(np.searchsorted(self._firsts, number, side="right")) - 1
         start = (number - int(self._firsts[bucket])) * self._sizes[bucket]
         return self._stream(bucket, start, start + self._sizes[bucket])
@@ -209,17 +189,9 @@ class BucketPlan(OfBatches):
         """Return the rows from one place to another of those that are of the bucket itself."""
         places = np.arange(start, stop)
         if self._key is not None:
-            places = self._permutation(bucket)(places)
-        return np.asarray(self._rows[self._starts[bucket] + places])
-
-    def _permutation(self, bucket: int) -> KeyedPermutation:
-        permutation = self._permutations.get(bucket)
-        if permutation is None:
-            assert self._key is not None
             n = self._starts[bucket + 1] - self._starts[bucket]
-            permutation = KeyedPermutation(n, self._key.word("bucket", bucket))
-            self._permutations[bucket] = permutation
-        return permutation
+            places = keyed_permutation(n, self._key.word("bucket", bucket))(places)
+        return np.asarray(self._rows[self._starts[bucket] + places])
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:

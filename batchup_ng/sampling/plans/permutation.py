@@ -51,12 +51,12 @@ CHUNK = 8192
 """Positions that are computed at a time, so that the five arrays that take part stay in a processor's cache (L2)."""
 
 SOME = 256
-"""Places that are computed in one go for who asks for one after another."""
+"""Neighbouring places that :func:`sent_to` computes together."""
 
 _HALF_WORD = np.uint64(32)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def keyed_permutation(n: int, key: int) -> KeyedPermutation:
     """Return the permutation of `n` positions that belongs to `key` (64 bits)."""
     return KeyedPermutation(n, key)
@@ -149,27 +149,18 @@ class KeyedPermutation:
         values |= right
 
 
-class AskedOneByOne:
-    """The same permutation for who asks for one place after another: some neighbours are computed in one go, and kept.
+def sent_to(n: int, key: int, place: int) -> int:
+    """Return where one place is sent by the permutation of `n` positions that belongs to `key` (64 bits).
 
-    Safe to use from several threads.
-
-    Args:
-        n: How many places.
-        key: 64 bits.
+    Its neighbours are computed with it, and kept, so that asking for one place after another is cheap.
     """
+    block, within = divmod(place, SOME)
+    return int(_some(n, key, block)[within])
 
-    def __init__(self, n: int, key: int) -> None:
-        self._n, self._key = n, key
-        self._some = (0, np.arange(0))
 
-    def __call__(self, place: int) -> int:
-        first, sent = self._some
-        if not first <= place < first + len(sent):
-            first = place - place % SOME
-            sent = keyed_permutation(self._n, self._key)(np.arange(first, min(first + SOME, self._n)))
-            self._some = first, sent  # two threads may both compute it; each uses its own
-        return int(sent[place - first])
+@functools.lru_cache(maxsize=64)
+def _some(n: int, key: int, block: int) -> np.ndarray:
+    return keyed_permutation(n, key)(np.arange(block * SOME, min((block + 1) * SOME, n)))
 
 
 def _mix(half: np.ndarray, key: np.uint64, word: np.ndarray, spare: np.ndarray) -> None:
