@@ -201,7 +201,7 @@ ONE = [np.ones(1), np.ones(2)]
         (lambda: bu.pad_batch(None), ArgumentTypeError, "not None of type NoneType"),
         (lambda: bu.pad_batch(np.array(5)), ArgumentTypeError, r"not array\(5\) of type ndarray"),
         (lambda: bu.PadColumns(0)(5), ArgumentTypeError, "column 0 must be arrays to be padded to one"),
-        (lambda: bu.PadColumns(0, pading="max"), ArgumentTypeError, "unexpected option 'pading'; did you mean 'padding'"),
+        (lambda: bu.PadColumns(0, pading="max"), ArgumentTypeError, "'pading'; did you mean 'padding'"),
         (lambda: bu.PadColumns(), ArgumentError, "columns must be at least one column"),
         (lambda: bu.PadColumns(0, 0), ArgumentError, "each once"),
         (lambda: bu.PadColumns("x"), ArgumentTypeError, r"columns\[0\] must be a whole number"),

@@ -32,7 +32,7 @@ class ArrayDataSource(RandomAccessDataSource):
     Args:
         data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
             row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
-            side by side. Arrays of pandas and matrices become plain arrays.
+            side by side.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 for ever.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.

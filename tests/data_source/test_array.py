@@ -144,12 +144,6 @@ def test_samplers_of_other_data_are_refused(sampler: Any) -> None:
         bu.ArrayDataSource([A], sampler=sampler)
 
 
-def test_pandas_columns_are_refused() -> None:
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    with pytest.raises(ArgumentTypeError, match=r"data\[1\] is a pandas Series.*to_numpy"):
-        bu.ArrayDataSource([A, pandas.Series(A)])
-
-
 def test_columns_of_a_map_style_data_set_stand_side_by_side() -> None:
     pairs = bu.MapStyle([(i, [i] * 2, np.full(3, i)) for i in range(10)])
     singles = bu.MapStyle(list(range(10)))
