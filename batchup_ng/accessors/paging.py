@@ -1,9 +1,9 @@
 """Asks the system for the rows that are about to be read from a file that is larger than memory.
 
 The system reads a mapped file with as much around a page as the disk's read-ahead says, which may be megabytes, and
-lets the reader wait each time. Of a file that fits into memory all is wanted sooner or later. Of rows picked at random from
-a larger one nearly all of that is read in vain; so the system is told which rows come next, and reads these, all at
-once, and no others.
+lets the reader wait each time. Of a file that fits into memory all is wanted sooner or later. Of rows picked at random
+from a larger one nearly all of that is read in vain; so the system is told which rows come next, and reads these, all
+at once, and no others.
 """
 
 from __future__ import annotations

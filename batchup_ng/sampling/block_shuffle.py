@@ -40,6 +40,7 @@ class BlockShuffleSampler(RepeatedSampler):
 
     def __init__(self, length: int, block: int, window: int = 16, repeats: int = 1) -> None:
         super().__init__(length, repeats)
+        self.n_rows = self.length
         self.block_rows = validation.positive_int("block", block)
         self.window = validation.positive_int("window", window)
         # One block of all rows is as good as a longer one, and no sum leaves 63 bits.
@@ -57,10 +58,6 @@ class BlockShuffleSampler(RepeatedSampler):
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), self.block_rows, self.window]
-
-    def check_rows(self, length: int) -> None:
-        if self.length != length:
-            raise ArgumentError(f"sampler is for {self.length} rows, but there are {length}; pass that as its length")
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         at = self._n_blocks  # where the short block stands among all

@@ -16,8 +16,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import array_outline, as_int64
-from .batch_sampler import BatchSampler
+from .base import BatchSampler, array_outline, as_int64
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import OfBatches
 from .standard import row_numbers
@@ -51,7 +50,6 @@ class BucketSampler(BatchSampler):
         indices: The rows to hand out: ``(m,) int``, not negative; all where it is None.
 
     Attributes:
-        length: How many lengths there are.
         boundaries: The boundaries in use: a tuple.
 
     Raises:
@@ -74,10 +72,10 @@ class BucketSampler(BatchSampler):
         indices: Any = None,
     ) -> None:
         sizes = _as_lengths(lengths)
-        self.length = len(sizes)
+        self.n_rows: int = len(sizes)
         self.max_tokens = None if max_tokens is None else validation.positive_int("max_tokens", max_tokens)
-        self.indices = None if indices is None else _rows_below(self.length, indices)
-        rows = np.arange(self.length) if self.indices is None else self.indices
+        self.indices = None if indices is None else _rows_below(self.n_rows, indices)
+        rows = np.arange(self.n_rows) if self.indices is None else self.indices
         sizes = sizes[rows]
         self._check_longest(sizes, rows)
         order = np.argsort(sizes, kind="stable")
@@ -98,10 +96,6 @@ class BucketSampler(BatchSampler):
                 f"max_tokens is {self.max_tokens}, and row {row} alone is longer: {int(sizes[rows == row][0])}; raise "
                 f"it, or leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
             )
-
-    def check_rows(self, length: int) -> None:
-        if self.length != length:
-            raise ArgumentError(f"sampler has {self.length} lengths for {length} rows; pass one length for each row")
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]

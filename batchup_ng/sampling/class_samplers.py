@@ -79,21 +79,19 @@ class StratifiedSampler(RepeatedSampler):
     def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
         classes = class_numbers(y)
         self._y_in_words = array_words(classes)
-        self._n_classified = len(classes)
+        n_rows = len(classes)
         self.indices = None if indices is None else row_numbers("indices", indices)
         if self.indices is not None:
             check_row_numbers("indices", self.indices, len(classes))
             classes = classes[self.indices]
         super().__init__(len(classes), repeats)
+        self.n_rows = n_rows
         self._by_class = by_class(classes)
         self._spreads: dict[int, Spread] = {}
 
     def fingerprint(self) -> list[Any]:
         own = [] if self.indices is None else kept_outline(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
-
-    def check_rows(self, length: int) -> None:
-        check_classified(self._n_classified, length)
 
     def map_indices(self, indices: Any) -> Any:
         return indices if self.indices is None else self.indices[indices]
@@ -157,7 +155,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         numbers = class_numbers(y)
         self._y_in_words = array_words(numbers)
         self.per_class = validation.positive_int("per_class", per_class)
-        self.length = len(numbers)
+        self.n_rows = len(numbers)
         self._by_class = by_class(numbers)
         self.classes = self._by_class.classes
         n = len(self.classes)
@@ -172,9 +170,6 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.fingerprint]
-
-    def check_rows(self, length: int) -> None:
-        check_classified(self.length, length)
 
     def num_indices_generated(self) -> Any:
         rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
@@ -209,9 +204,3 @@ class BalancedBatchSampler(RandomAccessSampler):
         rounds, batches = np.divmod(batches, self._batches_a_round)
         dealt = batches * self.classes_per_batch + places
         return each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds)), rounds
-
-
-def check_classified(n: int, length: int) -> None:
-    """Raise :class:`ArgumentError` if the classes of `n` rows are not those of data of `length` rows."""
-    if n != length:
-        raise ArgumentError(f"sampler has the classes of {n} rows, but there are {length}; pass the class of each row")

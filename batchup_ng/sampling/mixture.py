@@ -51,6 +51,7 @@ class MixtureSampler(RandomAccessSampler):
     def __init__(self, lengths: Sequence[int], weights: Any = None, length: int | None = None) -> None:
         self.lengths = [validation.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
         self._counts = _whole_counts(_shares(self.lengths, weights))
+        self.n_rows = sum(self.lengths)
         self.weights = None if weights is None else np.asarray(weights).tolist()
         self._sizes = np.array(self.lengths, dtype=np.int64)
         self._period = int(self._counts.sum())
@@ -67,13 +68,6 @@ class MixtureSampler(RandomAccessSampler):
     def fingerprint(self) -> list[Any]:
         parts = [array_outline(self._sizes), array_outline(self._counts)]
         return [type(self).__name__, self.length, *parts]
-
-    def check_rows(self, length: int) -> None:
-        if sum(self.lengths) != length:
-            raise ArgumentError(
-                f"sampler has parts of {sum(self.lengths)} rows together, but there are {length}; pass the length of "
-                f"each part"
-            )
 
     def num_indices_generated(self) -> Any:
         return math.inf if self.length == -1 else self.length

@@ -47,10 +47,11 @@ class WeightTable:
 
     Attributes:
         length: How many rows there are.
-        total: The sum of all weights, scaled by a power of two if a float would not hold it well.
+        total: The sum of all weights.
 
     Raises:
-        ArgumentError: a weight is negative, infinite or NaN, or all are 0; or they are not one-dimensional.
+        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their sum leaves the range of a float64; or
+            they are not one-dimensional.
         ArgumentTypeError: they are no numbers.
     """
 
@@ -59,16 +60,14 @@ class WeightTable:
         self._name = name
         self.length = len(given)
         self._weights = np.zeros(-(-self.length // RUN) * RUN, given.dtype)
-        self._scale = 1.0  # what weights are multiplied by before they are added up
         self._ends = self._added_up(given)
-        total = float(self._ends[-1]) if self.length else 0.0
-        if total == np.inf or 0.0 < total < _SMALLEST:
-            self._scale = 2.0**-64 if total == np.inf else 2.0**600
-            self._ends = self._added_up(given)
-            total = float(self._ends[-1])
-        self.total = total
-        if total == 0.0:
+        self.total = float(self._ends[-1]) if self.length else 0.0
+        if self.total == 0.0:
             raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
+        if not _SMALLEST <= self.total < np.inf:
+            raise ArgumentError(
+                f"{name} sum to {self.total:g}, beyond what a float64 holds well; divide them by the largest"
+            )
 
     def _added_up(self, given: np.ndarray) -> np.ndarray:
         """Copy the weights, check them; return the sum of all up to the end of each run."""
@@ -79,15 +78,10 @@ class WeightTable:
                 some = given[start : start + CHUNK]
                 part[: len(some)] = some
                 part_sums = sums[start // RUN : (start + len(part)) // RUN]
-                part_sums[:] = _run_sums(self._scaled(part))
+                part_sums[:] = _run_sums(part.astype(np.float64, copy=False))
                 if not (part.min() >= 0 and part_sums.max() < np.inf):
                     check_weights(self._name, part, start)
             return np.cumsum(sums, out=sums)
-
-    def _scaled(self, weights: np.ndarray) -> np.ndarray:
-        """Return some of the weights as float64 for adding up."""
-        plain = weights.astype(np.float64, copy=False)
-        return plain if self._scale == 1.0 else plain * self._scale
 
     def __getstate__(self) -> dict[str, Any]:
         made_when_asked = ("cdf", "normalised", "n_positive")
@@ -100,7 +94,7 @@ class WeightTable:
     @functools.cached_property
     def normalised(self) -> np.ndarray:
         """The weights divided by their sum: ``(length,) float64``."""
-        weights = self._scaled(self._weights[: self.length])
+        weights = self._weights[: self.length].astype(np.float64, copy=False)
         return np.asarray(weights / weights.sum())
 
     @functools.cached_property
@@ -120,7 +114,7 @@ class WeightTable:
         wanted = uniform * self.total  # below the total, for the largest of them is 1 - 2^-53
         run = self._ends.searchsorted(wanted, side="right")
         wanted -= np.where(run > 0, self._ends[run - 1], 0.0)
-        weights = self._scaled(self._weights.reshape(-1, RUN)[run])
+        weights = self._weights.reshape(-1, RUN)[run].astype(np.float64, copy=False)
         place = (np.cumsum(weights, axis=1) <= wanted[:, None]).sum(axis=1)
         # Where the sums of a run disagree in the last bit, what is beyond the end is the last row that has a weight.
         beyond = np.flatnonzero(place == RUN)
@@ -159,17 +153,13 @@ def _as_numbers(name: str, weights: Any) -> np.ndarray:
     if given.ndim != 1:
         raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
     if given.dtype.kind == "O" or len(given) == 0:
-        given = _converted(name, given)
+        try:
+            given = given.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
     if given.dtype.kind not in "fiub":
         raise ArgumentTypeError(f"{name} must be numbers, not {given.dtype}; pass one weight a row")
     return given if given.dtype.kind != "f" or given.dtype.itemsize == 4 else given.astype(np.float64, copy=False)
-
-
-def _converted(name: str, given: np.ndarray) -> np.ndarray:
-    try:
-        return given.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
 
 
 def _run_sums(part: np.ndarray) -> np.ndarray:

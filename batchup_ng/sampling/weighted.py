@@ -12,7 +12,7 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, as_int64, given_array, kept_outline
-from .standard import check_row_numbers, row_numbers
+from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
 SPARSE = 16
@@ -27,8 +27,7 @@ class WeightedSampler(RandomAccessSampler):
     tend to come early. Rows of weight 0 are never drawn.
 
     The weights are copied and summed up once, when this is made; then a draw takes a binary search. Without replacement
-    the order of an epoch is a table of 8 bytes a row that it hands out, four times that while it is made; that of the
-    latest epoch or repeat and of the one before are kept.
+    the order of an epoch is a table of 8 bytes a row that it hands out; the latest two are kept.
 
     Args:
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``, any dtype of numbers, or a list.
@@ -56,25 +55,21 @@ class WeightedSampler(RandomAccessSampler):
         self, weights: Any, *, replacement: bool = True, num_samples: int | None = None, repeats: int = 1
     ) -> None:
         self._table = WeightTable(self._name, weights)
-        self.length = self._table.length
+        self.n_rows = self.length = self._table.length
         self.replacement = validation.true_or_false("replacement", replacement)
         self.repeats = validation.repeats(repeats)
         self.num_samples = None if num_samples is None else validation.positive_int("num_samples", num_samples)
         if self.replacement and self.repeats != 1:
             raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
         if not self.replacement:
-            self.num_samples = self._most(self.num_samples)
+            n = self._table.n_positive
+            self.num_samples = n if self.num_samples is None else self.num_samples
+            if self.num_samples > n:
+                raise ArgumentError(
+                    f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
+                    f"{num_samples}; pass fewer, or replacement=True"
+                )
         self._orders: dict[int, np.ndarray] = {}
-
-    def _most(self, num_samples: int | None) -> int:
-        """Return how many rows to draw without replacement."""
-        n = self._table.n_positive
-        if num_samples is not None and num_samples > n:
-            raise ArgumentError(
-                f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
-                f"{num_samples}; pass fewer, or replacement=True"
-            )
-        return n if num_samples is None else num_samples
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_orders": {}}  # the tables can be made again
@@ -90,10 +85,6 @@ class WeightedSampler(RandomAccessSampler):
     def num_indices_generated(self) -> Any:
         return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
 
-    def check_rows(self, length: int) -> None:
-        if self.length != length:
-            raise ArgumentError(f"sampler has {self.length} weights for {length} rows; pass one weight for each row")
-
     def check_in_order(self) -> None:
         raise InOrderNotSupported(
             f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
@@ -106,11 +97,11 @@ class WeightedSampler(RandomAccessSampler):
         if self.replacement:
             return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
         repeats, places = np.divmod(positions, np.int64(self.num_samples or 1))
-        rows = np.empty(len(positions), np.int64)
-        for repeat in np.unique(repeats):
-            mine = repeats == repeat
-            rows[mine] = self._order(key.word("without replacement", int(repeat)))[places[mine]]
-        return self._rows(rows)
+
+        def order(repeat: int, some: np.ndarray) -> np.ndarray:
+            return np.asarray(self._order(key.word("without replacement", repeat))[some])
+
+        return self._rows(by_repeat(repeats, places, order))
 
     def _order(self, key: int) -> np.ndarray:
         """Return the order that belongs to a key, which is kept until two others were asked for."""

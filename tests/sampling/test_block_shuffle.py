@@ -253,7 +253,7 @@ def test_no_window_is_much_smaller_than_the_others() -> None:
         (
             lambda: bu.ArrayDataSource([np.arange(9)], sampler=BlockShuffleSampler(10, 3)),
             ArgumentError,
-            "sampler is for 10 rows, but there are 9",
+            "sampler is for data of 10 rows, but there are 9",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
 
 def test_data_of_any_other_length_are_refused() -> None:
     for n in (99, 101, 1000):
-        with pytest.raises(ArgumentError, match=f"sampler is for 100 rows, but there are {n}; pass that"):
+        with pytest.raises(ArgumentError, match=f"sampler is for data of 100 rows, but there are {n}; make"):
             bu.ArrayDataSource([np.arange(n)], sampler=BlockShuffleSampler(100, 10))
 
 

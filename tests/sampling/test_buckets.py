@@ -280,7 +280,7 @@ def test_no_rows_give_no_batches() -> None:
         (
             lambda: bu.ArrayDataSource([np.arange(3)], sampler=BucketSampler([1, 2])),
             ArgumentError,
-            "sampler has 2 lengths for 3 rows",
+            "sampler is for data of 2 rows, but there are 3",
         ),
         (lambda: BatchSampler().row_plan(3, None, False), NotImplementedError, "Abstract for type"),
         (lambda: BatchSampler().count(3, False), NotImplementedError, "Abstract for type"),

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...randomness import BatchKey
-from ..base import num_batches
-from .rows import ListedPlan, RowPlan, join_rows, same_form, take_rows, whole_samples
+from .rows import ListedPlan, RowPlan, count_batches, join_rows, same_form, take_rows, whole_samples
 from .sharding import ALONE, START, Reached, Shard, Shares
 
 NEAR = 1000
@@ -168,7 +167,7 @@ class SamplesPlan(_Numbered):
     def reached(self, number: int) -> Reached:
         samples = self._reached + (number - self.first) * self._step
         samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
-        return Reached(samples, num_batches(samples, self._batch_size))
+        return Reached(samples, int(count_batches(samples, self._batch_size, drop_last=False)))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples

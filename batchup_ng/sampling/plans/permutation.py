@@ -63,11 +63,9 @@ def keyed_permutation(n: int, key: int) -> KeyedPermutation:
 
 
 def check_length(name: str, length: int) -> None:
-    """Refuse what is too long to be permuted.
-
-    Raises:
-        ArgumentError: `length` is above :data:`LONGEST`.
-    """
+    """Raise :class:`ArgumentError` if `length` is negative, or above :data:`LONGEST`: too long to be permuted."""
+    if length < 0:
+        raise ArgumentError(f"{name} must not be negative, and is {length}; pass the number of rows")
     if length > LONGEST:
         raise ArgumentError(f"{name} must be at most 2^62, {LONGEST}, and is {length}; pass fewer rows")
 

@@ -17,9 +17,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from ... import batch as batches
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ArgumentTypeError
 from ...randomness import OrderKey
-from ..base import RandomAccessSampler, checked_order, num_batches
 
 FIRST_BLOCK = 1024
 """Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block."""
@@ -95,6 +94,19 @@ class SequencePlan:
         return self.rows_between(start, int(min(start + self._batch_size, self._total)))
 
 
+class HasOrder(Protocol):
+    """What a plan needs of a sampler: see :class:`~batchup_ng.sampling.base.RandomAccessSampler`."""
+
+    block: int
+
+    @property
+    def in_batches(self) -> bool: ...
+
+    def num_indices_generated(self) -> Any: ...
+
+    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray: ...
+
+
 class SamplerPlan(SequencePlan):
     """The rows of a source that has a sampler.
 
@@ -105,7 +117,7 @@ class SamplerPlan(SequencePlan):
         drop_last: Whether to leave out a last batch that is not whole.
     """
 
-    def __init__(self, sampler: RandomAccessSampler, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+    def __init__(self, sampler: HasOrder, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
         super().__init__(_Blocks(sampler, key).between, sampler.num_indices_generated(), batch_size, drop_last)
         if sampler.in_batches:
             self.n_samples = None
@@ -119,7 +131,7 @@ class _Blocks:
     is one block. Two threads may both compute a block; each uses its own.
     """
 
-    def __init__(self, sampler: RandomAccessSampler, key: OrderKey | None) -> None:
+    def __init__(self, sampler: HasOrder, key: OrderKey | None) -> None:
         self._sampler = sampler
         self._key = key
         self._total = sampler.num_indices_generated()
@@ -143,9 +155,15 @@ class _Blocks:
         return rows[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> np.ndarray:
-        rows = checked_order(self._sampler, np.arange(start, stop, dtype=np.int64), self._key)
-        rows.flags.writeable = False  # it will be handed out again
-        return rows
+        rows = np.asarray(self._sampler.rows_at(np.arange(start, stop, dtype=np.int64), self._key))
+        name = f"{type(self._sampler).__name__}.rows_at"
+        if rows.shape != (stop - start,):
+            raise ArgumentError(
+                f"{name} must return one row for each position, of shape {(stop - start,)}, not {rows.shape}"
+            )
+        if rows.dtype.kind not in "iu" and len(rows):
+            raise ArgumentTypeError(f"{name} must return row numbers, an integer array, not {rows.dtype}")
+        return np.asarray(read_only(rows))  # it will be handed out again
 
 
 def side_by_side(parts: Sequence[RowPlan], trim: bool, batch_size: int, drop_last: bool) -> RowPlan:
@@ -324,7 +342,7 @@ def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
     """Return the number of batches that `n_samples` make: an int, or ``math.inf``."""
     if n_samples == math.inf:
         return math.inf
-    return int(n_samples) // batch_size if drop_last else num_batches(int(n_samples), batch_size)
+    return int(n_samples) // batch_size if drop_last else -(-int(n_samples) // batch_size)
 
 
 def map_rows(fn: Callable[[Any], Any], rows: Any) -> Any:
