@@ -16,10 +16,10 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import BatchSampler, array_outline, as_int64
+from .base import BatchSampler, array_outline, as_int64, given_array
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import OfBatches
-from .standard import row_numbers
+from .standard import check_row_numbers, row_numbers
 
 
 class BucketSampler(BatchSampler):
@@ -27,7 +27,7 @@ class BucketSampler(BatchSampler):
 
     Rows are sorted into buckets by length. Shuffled, the rows of each bucket are shuffled among themselves, cut into
     batches, and the batches of all buckets are shuffled; the one that is not whole, if there is one, comes last. In
-    order, rows come by ascending length. An order that is drawn from a generator is that of a seed which is drawn once.
+    order, rows come by ascending length.
 
     The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens` a batch of n
     samples, the longest of which has length m, has n·m <= `max_tokens` too: the size after padding. It counts as whole
@@ -77,7 +77,12 @@ class BucketSampler(BatchSampler):
         self.indices = None if indices is None else _rows_below(self.n_rows, indices)
         rows = np.arange(self.n_rows) if self.indices is None else self.indices
         sizes = sizes[rows]
-        self._check_longest(sizes, rows)
+        if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
+            first = int(np.argmax(sizes > self.max_tokens))
+            raise ArgumentError(
+                f"max_tokens is {self.max_tokens}, and row {rows[first]} alone is longer: {sizes[first]}; raise it, or "
+                f"leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
+            )
         order = np.argsort(sizes, kind="stable")
         self._rows = rows[order]
         ascending = sizes[order]
@@ -88,14 +93,6 @@ class BucketSampler(BatchSampler):
         self._ends = ends[ends > 0]
         self._longest = ascending[self._ends - 1]
         self._outline = [array_outline(ascending), array_outline(self._rows)]
-
-    def _check_longest(self, sizes: np.ndarray, rows: np.ndarray) -> None:
-        if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
-            row = int(rows[np.argmax(sizes > self.max_tokens)])
-            raise ArgumentError(
-                f"max_tokens is {self.max_tokens}, and row {row} alone is longer: {int(sizes[rows == row][0])}; raise "
-                f"it, or leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
-            )
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]
@@ -168,16 +165,15 @@ class BucketPlan(OfBatches):
     def _stream(self, bucket: int, start: int, stop: int) -> np.ndarray:
         """Return the rows from one place to another of the stream of a bucket."""
         parts = []
-        while True:
+        while start < stop:
             carried = self._carried[bucket]
             if stop > carried:
                 parts.append(self._own_rows(bucket, max(start - carried, 0), stop - carried))
-            stop = min(stop, carried)
-            if start >= stop:
-                return np.concatenate(parts[::-1])
+            # What is carried over is the end of the stream of the bucket before.
+            shift = self._stream_length(bucket - 1) - carried
+            start, stop = start + shift, min(stop, carried) + shift
             bucket -= 1
-            shift = self._stream_length(bucket) - carried
-            start, stop = start + shift, stop + shift
+        return np.concatenate(parts[::-1])
 
     def _own_rows(self, bucket: int, start: int, stop: int) -> np.ndarray:
         """Return the rows from one place to another of those that are of the bucket itself."""
@@ -189,12 +185,7 @@ class BucketPlan(OfBatches):
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:
-    try:
-        sizes = np.asarray(lengths)
-    except ValueError as error:  # rows of different lengths
-        raise ArgumentTypeError(
-            "lengths must be one whole number a row, and these are rows themselves; pass [len(row) for row in rows]"
-        ) from error
+    sizes = given_array("lengths", lengths, "pass [len(row) for row in rows]")
     if sizes.ndim != 1:
         raise ArgumentError(
             f"lengths must be one-dimensional, not of shape {sizes.shape}; pass [len(row) for row in rows]"
@@ -209,9 +200,9 @@ def _as_lengths(lengths: Any) -> np.ndarray:
 
 def _rows_below(n: int, indices: Any) -> np.ndarray:
     rows = row_numbers("indices", indices)
-    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= n):
-        bad = int(rows.max()) if int(rows.max()) >= n else int(rows.min())
-        raise ArgumentError(f"indices must be row numbers from 0, below {n}, the number of lengths; one is {bad}")
+    if len(rows) and int(rows.min()) < 0:
+        raise ArgumentError(f"indices must be row numbers from 0, and one is {int(rows.min())}; count from the start")
+    check_row_numbers("indices", rows, n)
     return rows
 
 

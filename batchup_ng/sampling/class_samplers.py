@@ -57,14 +57,10 @@ class StratifiedSampler(RepeatedSampler):
 
     So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
     in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. To hold across the seam of two repeats, too, the
-    order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
-    In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
-
-    How the classes are spread, and the reason for that bound, stand at
-    :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
-
-    Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less;
+    :class:`~batchup_ng.sampling.plans.even_interleave.Spread` says why. That holds across the seam of two repeats, too:
+    all repeats of an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order,
+    without ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
 
     Args:
         y: Class of each row of the data: ``(N,) int``, not negative.
@@ -119,21 +115,18 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
     :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
-    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled anew whenever the
-    rows of a batch end with those of the class, so after `per_class` times at most. An epoch ends when the largest
-    class was gone through once; smaller ones are then seen several times. (With `classes_per_batch`, see below.)
+    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled again whenever
+    the rows of a batch end with those of the class. An epoch ends when the largest class was gone through once; smaller
+    ones are then seen several times.
 
     With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
     Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
     classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
-    out, and what they would have handed out. An epoch has as many rounds as the largest class needs. So of n classes,
-    of which ``n % classes_per_batch`` sit out each round, that share of the rows of the largest class does not come in
-    an epoch, on the average, other ones in each; where `classes_per_batch` divides n, all come. In order, without
-    ``shuffle=``, classes and rows come in turn, as they are numbered; an epoch is as long, and leaves out the last.
+    out with their rows of it. In order, without ``shuffle=``, classes and rows come in turn, as they are numbered; an
+    epoch is as long, and leaves out the last.
 
-    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only.
-
-    Memory: 8 bytes a row.
+    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory:
+    8 bytes a row.
 
     Args:
         y: Class of each row: ``(n,) int``, not negative.
