@@ -16,13 +16,12 @@ row is off by a few 2^-53, whatever the number of rows: each of 10^8 rows of equ
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import check_weights
+from ..randomness import check_weights, unit_floats, words_at
 from ..randomness.portable_math import minus_log
 from .base import given_array, kept_outline
 
@@ -121,7 +120,7 @@ class WeightTable:
         place[beyond] = RUN - 1 - np.argmax(weights[beyond, ::-1] > 0, axis=1)
         return np.asarray(run * RUN + place)
 
-    def drawn_in_turn(self, uniform: Callable[[int, int], np.ndarray], n: int) -> np.ndarray:
+    def drawn_in_turn(self, key: int, n: int) -> np.ndarray:
         """Return `n` rows drawn one after the other, each in proportion to the weights of those left: ``(n,) int64``.
 
         Each row gets a number that is exponential at the rate of its weight; the least come first (Efraimidis and
@@ -130,8 +129,7 @@ class WeightTable:
         last, whatever it is.
 
         Args:
-            uniform: Called with the first and last (excluded) of some rows, in ascending order; returns a number in
-                [0, 1) for each.
+            key: Names the order: 64 bits.
             n: How many, at most as many as have a weight above 0.
         """
         times = np.empty(self.length)
@@ -139,8 +137,9 @@ class WeightTable:
         for start in range(0, self.length, CHUNK):
             stop = min(start + CHUNK, self.length)
             rates = self._weights[start:stop].astype(np.float64) / largest
+            uniform = unit_floats(words_at(key, np.arange(start, stop)))
             with np.errstate(over="ignore"):
-                times[start:stop] = minus_log(1.0 - uniform(start, stop)) / np.maximum(rates, np.finfo(float).tiny)
+                times[start:stop] = minus_log(1.0 - uniform) / np.maximum(rates, np.finfo(float).tiny)
         if self.n_positive == self.length:
             return _least_first(times, n)
         rows = np.flatnonzero(self._weights[: self.length])

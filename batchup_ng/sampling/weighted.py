@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -107,23 +106,19 @@ class WeightedSampler(RandomAccessSampler):
         """Return the order that belongs to a key, which is kept until two others were asked for."""
         order = self._orders.get(key)
         if order is None:
-            order = self._drawn_order(lambda start, stop: unit_floats(words_at(key, np.arange(start, stop))))
+            order = self._table.drawn_in_turn(key, self.num_samples or 0)
             self._orders = dict([*list(self._orders.items())[-1:], (key, order)])
         return order
-
-    def _drawn_order(self, uniform: Callable[[int, int], np.ndarray]) -> np.ndarray:
-        assert self.num_samples is not None
-        return self._table.drawn_in_turn(uniform, self.num_samples)
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch.
 
-        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without, they have
-        the distribution of ``choice(n, size=num_samples, replace=False, p=weights)``, by one number in [0, 1) drawn
-        for each row when a repeat begins: ``choice`` itself may need as many passes over all weights as there are rows.
+        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without, they are
+        in the order of a seed that is drawn once, which has the distribution of ``choice(..., replace=False)``.
         """
-        size = validation.positive_int("batch_size", batch_size)
-        return self._drawn(size, shuffle_rng) if self.replacement else self._drawn_in_turn(size, shuffle_rng)
+        if not self.replacement:
+            return super().shuffled_indices_batch_iterator(batch_size, shuffle_rng)
+        return self._drawn(validation.positive_int("batch_size", batch_size), shuffle_rng)
 
     def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         left = self.num_indices_generated()
@@ -131,17 +126,6 @@ class WeightedSampler(RandomAccessSampler):
             uniform = uniform_draws(shuffle_rng, int(min(batch_size, left)))
             yield self._rows(self._table.cdf.searchsorted(uniform, side="right"))
             left -= batch_size
-
-    def _drawn_in_turn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        held = np.arange(0)
-        for _ in itertools.count() if self.repeats == -1 else range(self.repeats):
-            order = self._drawn_order(lambda start, stop: uniform_draws(shuffle_rng, stop - start))
-            held = np.concatenate([held, self._rows(order)])
-            while len(held) >= batch_size:
-                yield held[:batch_size]
-                held = held[batch_size:]
-        if len(held):
-            yield held
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return the rows of the data for numbers of weights."""
