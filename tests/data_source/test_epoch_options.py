@@ -70,7 +70,6 @@ def test_arguments_by_position_are_counted_under_the_name_that_was_called() -> N
     ("option", "says"),
     [
         ("num_workers", r"the pool has the workers: WorkerProcessPool\(n\)"),
-        ("prefetch", "batch_buffer_size="),
         ("prefetch_factor", "batch_buffer_size="),
         ("pin_memory", r"in a map behind the pool: pool.parallel_data_source\(source\).map\(fn\)"),
         ("collate_fn", r"source.collate\(fn\)"),

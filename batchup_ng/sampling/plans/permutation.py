@@ -14,19 +14,17 @@ kept (Lemire, "Fast random integer generation in an interval", 2019).
 
 What that gives, what it does not:
 
-* With *ideal* functions, four rounds cannot be told from a random order by whoever looks at far fewer than n^(1/4)
-  places of it (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988), five
-  or six by whoever looks at far fewer than n^(1/2) (Patarin, "Security of random Feistel schemes with 5 or more
-  rounds", CRYPTO 2004). An epoch shows all n, and our functions are not ideal, so that this proves nothing: the eight
-  rounds rest on ``tests/sampling/plans/test_permutation_statistics.py``. There, two rounds are seen at once; four
-  where all of an order is seen, by the rows of positions that are alike in half of their bits; six are not seen in
-  25,600 orders of 4,097.
+* With *ideal* functions, few rounds cannot be told from a random order by looking at few places of it (Luby and
+  Rackoff, 1988; Patarin, "Security of random Feistel schemes with 5 or more rounds", CRYPTO 2004). An epoch shows all
+  n, and our functions are not ideal, so the eight rounds rest on
+  ``tests/sampling/plans/test_permutation_statistics.py``. There, two rounds are seen at once; four where all of an
+  order is seen, by the rows of positions that are alike in half of their bits; six are not seen in 25,600 orders of
+  4,097.
 * Of the n! orders there are at most 2^64, as many as keys. From n = 21 on there are orders that never occur.
-* Where the left half has an odd size, each round is an even permutation, as is every round that only takes exclusive or
-  (Even and Goldreich, "DES-like functions can generate the alternating group", 1983). So nearly all orders of such a
-  length have the same sign, which tells where the last two rows are once the place of each other one is known.
-* It is for shuffling, not for secrets: who sees a part of the order can compute the rest.
-* The values are for ever: a saved epoch goes on with the same order in a later release. A test holds some of them.
+* If the left half has an odd size, each round is an even permutation (Even and Goldreich, "DES-like functions can
+  generate the alternating group", 1983), so nearly all orders of such a length have the same sign.
+* It is for shuffling, not for secrets: the rest of the order can be computed from a part of it.
+* The values never change: a saved epoch goes on with the same order in a later release. A test holds some of them.
 """
 
 from __future__ import annotations
