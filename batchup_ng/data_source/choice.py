@@ -16,11 +16,11 @@ from ..sampling.base import num_batches
 from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
+from .composite import checked_sources
 from .epoch_options import EpochOptions, known_count, taken_by
-from .parts import MadeOfSources, checked_sources
 
 
-class ChoiceDataSource(MadeOfSources, PlannedDataSource):
+class ChoiceDataSource(PlannedDataSource):
     """Draws each batch whole from one of several sources.
 
     Args:
@@ -39,8 +39,8 @@ class ChoiceDataSource(MadeOfSources, PlannedDataSource):
         self.stratified = validation.true_or_false("stratified", stratified)
 
     @property
-    def made_of(self) -> list[AbstractDataSource]:
-        return self.datasets
+    def is_random_access(self) -> bool:
+        return all(source.is_random_access for source in self.datasets)
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.stratified, *[source.fingerprint() for source in self.datasets]]
@@ -108,6 +108,15 @@ class ChoiceDataSource(MadeOfSources, PlannedDataSource):
             return lambda: _rounds(len(counts), rng)
         whole = [int(n) for n in counts]
         return lambda: _spread_turns(whole, rng)
+
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.datasets)
+
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.datasets)
+
+    def calls_user_functions(self) -> bool:
+        return any(source.calls_user_functions() for source in self.datasets)
 
 
 def _in_turn(parts: Sequence[Iterator[Any]], turns: Callable[[], Iterator[int]]) -> Iterator[tuple[int, Any]]:

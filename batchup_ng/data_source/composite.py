@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import batch as batches
 from .. import validation
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import drawn_groups, group_positions, grouped, groups_plan, ungrouped, whole_groups
@@ -19,10 +19,9 @@ from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_sid
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
 from .hooks import joined_names
-from .parts import MadeOfSources, checked_sources
 
 
-class CompositeDataSource(MadeOfSources, PlannedDataSource):
+class CompositeDataSource(PlannedDataSource):
     """Draws a batch from each of several sources side by side, each in an order of its own.
 
     An epoch ends with the shortest source; make the others longer with ``repeats``. To keep rows together that belong
@@ -63,8 +62,8 @@ class CompositeDataSource(MadeOfSources, PlannedDataSource):
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
 
     @property
-    def made_of(self) -> list[AbstractDataSource]:
-        return self.datasets
+    def is_random_access(self) -> bool:
+        return all(source.is_random_access for source in self.datasets)
 
     def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]
@@ -164,8 +163,17 @@ class CompositeDataSource(MadeOfSources, PlannedDataSource):
             return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
 
+    def uses_global_rng(self) -> bool:
+        return any(source.uses_global_rng() for source in self.datasets)
+
+    def has_random_maps(self) -> bool:
+        return any(source.has_random_maps() for source in self.datasets)
+
     def heeds_shuffle(self) -> bool:
         return any(source.heeds_shuffle() for source in self.datasets)
+
+    def calls_user_functions(self) -> bool:
+        return any(source.calls_user_functions() for source in self.datasets)
 
 
 def _even(rows: Any) -> bool:
@@ -233,3 +241,23 @@ def _checked_sizes(sizes: Any, n: int) -> list[int]:
             f"the second source for each of the first"
         )
     return [validation.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
+
+
+def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
+    """Return `sources` as a list.
+
+    Raises:
+        ArgumentError: it is empty.
+        ArgumentTypeError: one of them is no data source.
+    """
+    if isinstance(sources, AbstractDataSource) or not isinstance(sources, Iterable):
+        raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
+    listed: list[AbstractDataSource] = list(sources)
+    if not listed:
+        raise ArgumentError(f"{name} must hold at least one data source, and is empty")
+    for i, source in enumerate(listed):
+        if not isinstance(source, AbstractDataSource):
+            raise ArgumentTypeError(
+                f"{name}[{i}] must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource"
+            )
+    return listed

@@ -13,11 +13,11 @@ from ..sampling.base import AbstractSampler
 from ..sampling.mixture import MixtureSampler
 from .array import ArrayDataSource
 from .base import AbstractDataSource, Functions
+from .composite import checked_sources
 from .filtering import filter_samples
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
 from .looking import numbered_length
-from .parts import checked_sources
 from .take_repeat import RoundsDataSource, TakeDataSource
 from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
 

@@ -166,7 +166,7 @@ class SourceNode(Shown):
 HOOKS = frozenset(name for name in vars(SourceNode) if not name.startswith("_")) - {
     "batch_indices_iterator", "batch_iterator", "is_random_access", "num_samples", "samples_by_indices",
     "samples_by_indices_nomapping",
-} | {"begin_epoch", "made_of", "plan_of", "start_plan", "start_stream", "stream_owner"}  # fmt: skip
+} | {"begin_epoch", "plan_of", "start_plan", "start_stream", "stream_owner"}  # fmt: skip
 """What the library calls, and users do not."""
 
 

@@ -14,19 +14,19 @@ from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples, rows_length
 from .base import AbstractDataSource, PlannedDataSource
+from .composite import checked_sources
 from .epoch_options import EpochOptions
-from .parts import MadeOfSources, checked_sources
 
 
-class Wrapped(MadeOfSources, PlannedDataSource):
+class Wrapped(PlannedDataSource):
     """A source that makes its batches as another does."""
 
     def __init__(self, source: AbstractDataSource) -> None:
         self.source = checked_sources("source", [source])[0]
 
     @property
-    def made_of(self) -> list[AbstractDataSource]:
-        return [self.source]
+    def is_random_access(self) -> bool:
+        return self.source.is_random_access
 
     def samples_by_indices(self, indices: Any) -> Any:
         return self.source.samples_by_indices(indices)
@@ -40,8 +40,17 @@ class Wrapped(MadeOfSources, PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
+    def uses_global_rng(self) -> bool:
+        return self.source.uses_global_rng()
+
+    def has_random_maps(self) -> bool:
+        return self.source.has_random_maps()
+
     def heeds_shuffle(self) -> bool:
         return self.source.heeds_shuffle()
+
+    def calls_user_functions(self) -> bool:
+        return self.source.calls_user_functions()
 
 
 class TakeDataSource(Wrapped):

@@ -120,7 +120,7 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.bernoulli(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
         (lambda r: r.bernoulli(float("nan")), ArgumentError, "between 0 and 1, not nan"),
         (lambda r: r.bernoulli("often"), ArgumentTypeError, "p must be a probability"),
-        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, "low must be a whole number"),
+        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, "must be a whole number"),
         (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError, "high must be a whole number"),
     ],
 )
