@@ -46,7 +46,7 @@ def arguments(thing: Any) -> list[str]:
     """Return the arguments that `thing` was made with, as far as its attributes of the same names tell.
 
     Those that have their default, and sources, which are shown as parts, are left out. A required argument that was
-    not kept is ``name=...``, or what ``_name_in_words`` tells of it.
+    not kept is ``name=...``, or ``_name_in_words`` of the object.
     """
     words = []
     for parameter in inspect.signature(type(thing)).parameters.values():

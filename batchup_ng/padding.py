@@ -52,7 +52,7 @@ def pad_batch(
 
     Returns:
         The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. Of no
-        arrays, whose dtype nobody knows, a ``float64`` array of length 0.
+        arrays, a ``float64`` array of length 0.
 
     Raises:
         ArgumentError: the arrays differ in dtype, dimensions or another axis, an array is longer than `max_length`, the

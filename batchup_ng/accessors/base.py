@@ -57,7 +57,7 @@ class NamesSamples(Protocol):
 
 
 def sample_name(accessor: Any, row: int) -> str | None:
-    """Return what `row` of `accessor` is called; None where nobody knows."""
+    """Return what `row` of `accessor` is called; None if it has no name."""
     return accessor.sample_name(row) if isinstance(accessor, NamesSamples) else None
 
 

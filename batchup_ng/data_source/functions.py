@@ -158,7 +158,7 @@ def take(source: AbstractDataSource, n: int) -> TakeDataSource:
 
 
 def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
-    """Return a source whose epoch is `times` epochs of `source`, each in an order of its own; -1 for ever.
+    """Return a source whose epoch is `times` epochs of `source`, each in an order of its own; -1 without end.
 
     If a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
     reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a

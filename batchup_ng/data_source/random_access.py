@@ -27,7 +27,7 @@ class RandomAccessDataSource(PlannedDataSource):
     Args:
         length: How many rows there are.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 for ever.
+        repeats: How often each is handed out an epoch; -1 without end.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
         include_indices: Whether each batch begins with the array of its row numbers.
 

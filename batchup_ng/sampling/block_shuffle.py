@@ -30,7 +30,7 @@ class BlockShuffleSampler(RepeatedSampler):
         length: How many rows there are, at most 2^62.
         block: Rows of a block, as storage has them: of a chunk of a compressed file, say.
         window: How many blocks are mixed at most.
-        repeats: How often each row is handed out, the blocks and the rows shuffled again each time; -1 for ever.
+        repeats: How often each row is handed out, the blocks and the rows shuffled again each time; -1 without end.
 
     Raises:
         ArgumentError: `block` or `window` is below 1, `length` is negative or above 2^62, or `repeats` is neither -1

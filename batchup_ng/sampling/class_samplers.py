@@ -65,7 +65,7 @@ class StratifiedSampler(RepeatedSampler):
     Args:
         y: Class of each row of the data: ``(N,) int``, not negative.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
 
     Raises:
         ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of it, or `repeats` is
@@ -158,7 +158,7 @@ class BalancedBatchSampler(RandomAccessSampler):
             raise ArgumentError(f"classes_per_batch must be at most {n}, the classes of y, not {classes_per_batch}")
         self.batch_size = self.per_class * self.classes_per_batch
         self._batches_a_round = n // self.classes_per_batch
-        # After as many turns of a class both its rows and its batches begin anew.
+        # After so many turns of a class its rows and its batches end together.
         self._cycles = np.lcm(self._by_class.sizes, self.per_class)
 
     def fingerprint(self) -> list[Any]:

@@ -18,7 +18,7 @@ REPEATS = 64
 
 
 class RepeatedSampler(RandomAccessSampler):
-    """What samplers have in common that hand out each of `length` rows once a repeat, `repeats` times, -1 for ever.
+    """What samplers have in common that hand out each of `length` rows once a repeat, `repeats` times, -1 without end.
 
     A batch may reach over the end of a repeat into the next.
     """
@@ -74,13 +74,13 @@ def by_repeat(repeats: np.ndarray, places: np.ndarray, order: Callable[[int, np.
 
 
 class StandardSampler(RepeatedSampler):
-    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or shuffled anew each repeat.
+    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or in another shuffled order each repeat.
 
     A batch may reach over the end of a repeat into the next.
 
     Args:
         length: How many rows there are.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
 
     Raises:
         ArgumentError: `repeats` is 0 or below -1, `length` is negative or above 2^62, or nothing is to be repeated for
@@ -131,7 +131,7 @@ class SubsetSampler(StandardSampler):
 
     Args:
         indices: Row numbers: ``(n,) int``; a boolean mask is refused, which BatchUp took for rows 0 and 1, or failed.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
     """
 
     def __init__(self, indices: Any, repeats: int = 1) -> None:

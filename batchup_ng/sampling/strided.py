@@ -23,7 +23,7 @@ class StridedSampler(StandardSampler):
         start: The first row; None is the first there is, the last where `stride` is negative.
         stop: The row before which to stop; None goes on to the end.
         stride: How far the next row is, not 0.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
 
     Raises:
         ArgumentError: `stride` is 0, no row is left of those that there are, `length` is negative or above 2^62, or

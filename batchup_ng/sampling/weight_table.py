@@ -3,7 +3,7 @@
 What is kept is one copy of the weights, in the dtype in which they came, with the sum of each run of 32 of them, added
 up: 1/32 of the memory again. A draw looks for its run among the sums, then adds up the weights of that run. So setting
 up writes the memory of the weights once and reads it in cache; a cumulative sum as long as they are, or normalised
-weights, are only made where somebody asks for them.
+weights, are only made when they are used.
 
 Sums are made in an order that stands here, by operations that IEEE 754 rounds in one way only, logarithms too; what
 NumPy's ``sum`` and ``log`` give in the last bit is left to the machine. So a draw is the same on each.

@@ -31,8 +31,8 @@ class WeightedSampler(RandomAccessSampler):
     Args:
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``, any dtype of numbers, or a list.
         replacement: Whether a row may come more than once.
-        num_samples: How many rows to draw an epoch. None: with replacement, for ever; without, all of weight above 0.
-        repeats: How often to draw so many, without replacement: each time anew; -1 for ever.
+        num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all of weight above 0.
+        repeats: How often to draw so many, without replacement, in another order each time; -1 without end.
 
     Attributes:
         length: How many weights there are.

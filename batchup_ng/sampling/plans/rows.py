@@ -237,7 +237,7 @@ class RoundsPlan(OfBatches):
 
     Args:
         make: Returns the plan of a round.
-        rounds: How many rounds there are; -1 for ever.
+        rounds: How many rounds there are; -1 without end.
         n_each: Number of batches of each round; None if rounds may differ.
 
     Raises:
