@@ -13,7 +13,7 @@ from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH
 from ..randomness import BatchKey, globals_seeded
-from .epoch.iterator import read_batch
+from .epoch.reading import read_batch
 from .hooks import SourceNode
 from .reduce import MapsEpochs
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data_source.base import MapDataSource, PlannedDataSource
-from ..data_source.epoch.iterator import read_batch
+from ..data_source.base import PlannedDataSource
+from ..data_source.epoch.reading import read_batch
+from ..data_source.map import MapDataSource
 from ..error_context import map_of, shortened
 from ..errors import ArgumentError, BatchError, BatchupError, NotReproducible
 from ..memory_pool import FRESH

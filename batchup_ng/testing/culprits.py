@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data_source.array import ArrayDataSource
-from ..data_source.base import AbstractDataSource, MapDataSource, PlannedDataSource
+from ..data_source.base import AbstractDataSource, PlannedDataSource
+from ..data_source.map import MapDataSource
 from ..data_source.views import ConcatDataSource, SubsetDataSource, ZipDataSource
 from ..error_context import function_name
 from ..errors import BatchupError

@@ -17,7 +17,8 @@ from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from ..memory_pool import FRESH
-from .parallel import ParallelDataSource, PrefetchDataSource, Producer
+from .parallel import ParallelDataSource
+from .prefetch import PrefetchDataSource, Producer
 from .stream import WorkStream
 from .task import ONCE, Future, Submission, Task
 
@@ -43,7 +44,7 @@ OF_POOL = {
 }
 """What to do instead of options of the methods of a pool that others have."""
 
-HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer", "transports"}
+HOOKS = {"as_producer", "at_once", "buffers", "check_open", "own_thread", "producer", "transports"}
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
@@ -60,11 +61,18 @@ class AbstractWorkerPool:
     buffers: Any = FRESH
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
+    processes: int = 1
+    threads: int = 1
     transports: tuple[str, ...] = ("auto",)
     """The ways for arrays to reach the workers that one may ask for."""
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks it runs at once."""
+        return self.processes * self.threads
 
     def _own(self, producer: PoolOfOne) -> PoolOfOne:
         """Return a pool that was started for a producer, which ends with this one at the latest."""

@@ -18,7 +18,7 @@ from ..errors import PoolClosed, StallWarning
 from ..memory_pool import BufferPool
 from ..warn import warn_consumer
 from .base import ELSEWHERE, AbstractWorkerPool
-from .parallel import Producer
+from .prefetch import Producer
 from .task import ONCE, STOPPED, Submission, Task
 
 

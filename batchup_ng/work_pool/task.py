@@ -66,7 +66,7 @@ class Future(Protocol):
 
     @property
     def transport(self) -> str:
-        """How the result came, once it was asked for: ``"slot"``, ``"pipe"``, ``"inline"``, ``"memory"`` or ``""``."""
+        """How the result came, once it was asked for: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"`` or ``""``."""
         ...
 
     def result(self) -> Any:
@@ -92,6 +92,25 @@ class Submits(Protocol):
     """The part of a pool that a stream needs."""
 
     def submit(self, task: Task, how: Submission = ONCE) -> Future: ...
+
+
+class RunsTasks(Submits, Protocol):
+    """The part of a pool that an epoch needs."""
+
+    @property
+    def buffers(self) -> Any:
+        """Where workers take memory from; travels to them as an argument."""
+        ...
+
+    @property
+    def own_thread(self) -> bool:
+        """Whether tasks run on the consumer's own thread."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks it runs at once."""
+        ...
 
 
 current = threading.local()

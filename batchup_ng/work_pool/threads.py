@@ -37,7 +37,7 @@ from ..errors import PoolClosed, SampleTimeout
 from ..memory_pool import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
-from .parallel import Producer
+from .prefetch import Producer
 from .stream import check_process
 from .task import FOREVER, ONCE, Submission, Task, TaskFuture, current
 

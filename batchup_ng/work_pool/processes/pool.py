@@ -16,7 +16,8 @@ from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
-from ..parallel import ParallelDataSource, Producer
+from ..parallel import ParallelDataSource
+from ..prefetch import Producer
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from . import schedule
