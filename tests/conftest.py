@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
-
-from .left import Left, left_since
+from tests.left import Left, left_since
 
 PATIENCE = 20.0
 """Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""

@@ -16,8 +16,7 @@ import pytest
 
 import batchup_ng
 from batchup_ng import testing
-
-from .extent import quick
+from tests.extent import quick
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .extent import quick
+from tests.extent import quick
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 

@@ -13,7 +13,7 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.testing.sources import assert_same_batch
 from tests.data_source.source_helpers import A, stream_of
-from tests.graphs import graphs
+from tests.properties.graphs import graphs
 
 X = np.arange(20.0).reshape(10, 2)
 

@@ -23,7 +23,7 @@ from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.differences import first_difference
 from tests.extent import thorough
-from tests.graphs import graphs
+from tests.properties.graphs import graphs
 
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
 HERE = ("serial", "threads")

@@ -18,9 +18,9 @@ What that gives, what it does not:
   places of it (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988), five
   or six by whoever looks at far fewer than n^(1/2) (Patarin, "Security of random Feistel schemes with 5 or more
   rounds", CRYPTO 2004). An epoch shows all n, and our functions are not ideal, so that this proves nothing: the eight
-  rounds rest on ``tests/sampling/test_permutation_statistics.py``. There, two rounds are seen at once; four where all
-  of an order is seen, by the rows of positions that are alike in half of their bits; six are not seen in 25,600 orders
-  of 4,097.
+  rounds rest on ``tests/sampling/plans/test_permutation_statistics.py``. There, two rounds are seen at once; four
+  where all of an order is seen, by the rows of positions that are alike in half of their bits; six are not seen in
+  25,600 orders of 4,097.
 * Of the n! orders there are at most 2^64, as many as keys. From n = 21 on there are orders that never occur.
 * Where the left half has an odd size, each round is an even permutation, as is every round that only takes exclusive or
   (Even and Goldreich, "DES-like functions can generate the alternating group", 1983). So nearly all orders of such a

@@ -18,7 +18,7 @@ import pytest
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling.plans.permutation import SMALL, KeyedPermutation
 from tests.extent import quick, thorough
-from tests.sampling.order_statistics import STATISTICS, WHOLE, Family, Order, longest_run, look, many_keys
+from tests.sampling.plans.order_statistics import STATISTICS, WHOLE, Family, Order, longest_run, look, many_keys
 
 LIMIT = 5.0
 THOROUGH = 100

@@ -18,9 +18,8 @@ import batchup_ng as bu
 from batchup_ng.errors import PoolClosed, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes import process as begin
-
-from ..extent import methods
-from .travel_helpers import one
+from tests.extent import methods
+from tests.work_pool.processes.serialization_helpers import one
 
 
 @pytest.fixture(params=methods("forkserver"))

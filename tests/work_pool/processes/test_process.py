@@ -24,8 +24,7 @@ from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes import process as begin
 from batchup_ng.work_pool.processes.launch import launcher
 from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, Given, WorkerProcess
-
-from ..extent import methods, quick
+from tests.extent import methods, quick
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from batchup_ng.sampling.plans.epoch import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import thorough
-from tests.graphs import graphs, shuffle_of, shuffles
+from tests.properties.graphs import graphs, shuffle_of, shuffles
 
 MOST = 12
 

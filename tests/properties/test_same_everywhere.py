@@ -17,7 +17,7 @@ from batchup_ng.errors import InOrderNotSupported
 from batchup_ng.memory_pool import FRESH
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
-from tests.graphs import graphs, shuffle_of, shuffles
+from tests.properties.graphs import graphs, shuffle_of, shuffles
 
 MOST = 15
 """How many batches of an epoch are looked at."""

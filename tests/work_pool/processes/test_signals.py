@@ -13,8 +13,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes.signals import InterruptsHeld
-
-from ..extent import methods
+from tests.extent import methods
 
 
 def test_an_interrupt_waits_for_the_end() -> None:

@@ -19,8 +19,7 @@ from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.epoch_runner import ByteBound, byte_bound
 from batchup_ng.work_pool.prefetch_buffer import NO_JOB, PrefetchBuffer
-
-from ..extent import quick
+from tests.extent import quick
 
 
 def big(n: int = 60) -> bu.ArrayDataSource:

@@ -14,8 +14,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, PoolClosed, SerializationError
 from batchup_ng.work_pool.processes import shared_arrays, shared_constants
-
-from .travel_helpers import MB, crossing, one, same
+from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -32,7 +32,8 @@ from batchup_ng import randomness
 from batchup_ng.randomness import BatchKey
 from batchup_ng.testing.digests import digest_of, layout_of
 from batchup_ng.testing.sources import assert_same_batches
-from tests.matrix import (
+from tests.extent import quick
+from tests.properties.matrix import (
     BATCHES,
     BUFFERS,
     EPOCH,
@@ -46,8 +47,6 @@ from tests.matrix import (
     open_pool,
     opened,
 )
-
-from .extent import quick
 
 POOLS = [("serial", 1), *itertools.product(KINDS[1:], WORKERS)]
 SETTINGS = list(itertools.product(POOLS, BUFFERS))
@@ -200,8 +199,8 @@ def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_fu
 def gone_on(folder: Path) -> list[list[int]]:
     """Return what a program in another process makes of what ``in.json`` says."""
     files = [str(folder / name) for name in ("in.json", "out.json")]
-    command = [sys.executable, "-W", "ignore", "-m", "tests.matrix", *files]
-    root = Path(__file__).parents[1]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.properties.matrix", *files]
+    root = Path(__file__).parents[2]
     paths = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         command,

@@ -21,8 +21,7 @@ from batchup_ng.work_pool.fair_queue import FairQueue
 from batchup_ng.work_pool.processes import schedule as rules
 from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, Send, Worker
 from batchup_ng.work_pool.task import Submission
-
-from ..extent import quick
+from tests.extent import quick
 
 
 class FakeJob:

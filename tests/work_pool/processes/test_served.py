@@ -18,9 +18,8 @@ from batchup_ng.work_pool.processes import asking, protocol, served
 from batchup_ng.work_pool.processes.protocol import Kind, Placed
 from batchup_ng.work_pool.processes.served import Offer, ServedArray, Server
 from batchup_ng.work_pool.processes.shared_memory import Arena, Extent
-
-from ..extent import quick
-from .travel_helpers import MB, sent
+from tests.extent import quick
+from tests.work_pool.processes.serialization_helpers import MB, sent
 
 
 class Task:

@@ -11,9 +11,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import SampleReadError, SerializationError
-
-from ..extent import methods
-from .travel_helpers import crossing, one, same
+from tests.extent import methods
+from tests.work_pool.processes.serialization_helpers import crossing, one, same
 
 METHODS = methods("forkserver")
 FILE_VIEWS = {

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.serialization import SMALLEST_APART, pack
-
-from ..extent import methods
-from .travel_helpers import MB, crossing, one, same
+from tests.extent import methods
+from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same
 
 METHODS = methods("forkserver")
 DTYPES = [

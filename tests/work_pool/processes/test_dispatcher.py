@@ -22,8 +22,7 @@ from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher, served
 from batchup_ng.work_pool.processes.launch import ServerLauncher
 from batchup_ng.work_pool.processes.shared_constants import LATELY, Room
-
-from .travel_helpers import one
+from tests.work_pool.processes.serialization_helpers import one
 
 
 def noted(file: Path) -> int:

@@ -18,8 +18,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.processes.serialization import pack
-
-from ..extent import methods
+from tests.extent import methods
 
 METHODS = methods("forkserver")
 
