@@ -61,8 +61,6 @@ class AbstractWorkerPool:
     buffers: Any = FRESH
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
-    processes: int = 1
-    threads: int = 1
     transports: tuple[str, ...] = ("auto",)
     """The ways for arrays to reach the workers that one may ask for."""
 
@@ -72,7 +70,7 @@ class AbstractWorkerPool:
     @property
     def at_once(self) -> int:
         """How many tasks it runs at once."""
-        return self.processes * self.threads
+        return getattr(self, "processes", 1) * getattr(self, "threads", 1)
 
     def _own(self, producer: PoolOfOne) -> PoolOfOne:
         """Return a pool that was started for a producer, which ends with this one at the latest."""

@@ -141,6 +141,7 @@ class EpochRunner(Runner):
         self._source_path = path + (0,) * len(maps.nodes)
         self._bound = bound
         self._before = before
+        self._transport = ""  # of the latest batch
         self._allowance = Allowance(timeout, timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
         self._how = Submission(retryable=True, timeout=timeout, stream_id=new_stream_id(), context=context)
@@ -208,7 +209,7 @@ class EpochRunner(Runner):
                 n = planned_samples(planned.rows, made)
                 if self._maps.nodes:
                     made = self._mapped(made, planned, n)
-                self._accounting.settle(planned.number, n, n, 0, entry.future.transport)
+                self._accounting.settle(planned.number, n, n, 0, self._transport)
                 return made
 
     def _made(self, entry: Entry) -> Any:
@@ -223,7 +224,7 @@ class EpochRunner(Runner):
             failure = error
         else:
             self._buffer.drop(entry)
-            self._saw(made)
+            self._saw(made, entry)
         self._buffer.fill()
         if failure is None:
             return made
@@ -232,8 +233,9 @@ class EpochRunner(Runner):
         finally:
             del failure  # its traceback holds this frame
 
-    def _saw(self, made: Any) -> None:
-        """Take note of the size of a batch."""
+    def _saw(self, made: Any, entry: Entry) -> None:
+        """Take note of the size of a batch, and of how it came."""
+        self._transport = entry.future.transport
         if type(made) is not PartialBatch:
             self._bound.saw(made)
         elif made.kept:
@@ -254,7 +256,7 @@ class EpochRunner(Runner):
             skipped = self._failures.policy.action == "skip"
             kept = np.setdiff1d(np.arange(n), list(made.failures)) if skipped else None
             made.batch = self._mapped(made.batch, planned, n, kept)
-        self._failures.settle(planned, made)
+        self._failures.settle(planned, made, self._transport)
         return made
 
     def _made_beside(self, planned: PlannedBatch) -> Any:
@@ -301,7 +303,7 @@ class EpochRunner(Runner):
                 raise
             return error
         if not entry.job.how.exclusive:
-            self._saw(made)
+            self._saw(made, entry)
         return made
 
 

@@ -67,7 +67,7 @@ def direct_batches(source: ReadsSamples, epoch: Epoch, buffers: Buffers) -> Iter
         else:
             remade = functools.partial(_remade, make, source, key, buffers)
             batch = failures.resolved(planned, batch, remade)
-            failures.settle(planned, batch)
+            failures.settle(planned, batch, "memory")
             if batch.kept:
                 yield batch.batch
         del batch

@@ -79,11 +79,12 @@ class Failures:
         self._check_limit(self._accounting.planned + whole_samples(planned.rows)[1])
         return failed
 
-    def settle(self, planned: PlannedBatch, made: PartialBatch) -> None:
+    def settle(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
         """Enter in the accounting what became of a batch that failed, once it is handed out."""
         n, failed = whole_samples(planned.rows)[1], len(made.failures)
         replaced = failed if self.policy.action == "replace" else 0
-        self._accounting.settle(planned.number, n, made.kept, failed - replaced, "", replaced)
+        came_by = transport if made.kept else ""
+        self._accounting.settle(planned.number, n, made.kept, failed - replaced, came_by, replaced)
 
     def check_some_delivered(self) -> None:
         """Raise :class:`TooManyErrors` at the end of an epoch of which every sample failed."""

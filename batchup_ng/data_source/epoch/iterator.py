@@ -191,7 +191,7 @@ class BatchIterator(Iterator[Any]):
         """Write :meth:`state_dict` to a file as JSON, which then holds what it held before or all of it, nothing else.
 
         A link is followed; permissions stay as they were, those of a new file are the umask's. A kill in the midst of
-        it leaves one file ``.NAME.tmp`` beside it, which the next save overwrites. One process writes a file at a time.
+        it leaves what it was writing, ``.NAME.XXXXXXXX.tmp``, beside the file.
 
         Raises:
             StateError: as :meth:`state_dict`.

@@ -1,7 +1,7 @@
 """A file that holds a state: the old one or the new one, whenever the program is killed.
 
-A state is written beside its file, synchronised with the disk, then takes the file's place. One process writes a file
-at a time; a kill in the midst of it leaves what it was writing, ``.NAME.tmp``, which the next save overwrites.
+A state is written to a new file beside it, which is synchronised with the disk and then takes its place. A kill in the
+midst of that leaves the new one, ``.NAME.XXXXXXXX.tmp``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import stat
 from collections.abc import Mapping
 from typing import Any
@@ -40,9 +41,7 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         )
     mode = _mode_of(target)
     folder, name = os.path.split(target)
-    beside = os.path.join(folder, f".{name}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside)  # what a kill left
+    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     with os.fdopen(os.open(beside, _FLAGS, 0o666), "w", encoding="utf-8") as file:
         try:
             if mode is not None:
