@@ -18,7 +18,7 @@ from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
 from .epoch.stream_checkpoint import put_back
 from .epoch_options import EpochOptions
-from .hooks import SourceNode
+from .hooks import SourceNode, any_node
 from .looking import HasSamples
 
 
@@ -187,7 +187,7 @@ class PlannedDataSource(EpochSource):
         owner = self.checkpointable()
         put_back(owner, epoch.saved)
         stream = whole_stream(self, epoch.options)
-        buffers = None if behind_pool(self) else self._buffers()
+        buffers = None if any_node(self, "of_pool") else self._buffers()
         return StreamRunner(streamed_batches(stream, epoch.accounting, buffers), owner, epoch)
 
     def _buffers(self) -> BufferPool:
@@ -216,16 +216,6 @@ class PlannedDataSource(EpochSource):
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
-
-
-def behind_pool(source: SourceNode) -> bool:
-    """Return whether a pool makes the batches of a source, or of one below it.
-
-    Those are handed out as they are, and so is what maps behind the pool make of them.
-    """
-    values = getattr(source, "__dict__", {}).values()
-    parts = [part for value in values for part in (value if isinstance(value, (list, tuple)) else [value])]
-    return source.of_pool or any(behind_pool(part) for part in parts if isinstance(part, SourceNode))
 
 
 def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:

@@ -45,6 +45,9 @@ class CompositeDataSource(PlannedDataSource):
         ArgumentTypeError: one of them is no data source, or an option is of a wrong kind.
     """
 
+    runs_user_code = False
+    heeds_shuffle = False
+
     def __init__(
         self,
         datasets: Sequence[AbstractDataSource],
@@ -170,18 +173,6 @@ class CompositeDataSource(PlannedDataSource):
         if max(self._sizes) > 1:
             return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
-
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.datasets)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.datasets)
-
-    def heeds_shuffle(self) -> bool:
-        return any(source.heeds_shuffle() for source in self.datasets)
-
-    def calls_user_functions(self) -> bool:
-        return any(source.calls_user_functions() for source in self.datasets)
 
 
 def _even(rows: Any) -> bool:

@@ -40,6 +40,7 @@ class MapDataSource(PlannedDataSource):
         self.source = source
         self.fn = fn
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
+        self.heeds_shuffle = self.rng is not None
         self.resizes = validation.true_or_false("resizes", resizes)
 
     @property
@@ -128,17 +129,6 @@ class MapDataSource(PlannedDataSource):
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.source.stream_count(options)
-
-    def heeds_shuffle(self) -> bool:
-        return self.rng is not None or self.source.heeds_shuffle()
-
-    def calls_user_functions(self) -> bool:
-        return self.source.calls_user_functions()
-
-    def has_random_maps(self) -> bool:
-        return self.rng is not None or self.source.has_random_maps()
-
-    # uses_global_rng() is true whatever `rng` is, for a function that takes one may call others that do not.
 
     def checkpointable(self) -> Any:
         return self.source.checkpointable()

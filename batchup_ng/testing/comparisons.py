@@ -19,6 +19,7 @@ import numpy as np
 
 from ..data_source.base import PlannedDataSource
 from ..data_source.epoch.reading import read_batch
+from ..data_source.hooks import any_node
 from ..data_source.map import MapDataSource
 from ..error_context import map_of, shortened
 from ..errors import ArgumentError, BatchError, BatchupError, NotReproducible
@@ -184,7 +185,7 @@ class Check:
     def _check_backwards(self) -> None:
         """Read the batches from the last to the first, each by itself."""
         traced, plan, expected = self._traced(), self._plan(), self._expected[self._epoch]
-        seeded = self._asked.shuffle is not None and self._source.uses_global_rng()
+        seeded = self._asked.shuffle is not None and any_node(self._source, "runs_user_code")
         for number in reversed(range(len(expected))):
             planned = plan[number]
             words = "is read without those before it"

@@ -73,6 +73,7 @@ class Traced(PlannedDataSource):
     def __init__(self, source: PlannedDataSource, watch: bool = False) -> None:
         self.source = source
         self.watch = watch
+        self.runs_user_code = False  # its own
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         take_notes(self.source)
@@ -98,12 +99,6 @@ class Traced(PlannedDataSource):
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
-
-    def uses_global_rng(self) -> bool:
-        return self.source.uses_global_rng()
-
-    def calls_user_functions(self) -> bool:
-        return self.source.calls_user_functions()
 
 
 def nodes_of(root: AbstractDataSource) -> list[AbstractDataSource]:

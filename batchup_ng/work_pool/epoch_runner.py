@@ -27,8 +27,9 @@ from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.failures import Failures
-from ..data_source.epoch.opening import Ahead, Epoch, Runner
+from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch.reading import MakeBatch
+from ..data_source.hooks import any_node
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..faults.sample_errors import listed
@@ -123,15 +124,15 @@ class EpochRunner(Runner):
         bound: ByteBound,
         maps: ConsumerMaps,
         path: tuple[int, ...] = (),
-        before: weakref.ref[Ahead] | None = None,
+        before: weakref.ref[Any] | None = None,
     ) -> None:
         options, plan = epoch.options, epoch.plan
         assert plan is not None
         self._accounting = epoch.accounting
         self._accounting.arrays = getattr(shared, "arrays", "")
         self._failures = Failures(source, plan, policy, epoch.accounting, epoch.n_samples(), options.shard.world)
-        # On the consumer's own thread, as in a plain loop; worker processes seed by themselves.
-        seeded = pool.own_thread and options.shuffled and source.uses_global_rng()
+        # On the consumer's own thread as in a plain loop; in worker processes always, for nothing else draws there.
+        seeded = (options.shuffled or not pool.own_thread) and any_node(source, "runs_user_code")
         pad_mask = options.shard.pad_mask and not maps.nodes
         self._make: Any = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
         self._arguments = shared, pool.buffers

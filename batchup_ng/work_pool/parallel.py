@@ -53,12 +53,6 @@ class WithConsumerMaps(EpochSource):
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
 
-    def calls_user_functions(self) -> bool:
-        return self._source.calls_user_functions()
-
-    def has_random_maps(self) -> bool:
-        return self._source.has_random_maps() or any(node.rng is not None for node in self._maps)
-
     def _notes_epochs_at(self) -> SourceNode:
         return self if self._maps else self._source  # for a source of a pool may be made anew for each epoch
 

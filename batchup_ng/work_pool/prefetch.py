@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, Protocol
 
 from .. import validation
 from ..batch_layout import finished
-from ..data_source.base import AbstractDataSource, behind_pool, whole_stream
+from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.accounting import Accounting, count_of
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch.stream_checkpoint import inner_state, put_back
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import samples_in_words
+from ..data_source.hooks import any_node, samples_in_words
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
@@ -66,6 +66,7 @@ class PrefetchDataSource(WithConsumerMaps):
     """
 
     of_pool = True
+    heeds_shuffle = False
 
     def __init__(
         self, source: AbstractDataSource, batch_buffer_size: int, pool: HasProducers, *, buffer_bytes: int | None = None
@@ -80,9 +81,6 @@ class PrefetchDataSource(WithConsumerMaps):
         self._bound = byte_bound(size, self.buffer_bytes, first=2)
         self._source = source
         self._pool = pool
-
-    def heeds_shuffle(self) -> bool:
-        return self._source.heeds_shuffle() or self.has_random_maps()
 
     def _facts(self) -> list[str]:
         ahead = f"at most {self._bound} ahead"
@@ -129,7 +127,7 @@ class _Produced:
 
     def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
         self._source = source
-        self._behind_pool = behind_pool(source)
+        self._behind_pool = any_node(source, "of_pool")
         self._options = options
         self._path = path
         self._iterator: Iterator[Any] | None = None

@@ -180,29 +180,3 @@ def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path, in_full: bool) 
     left = [file.name for file in tmp_path.iterdir() if file != path]
     assert len(left) <= kills
     assert all(re.fullmatch(r"\.state\.json\.[0-9a-f]{8}\.tmp", name) for name in left)
-    write_state(path, {})
-    assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
-
-
-def test_a_pipe_or_device_or_folder_is_not_replaced(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    (tmp_path / "link").symlink_to(pipe)
-    for path in (pipe, tmp_path / "link"):
-        with pytest.raises(OSError, match="plain file, whose place it takes"):
-            write_state(path, {"new": 1})
-    with pytest.raises(IsADirectoryError, match="not a folder"):
-        write_state(tmp_path, {"new": 1})
-    assert pipe.is_fifo()
-    assert names(tmp_path) == ["link", "pipe"]
-
-
-def test_file_then_folder_are_synchronised_with_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, seen = tmp_path / "state.json", []
-
-    def fsync(handle: int) -> None:
-        seen.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.exists()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_state(path, {"new": 1})
-    assert seen == [(False, False), (True, True)]

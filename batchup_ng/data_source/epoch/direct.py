@@ -5,26 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from ...batch_layout import finished
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
-from ...faults.sample_errors import NamesSamples
 from ...memory_pool import Buffers
 from ...randomness import BatchKey
 from ...sampling.plans.rows import planned_samples
+from ..hooks import SourceNode, any_node
 from .accounting import Accounting, count_of
 from .failures import Failures
 from .opening import Epoch, Runner
-from .reading import MakeBatch, ReadsRows
+from .reading import MakeBatch
 from .stream_checkpoint import inner_state
-
-
-class ReadsSamples(ReadsRows, NamesSamples, Protocol):
-    """The part of a source that the direct loop needs."""
-
-    def uses_global_rng(self) -> bool: ...
 
 
 class DirectRunner(Runner):
@@ -43,7 +37,7 @@ class DirectRunner(Runner):
                 close()
 
 
-def direct_batches(source: ReadsSamples, epoch: Epoch, buffers: Buffers) -> Iterator[Any]:
+def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterator[Any]:
     """Yield the batches of an epoch that has a plan.
 
     Args:
@@ -55,7 +49,7 @@ def direct_batches(source: ReadsSamples, epoch: Epoch, buffers: Buffers) -> Iter
     assert plan is not None
     failures = Failures(source, plan, policy, accounting, epoch.n_samples(), options.shard.world)
     # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-    seeded = options.shuffled and source.uses_global_rng()
+    seeded = options.shuffled and any_node(source, "runs_user_code")
     make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
     for planned in plan:
         rows, key = planned.rows, planned.key
@@ -74,7 +68,7 @@ def direct_batches(source: ReadsSamples, epoch: Epoch, buffers: Buffers) -> Iter
     failures.check_some_delivered()
 
 
-def _remade(make: MakeBatch, source: ReadsRows, key: BatchKey, buffers: Buffers, rows: Any) -> Any:
+def _remade(make: MakeBatch, source: SourceNode, key: BatchKey, buffers: Buffers, rows: Any) -> Any:
     return make(source, rows, key, buffers)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
 from ...warn import consumer_level
 from ..epoch_options import FIRST, EpochOptions, epoch_options
-from ..hooks import SourceNode
+from ..hooks import SourceNode, any_node
 from .accounting import Accounting
 from .iterator import BatchIterator
-from .opening import Epoch, Runner, prepare
+from .opening import Epoch, OpensEpochs, prepare
 from .state import from_state
 
 SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
@@ -137,26 +136,13 @@ class _Unnumbered:
         )
 
 
-class MakesEpochs(SourceNode):
+def _takes_options(source: SourceNode) -> bool:
+    """Return whether options that the library does not know may belong to a function of the user's."""
+    return any_node(source, "takes_options")
+
+
+class MakesEpochs(OpensEpochs):
     """The methods by which the library's own sources hand out epochs."""
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether its epochs have a plan; else it only streams."""
-        return self.is_random_access
-
-    def plan_of(self, options: EpochOptions) -> BatchPlan:
-        """Return the plan of the epoch that `options` ask for."""
-        raise self._no_random_access("plan")
-
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-        """Start what makes the batches of an epoch.
-
-        Args:
-            epoch: Which batches.
-            before: The iterator of the epoch before, with which this one shares the buffer of a pool.
-        """
-        raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def _notes_epochs_at(self) -> SourceNode:
         """Return the source that remembers which epoch was handed out last without a number."""
@@ -173,7 +159,7 @@ class MakesEpochs(SourceNode):
         """
         return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
 
-    @validation.known_names(unless=operator.methodcaller("calls_user_functions"))
+    @validation.known_names(unless=_takes_options)
     def batch_iterator(
         self,
         batch_size: int,
@@ -236,11 +222,11 @@ class MakesEpochs(SourceNode):
     def _warn_of_repeats(self, options: EpochOptions, epoch: Epoch) -> None:
         """Warn if an epoch without a number is the same as the one before."""
         unnumbered: _Unnumbered = vars(self._notes_epochs_at()).setdefault("_unnumbered", _Unnumbered())
-        if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
+        if unnumbered.repeated_by(options) and (options.shuffled or any_node(self, "rng")):
             unnumbered.warn(options)
         unnumbered.latest = (options, epoch.accounting)
 
-    @validation.known_names(unless=operator.methodcaller("calls_user_functions"))
+    @validation.known_names(unless=_takes_options)
     def epochs(
         self,
         n: int | None,

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import StateError
 from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions, known_count
+from ..hooks import SourceNode
 from .accounting import Accounting
-from .checkpoint import Fingerprinted, check_cut, identity, order_of, resumed, state_of
+from .checkpoint import check_cut, identity, order_of, resumed, state_of
 from .state import CANNOT, SavedEpoch
 from .stream_checkpoint import check_stream, counted_of
-
-
-class Ahead(Protocol):
-    """What the epoch before is to one that shares its buffer."""
-
-    def ahead(self) -> int:
-        """Return how many of its batches are under way, or done and not yet handed out."""
-        ...
 
 
 class Runner:
@@ -70,27 +63,26 @@ class Runner:
         self.close()
 
 
-class OpensEpochs(Fingerprinted, Protocol):
-    """The part of a source by which an epoch is opened."""
-
-    def num_samples(self, **kwargs: Any) -> Any: ...
+class OpensEpochs(SourceNode):
+    """A source by which epochs are opened."""
 
     @property
     def has_plan(self) -> bool:
         """Whether its epochs have a plan; else it only streams."""
-        ...
+        return self.is_random_access
 
-    def plan_of(self, options: EpochOptions) -> BatchPlan: ...
+    def plan_of(self, options: EpochOptions) -> BatchPlan:
+        """Return the plan of the epoch that `options` ask for."""
+        raise self._no_random_access("plan")
 
-    def stream_count(self, options: EpochOptions) -> float | None: ...
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
+        """Start what makes the batches of an epoch.
 
-    def heeds_shuffle(self) -> bool: ...
-
-    def checkpointable(self) -> Any: ...
-
-    def start(self, epoch: Epoch, before: weakref.ref[Ahead] | None = None) -> Runner:
-        """Start what makes the batches of an epoch; `before` is the epoch with which it shares the buffer of a pool."""
-        ...
+        Args:
+            epoch: Which batches.
+            before: The iterator of the epoch before, with which this one shares the buffer of a pool.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
 @dataclasses.dataclass

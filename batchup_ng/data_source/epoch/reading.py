@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...batch_layout import finished
 from ...faults.isolation import FAILURES, isolable, isolate
 from ...memory_pool import Buffers
 from ...randomness import BatchKey, globals_seeded
 from ...sampling.plans.rows import planned_samples
-
-
-class ReadsRows(Protocol):
-    """The part of a source that makes a batch."""
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any: ...
+from ..hooks import ReadsRows
 
 
 class MakeBatch(NamedTuple):
@@ -26,7 +21,8 @@ class MakeBatch(NamedTuple):
         retries: How often a batch that failed is made again whole.
         pad_mask: Whether each batch ends with an array that marks what only pads.
         own_thread: Whether it runs on the consumer's own thread, where Ctrl-C ends the program.
-        seeded: Whether the global generators are seeded for each batch and put back after it.
+        seeded: Whether the global generators are seeded for each batch: here, and put back after it, on the consumer's
+            own thread; by a worker that does not share them with other threads.
     """
 
     action: str = "raise"
@@ -50,7 +46,7 @@ class MakeBatch(NamedTuple):
 
     def read(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows` as it is handed out."""
-        if not self.seeded:
+        if not (self.seeded and self.own_thread):
             batch = finished(source.read(rows, key, buffers), buffers)
         else:
             with globals_seeded(key):

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ..epoch_options import EpochOptions
+from ..hooks import SourceNode, any_node
 from .state import SavedEpoch
 
 
-class HeedsShuffle(Protocol):
-    """The part of a source that says what ``shuffle=`` changes."""
-
-    def heeds_shuffle(self) -> bool: ...
-
-
-def check_stream(source: HeedsShuffle, options: EpochOptions) -> None:
+def check_stream(source: SourceNode, options: EpochOptions) -> None:
     """Refuse what a source that only streams cannot do.
 
     Raises:
@@ -29,7 +24,7 @@ def check_stream(source: HeedsShuffle, options: EpochOptions) -> None:
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
             "give each rank its own"
         )
-    if (options.shuffled or options.rng is not None) and not source.heeds_shuffle():
+    if (options.shuffled or options.rng is not None) and not any_node(source, "heeds_shuffle"):
         raise ArgumentError(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
             "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="

@@ -34,7 +34,7 @@ import numpy as np
 from ...data_source.epoch.reading import MakeBatch
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
-from ...memory_pool import BufferPool
+from ...memory_pool import FRESH, BufferPool, Buffers
 from ...randomness import BatchKey, seed_globals
 from . import asking, parent_death, protocol
 from .blame import culprit
@@ -144,11 +144,11 @@ class Worker:
         try:
             if frame.kind is Kind.BATCH:
                 constant, rows, key, make = batch_task(frame.pickled)
-                answer = self._batch(number, make, WORKER_CONSTANTS.get(constant), rows, key, memory)
+                answer = self._batch(frame, make, WORKER_CONSTANTS.get(constant), rows, key, memory)
             else:
                 fn, args, kwargs = self._task(frame)
                 if type(fn) is MakeBatch:
-                    answer = self._batch(number, fn, *args)
+                    answer = self._batch(frame, fn, *args)
                 else:
                     answer = self._answer(number, fn(*args, **kwargs), memory)
         except BaseException as error:
@@ -158,23 +158,22 @@ class Worker:
         self._send(answer)
 
     def _batch(
-        self, number: int, make: MakeBatch, source: Any, rows: Any, key: BatchKey, memory: TaskMemory
+        self, frame: Frame, make: MakeBatch, source: Any, rows: Any, key: BatchKey, memory: TaskMemory
     ) -> list[protocol.Piece]:
         """Return the answer of a batch; where samples fail, or cannot be sent, of those that do not."""
 
-        def read(rows: Any, key: BatchKey) -> Any:
-            if self._threads == 1 and source.uses_global_rng():  # threads share the global generators
+        def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
+            if make.seeded and self._threads == 1:  # threads share the global generators
                 seed_globals(key)
-            return make.read(source, rows, key, memory)
+            return make.read(source, rows, key, buffers)
 
         def sendable(rows: Any, key: BatchKey) -> Any:
             batch = read(rows, key)
-            if not _is_plain(batch):
-                encode_result(number, batch, memory)
+            check_comes_back(batch)
             return batch
 
         try:
-            return self._answer(number, read(rows, key), memory)
+            return self._answer(frame.number, read(rows, key, memory), memory)
         except BaseException as error:
             if not make.catches(error, rows):
                 raise
@@ -187,7 +186,9 @@ class Worker:
             failures: Any = {place: portable(error) for place, error in made.failures.items()}
             whole: Any = None if made.error is None else portable(made.error)
             made = dataclasses.replace(made, failures=failures, error=whole)
-        return self._answer(number, made, memory)
+        # Anew, for what was written to the slot so far is of no use.
+        memory = TaskMemory(self._view, frame.placed, frame.number, self.ask, self._scratch)
+        return self._answer(frame.number, made, memory)
 
     def _answer(self, number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
         """Return the frame of a result."""
@@ -244,9 +245,30 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     except MemoryError:
         raise
     except BaseException as error:
-        blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
-        said = str(error) or type(error).__name__
-        raise SerializationError(f"{blamed} cannot be sent back from a worker process: {said}") from error
+        raise _cannot_be_sent(result, error) from error
+
+
+def check_comes_back(result: Any) -> None:
+    """Refuse a result that cannot be sent, or not be loaded.
+
+    Raises:
+        SerializationError: naming what is to blame.
+    """
+    try:
+        pickled, buffers = protocol.dump(result)
+        if not _is_plain(result):
+            load_result(pickled, buffers)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        raise _cannot_be_sent(result, error) from error
+
+
+def _cannot_be_sent(result: Any, error: BaseException) -> SerializationError:
+    plain = _is_plain(result)
+    blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
+    said = str(error) or type(error).__name__
+    return SerializationError(f"{blamed} cannot be sent back from a worker process: {said}")
 
 
 def _comes_back(value: Any) -> bool:
