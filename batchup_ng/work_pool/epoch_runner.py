@@ -14,6 +14,7 @@ same pool, before what is queued, while this thread waits for them.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import dataclasses
 import weakref
@@ -78,10 +79,12 @@ class ByteBound:
 
     def saw(self, batch: Any) -> None:
         """Take note of the size of a batch."""
-        try:
-            nbytes = batches.nbytes(batch)
-        except Exception:  # an object of the user's that cannot tell, as a sparse tensor
-            nbytes = 0
+        nbytes = 0
+        if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
+            nbytes = sum([part.nbytes for part in batch])
+        else:
+            with contextlib.suppress(Exception):  # an object of the user's that cannot tell, as a sparse tensor
+                nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
             fit = self.buffer_bytes // self.largest

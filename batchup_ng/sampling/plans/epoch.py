@@ -151,7 +151,10 @@ class SamplesPlan(_Numbered):
         self.n_batches = self.first + self._shares.rounds
 
     def _planned(self, number: int) -> PlannedBatch:
-        start, own, n = self._shares.of(number - self.first)
+        done = number - self.first  # what follows is Shares.of, without a call for each batch
+        start = self._reached + done * self._step
+        n = self._batch_size if done < self._shares.whole else self._shares.last
+        own = start + self._rank * n
         batch = start // self._batch_size + self._rank
         if own + n <= self._n_samples:
             key = BatchKey(self._seed, self._epoch, batch, own)
@@ -293,11 +296,6 @@ class DrawnPlan:
 
     def __repr__(self) -> str:
         return _in_words(self, self._n_batches)  # which is not counted for this, by drawing
-
-    def draw_to(self, number: int) -> None:
-        """Draw the batches before `number`, where there are so many."""
-        with self._lock:
-            self._draw_to(number)
 
     def __getitem__(self, number: int) -> PlannedBatch:
         number = checked_number(number, self.n_batches)
