@@ -53,7 +53,7 @@ class WithConsumerMaps(EpochSource):
     def num_samples(self, **kwargs: Any) -> Any:
         return self._source.num_samples(**kwargs)
 
-    def _notes_epochs_at(self) -> SourceNode:
+    def _noted_source(self) -> SourceNode:
         return self if self._maps else self._source  # for a source of a pool may be made anew for each epoch
 
     def _numbered_length(self) -> int:
@@ -109,7 +109,6 @@ class WithConsumerMaps(EpochSource):
     def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:
         made = copy.copy(self)
         made._maps = (*self._maps, node)
-        vars(made).pop("_unnumbered", None)
         return made
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from .. import validation
 from ..batch_layout import finished
@@ -29,26 +29,18 @@ from .parallel import Pool, WithConsumerMaps
 from .stream import WorkStream
 
 
+class Producer(Pool, Protocol):
+    """A pool of one worker, which makes the batches of a stream."""
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
 class HasProducers(Protocol):
     """The part of a pool that gives workers of their own."""
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
-        """Return a pool of one worker that can iterate over `source`, with what ends it."""
-        ...
-
-
-class Producer(NamedTuple):
-    """A pool of one worker, which makes the batches of a stream.
-
-    Attributes:
-        pool: The pool.
-        close: Ends it, and waits until it has ended.
-        abandon: Lets it end some time soon; takes no lock, so that it may run inside any code, as the collector does.
-    """
-
-    pool: Pool
-    close: Callable[[], None]
-    abandon: Callable[[], None]
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer: ...
 
 
 class PrefetchDataSource(WithConsumerMaps):
@@ -108,8 +100,8 @@ class PrefetchDataSource(WithConsumerMaps):
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
             place = path + (0,) * len(self._maps)
-            tasks = self._tasks(producer.pool, _Produced(self._source, options, place))
-            stream = WorkStream(producer.pool, tasks, self._bound.size, self._bound.limit)
+            tasks = self._tasks(producer, _Produced(self._source, options, place))
+            stream = WorkStream(producer, tasks, self._bound.size, self._bound.limit)
         except BaseException:
             producer.close()
             raise

@@ -12,9 +12,8 @@ import json
 from typing import Any, Protocol
 
 from ...errors import StateError
-from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions
-from .state import SavedEpoch, as_state, digest, from_state
+from .state import SavedEpoch, digest, from_state
 
 OF_BATCHES = "a choice of sources, rounds of one, or buckets"
 """What kinds of order are of batches, not of samples, in words."""
@@ -44,45 +43,6 @@ def order_of(options: EpochOptions, stream: bool) -> str:
     if options.rng is not None:
         raise StateError(NO_SEED)
     return "stream" if stream else "seed" if options.shuffled else "in order"
-
-
-def state_of(
-    source: tuple[str, str],
-    options: EpochOptions,
-    stream: bool,
-    reached: Reached,
-    counts: dict[str, int],
-    inner: Any = None,
-) -> dict[str, Any]:
-    """Return the state of an epoch.
-
-    Args:
-        source: What :func:`identity` says of its source.
-        options: What was asked for.
-        stream: Whether it has no plan.
-        reached: How far it is.
-        counts: How many samples became what.
-        inner: The state of a stream.
-
-    Raises:
-        StateError: the order is drawn from a generator.
-    """
-    return as_state(
-        SavedEpoch(
-            source=source[0],
-            told=source[1],
-            order=order_of(options, stream),
-            seed=options.seed,
-            epoch=options.epoch,
-            batch_size=options.batch_size,
-            drop_last=options.drop_last,
-            world=options.shard.world,
-            samples=reached.samples,
-            batches=reached.batches,
-            counts=counts,
-            inner=inner,
-        )
-    )
 
 
 def resumed(

@@ -101,39 +101,36 @@ class Epochs(Iterator[BatchIterator]):
         self.close()
 
 
-class _Unnumbered:
-    """Remembers the latest epoch of a source that was given no number; an empty one where the source is sent.
+_latest: weakref.WeakKeyDictionary[SourceNode, tuple[EpochOptions, Accounting]] = weakref.WeakKeyDictionary()
+"""The latest epoch of each source that was given no number."""
 
-    Attributes:
-        latest: Its options and accounting; None before the first.
-        warned: Whether it was warned of epochs that repeat each other.
-    """
+_warned: weakref.WeakSet[SourceNode] = weakref.WeakSet()
+"""Sources that it was warned of."""
 
-    latest: tuple[EpochOptions, Accounting] | None = None
-    warned = False
 
-    def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
-        return _Unnumbered, ()
-
-    def repeated_by(self, options: EpochOptions) -> bool:
-        """Return whether an epoch, again without a number, has the order and shard of one that was handed out."""
-        if self.latest is None or self.latest[1].batches == 0:
-            return False
-        before = self.latest[0]
-        return (before.shuffled, before.seed, before.shard) == (options.shuffled, options.seed, options.shard)
-
-    def warn(self, options: EpochOptions) -> None:
-        """Warn, once, on behalf of the code that called the library; an error where warnings are turned into errors."""
-        if self.warned:
-            return
-        self.warned = True
-        what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
+def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
+    """Warn, once a source, of an epoch that has the order and shard of the one before, both without a number."""
+    options, before = epoch.options, _latest.get(source)
+    _latest[source] = options, epoch.accounting
+    if before is None or before[1].batches == 0 or source in _warned:
+        return
+    was = before[0]
+    if (was.shuffled, was.seed, was.shard) != (options.shuffled, options.seed, options.shard):
+        return
+    if not options.shuffled and not any_node(source, "rng"):
+        return
+    _warned.add(source)
+    what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
+    try:
         warnings.warn(
             f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= each "
             f"is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
             RepeatedEpochWarning,
             stacklevel=consumer_level(),
         )
+    except RepeatedEpochWarning:
+        _latest[source] = before  # it is an error, and the epoch is not begun
+        raise
 
 
 def _takes_options(source: SourceNode) -> bool:
@@ -144,8 +141,8 @@ def _takes_options(source: SourceNode) -> bool:
 class MakesEpochs(OpensEpochs):
     """The methods by which the library's own sources hand out epochs."""
 
-    def _notes_epochs_at(self) -> SourceNode:
-        """Return the source that remembers which epoch was handed out last without a number."""
+    def _noted_source(self) -> SourceNode:
+        """Return the source of which epochs that repeat each other are noted."""
         return self
 
     @validation.known_names()
@@ -216,15 +213,8 @@ class MakesEpochs(OpensEpochs):
         )
         opened = prepare(self, options, state)
         if state is None and not options.numbered and options.rng is None:
-            self._warn_of_repeats(options, opened)
+            warn_of_repeats(self._noted_source(), opened)
         return BatchIterator(opened, self.start(opened))
-
-    def _warn_of_repeats(self, options: EpochOptions, epoch: Epoch) -> None:
-        """Warn if an epoch without a number is the same as the one before."""
-        unnumbered: _Unnumbered = vars(self._notes_epochs_at()).setdefault("_unnumbered", _Unnumbered())
-        if unnumbered.repeated_by(options) and (options.shuffled or any_node(self, "rng")):
-            unnumbered.warn(options)
-        unnumbered.latest = (options, epoch.accounting)
 
     @validation.known_names(unless=_takes_options)
     def epochs(

@@ -16,8 +16,8 @@ from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions, known_count
 from ..hooks import SourceNode
 from .accounting import Accounting
-from .checkpoint import check_cut, identity, order_of, resumed, state_of
-from .state import CANNOT, SavedEpoch
+from .checkpoint import check_cut, identity, order_of, resumed
+from .state import CANNOT, SavedEpoch, as_state
 from .stream_checkpoint import check_stream, counted_of
 
 
@@ -127,7 +127,7 @@ class Epoch:
         options, accounting = self.options, self.accounting
         if self.plan is None and inner is None:
             raise StateError(CANNOT)
-        order_of(options, self.plan is None)  # which refuses a generator before the source is looked at
+        order = order_of(options, self.plan is None)
         if self._identity is None:
             self._identity = identity(self.source)
         batches, counts = accounting.counted()
@@ -136,7 +136,22 @@ class Epoch:
         else:
             before = 0 if self.saved is None else self.saved.counts["delivered"]
             reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
-        return state_of(self._identity, options, self.plan is None, reached, counts, inner)
+        return as_state(
+            SavedEpoch(
+                source=self._identity[0],
+                told=self._identity[1],
+                order=order,
+                seed=options.seed,
+                epoch=options.epoch,
+                batch_size=options.batch_size,
+                drop_last=options.drop_last,
+                world=options.shard.world,
+                samples=reached.samples,
+                batches=reached.batches,
+                counts=counts,
+                inner=inner,
+            )
+        )
 
 
 def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoch:
