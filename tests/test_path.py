@@ -74,7 +74,7 @@ def test_the_modules_of_a_batch_of_the_direct_loop(seen: set[str]) -> None:
 def test_the_modules_of_a_batch_of_a_serial_pool(seen: set[str]) -> None:
     with bu.SerialPool() as pool:
         batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
-        assert visited(batches, seen) <= CONSUMER | READING | {"work_pool.serial"}
+        assert visited(batches, seen) <= CONSUMER | READING | {"work_pool.serial", "work_pool.task"}
 
 
 def test_the_modules_of_a_batch_of_threads(seen: set[str]) -> None:

@@ -45,6 +45,17 @@ class Entry(NamedTuple):
     future: TaskFuture
 
 
+class _Failed(TaskFuture):
+    """The future of a job that the iterator could not give."""
+
+    __slots__ = ()
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.begin()
+        self.set_exception(error)
+
+
 AT_ONCE = 4
 """Jobs that are submitted at once, where the buffer is larger than what the workers hold."""
 
@@ -133,17 +144,14 @@ class PrefetchBuffer:
                 self._ended = True
             except Exception as error:
                 self._ended = True
-                failed = TaskFuture()
-                failed.begin()
-                failed.set_exception(error)
-                self._entries.append(Entry(NO_JOB, failed))
+                self._entries.append(Entry(NO_JOB, _Failed(error)))
         self.max_ahead = max(self.max_ahead, len(self._entries))
 
     def begin(self) -> None:
         """Fill the buffer for the first time; raises if not even one job could be had."""
         with self:
             self.fill()
-        if self._entries and self._entries[0].job is NO_JOB:
+        if self._entries and isinstance(self._entries[0].future, _Failed):
             self._entries.popleft().future.result()
 
     def head(self) -> Entry:
