@@ -255,9 +255,9 @@ def check_comes_back(result: Any) -> None:
         SerializationError: naming what is to blame.
     """
     try:
-        pickled, buffers = protocol.dump(result)
+        sent = protocol.dump(result)
         if not _is_plain(result):
-            load_result(pickled, buffers)
+            load_result(*sent)
     except MemoryError:
         raise
     except BaseException as error:
