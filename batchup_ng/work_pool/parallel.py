@@ -68,7 +68,7 @@ class Pool(Protocol):
 
     def submit(self, task: Task, how: Submission = ONCE) -> Future: ...
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
+    def shared_constant(self, x: Any) -> Any: ...
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
         """Return a pool of one worker that can iterate over `source`, with what ends it."""
@@ -184,7 +184,6 @@ class ParallelDataSource(_WithConsumerMaps):
             memory that is free, 1 GB at most.
         on_error: What to do about samples that fail.
         timeout: Seconds that a sample may take; None for any.
-        arrays: How large arrays reach the workers, where the pool has several ways.
 
     Raises:
         ArgumentError: an option has a value that it cannot have.
@@ -202,7 +201,6 @@ class ParallelDataSource(_WithConsumerMaps):
         buffer_bytes: int | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
-        arrays: str = "auto",
     ) -> None:
         if not isinstance(ds, AbstractDataSource):
             raise ArgumentTypeError(
@@ -224,7 +222,7 @@ class ParallelDataSource(_WithConsumerMaps):
         self._making = Making(
             pool=pool,
             buffers=pool.buffers,
-            shared=pool.shared_constant(ds, arrays=arrays),
+            shared=pool.shared_constant(ds),
             source=ds,
             at_once=at_once,
             policy=self.on_error,

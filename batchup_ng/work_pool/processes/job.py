@@ -14,17 +14,14 @@ from ...errors import SerializationError
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
-from . import protocol
-from .blame import culprit
-from .by_value import load_result
-from .plain import unpacked
+from .output_buffers import unpacked
 from .protocol import Frame, Kind, Placed
-from .serialization import travels
+from .serialization import culprit, dump, load_result, travels
 from .shared_constants import ConstantRef, SharedConstant
 
 
 class ResultFuture(TaskFuture):
-    """The future of a task in another process; its result is unpickled when it is asked for, by who asks.
+    """The future of a task in another process; its result is unpickled by the thread that asks for it.
 
     Args:
         number: Number of the task.
@@ -125,7 +122,7 @@ class Job:
             self.future.set_exception(error)
 
 
-def road_of(frame: Frame) -> str:
+def transport_of(frame: Frame) -> str:
     """Return how the arrays of a result came: by ``"slot"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
     transport = "inline"
     for buffer in frame.buffers:
@@ -136,12 +133,20 @@ def road_of(frame: Frame) -> str:
     return transport
 
 
-def room_for(frame: Frame) -> int:
-    """Return the bytes of a slot that a result like this one takes."""
-    room = 0
+def room_for(frame: Frame, slot: int) -> int:
+    """Return the bytes of a slot that a result like this one needs.
+
+    Args:
+        frame: The result.
+        slot: Bytes of the slot that it had; if something had no room in it, all of it counts as used.
+    """
+    placed = inline = 0
     for buffer in frame.buffers:
-        room += -(-(buffer.size if type(buffer) is Placed else len(buffer)) // ALIGNMENT) * ALIGNMENT
-    return room
+        if type(buffer) is Placed:
+            placed += -(-buffer.size // ALIGNMENT) * ALIGNMENT
+        else:
+            inline += -(-len(buffer) // ALIGNMENT) * ALIGNMENT
+    return inline + max(placed, slot) if inline else placed
 
 
 def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:
@@ -156,7 +161,7 @@ def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConst
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
             return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
-    return Kind.TASK, *protocol.dump(referred(task) if constants else task), constants
+    return Kind.TASK, *dump(referred(task) if constants else task), constants
 
 
 def referred(task: Task) -> Task:
@@ -173,7 +178,7 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:
 
 
 def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
-    """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already.
+    """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already.
 
     Args:
         number: Number of the task.
@@ -184,8 +189,8 @@ def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], floa
     try:
         return Job(number, how, encoded(task), clock)
     except Exception as error:
-        blamed = culprit(f"task {function_name(task[0])}", referred(task), travels)
-        failure = SerializationError(f"{blamed} cannot be sent to a worker process: {error}")
+        named = culprit(f"task {function_name(task[0])}", referred(task), travels)
+        failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
         job = Job(number, how, (Kind.TASK, b"", [], []), clock)
         job.fail(failure)

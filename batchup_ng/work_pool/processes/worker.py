@@ -3,29 +3,28 @@
 The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
 by task. It ends when the pool's end of the socket is closed: between tasks it reads the end of the stream; in a task a
 watching thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process. If the pool's process is
-gone the system kills it at once (:mod:`~.lifeline`).
+gone the system kills it at once (:mod:`~.parent_death`).
 
 Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
 with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process. A task
-that needs something of the pool, as a slot, sends an ASK and waits for the ANSWER: with one thread by reading on,
-whatever else comes being kept for later; with several by waiting for the thread that reads.
+asks the pool for nothing while it runs.
 """
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
-import itertools
+import contextlib
 import os
 import pickle
-import queue
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,13 +33,11 @@ from ...data_source.epoch.iterator import read_batch, read_masked
 from ...errors import RemoteTraceback, SerializationError
 from ...memory_pool import BufferPool
 from ...randomness import BatchKey, seed_globals
-from . import asking, parent_death, protocol
-from .blame import culprit
-from .by_value import dumps, load_result
+from . import parent_death, protocol
 from .job import batch_task
-from .output_buffers import TaskMemory
-from .plain import packed
+from .output_buffers import TaskMemory, packed
 from .protocol import Frame, FrameReader, Kind, Placed
+from .serialization import Outside, culprit, dump, dumps, encode, load_result
 from .shared_constants import WORKER_CONSTANTS, ConstantRef
 from .shared_memory import SharedView
 
@@ -49,6 +46,14 @@ GRACE = 0.5
 
 MAX_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
+
+
+class _Current(threading.local):
+    memory: TaskMemory | None = None
+
+
+_current = _Current()
+"""Holds the memory of the task that a thread runs."""
 
 
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
@@ -64,16 +69,23 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
-            view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
+            view = WORKER_CONSTANTS.view = SharedView(arena_fd, _maker_of(sock)) if arena_fd >= 0 else None
             threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
         except (OSError, RuntimeError) as error:
-            # Told in its own words, for the pool knows of nothing but an exit code otherwise.
+            # In words, for the pool sees nothing but an exit code otherwise.
             words = f"{error}; it may be the limit on processes and threads (ulimit -u, pids.max) or on memory"
-            protocol.write_frame(sock, protocol.encode(Kind.ERROR, 0, words))
+            protocol.write_frame(sock, encode(Kind.ERROR, 0, words))
             os._exit(1)
-        Worker(sock, view, threads).serve()
+        WorkerLoop(sock, view, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _maker_of(sock: socket.socket) -> int:
+    """Return the number of the pool's process, which made the socket; the parent of this one may be a fork server."""
+    credentials = struct.Struct("3i")
+    maker, _, _ = credentials.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return int(maker)
 
 
 def ignore_interrupts() -> None:
@@ -92,7 +104,7 @@ def _leave_with(fd: int) -> None:
     os._exit(0)
 
 
-class Worker:
+class WorkerLoop:
     """Serves one socket.
 
     Args:
@@ -108,37 +120,29 @@ class Worker:
         self._reader = FrameReader(sock)
         self._scratch = BufferPool()
         self._sending = threading.Lock()
-        self._later: collections.deque[Frame] = collections.deque()
-        self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
-        self._tickets = itertools.count(1)
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
         self._send(protocol.pieces(Kind.READY, os.getpid()))
-        if self._threads == 1:
-            while (frame := self._later.popleft() if self._later else self._reader.next()) is not None:
-                self._take(frame, self._run)
-                del frame
-            return
-        with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
+        with contextlib.ExitStack() as stack:
+            run: Callable[[Frame], Any] = self._run
+            if self._threads > 1:
+                executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(self._threads))
+                run = lambda frame: executor.submit(self._run, frame)  # noqa: E731  # it has no other name
             while (frame := self._reader.next()) is not None:
-                self._take(frame, lambda task: executor.submit(self._run, task))
+                if frame.kind is Kind.CONSTANT:
+                    WORKER_CONSTANTS.put(frame)
+                    self._send(protocol.pieces(Kind.LOADED, frame.number))
+                elif frame.kind is Kind.FORGET:
+                    WORKER_CONSTANTS.forget(frame.number)
+                else:
+                    run(frame)
                 del frame
-
-    def _take(self, frame: Frame, run: Any) -> None:
-        if frame.kind is Kind.BATCH or frame.kind is Kind.TASK:
-            run(frame)
-        elif frame.kind is Kind.ANSWER:
-            self._answers.pop(frame.number).put(frame)
-        elif frame.kind is Kind.CONSTANT:
-            WORKER_CONSTANTS.put(frame)
-            self._send(protocol.pieces(Kind.LOADED, frame.number))
-        elif frame.kind is Kind.FORGET:
-            WORKER_CONSTANTS.forget(frame.number)
 
     def _run(self, frame: Frame) -> None:
         number = frame.number
-        memory = asking.CURRENT.task = TaskMemory(self._view, frame.placed, number, self.ask, self._scratch)
+        slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
+        memory = _current.memory = TaskMemory(self._view, slot, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
                 constant, rows, key = batch_task(frame.pickled)
@@ -147,21 +151,20 @@ class Worker:
                 result = read_batch(source, rows, key, memory)
             else:
                 result = self._done(frame)
-            said = packed(result, memory)
-            if said is None:
+            arrays = packed(result, memory)
+            if arrays is None:
                 answer = encode_result(number, result, memory)
             else:
-                answer = protocol.pieces(Kind.ARRAYS, number, *said)
+                answer = protocol.pieces(Kind.ARRAYS, number, *arrays)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
-            asking.CURRENT.task = None
+            _current.memory = None
         self._send(answer)
 
     def _done(self, frame: Frame) -> Any:
-        """Return what the task gives that a frame holds."""
-        inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
-        fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
+        """Return what the task of a frame returns."""
+        fn, args, kwargs = frame.load()
         args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
         kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
         if fn is read_batch or fn is read_masked:
@@ -169,24 +172,9 @@ class Worker:
         return fn(*args, **kwargs)
 
     def _seed(self, source: Any, key: BatchKey) -> None:
-        """Seed the global generators, unless threads share them or nobody draws from them."""
+        """Seed the global generators, unless threads share them or the source does not draw from them."""
         if self._threads == 1 and source.uses_global_rng():
             seed_globals(key)
-
-    def ask(self, payload: tuple[Any, ...]) -> Frame:
-        """Return the pool's answer to a question of a task, waiting for it."""
-        ticket = next(self._tickets)
-        question = protocol.encode(Kind.ASK, ticket, payload)
-        if self._threads > 1:
-            answers = self._answers[ticket] = queue.SimpleQueue()
-            self._send(question)
-            return answers.get()
-        self._send(question)
-        while (frame := self._reader.next()) is not None:
-            if frame.kind is Kind.ANSWER:
-                return frame
-            self._later.append(frame)
-        os._exit(0)  # the pool is gone
 
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:
@@ -197,7 +185,7 @@ class Worker:
 
 
 def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
-    """Return the frame of a result, its large arrays in slots as far as there are some.
+    """Return the frame of a result, its large arrays in the slot as far as there is room.
 
     Raises:
         SerializationError: it cannot be pickled.
@@ -205,25 +193,25 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     plain = _is_plain(result)
     try:
         if plain:
-            outside = protocol.Outside()
+            outside = Outside()
             pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
             buffers = outside.buffers
         else:
-            pickled, buffers = protocol.dump(result)
+            pickled, buffers = dump(result)
             load_result(pickled, buffers)
         return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
     except MemoryError:
         raise
     except BaseException as error:
-        blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
+        named = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
         said = str(error) or type(error).__name__
-        raise SerializationError(f"{blamed} cannot be sent back from a worker process: {said}") from error
+        raise SerializationError(f"{named} cannot be sent back from a worker process: {said}") from error
 
 
 def _comes_back(value: Any) -> bool:
     """Return whether `value` can be sent and loaded."""
     try:
-        load_result(*protocol.dump(value))
+        load_result(*dump(value))
     except BaseException:
         return False
     return True
@@ -268,7 +256,7 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
         last = text.strip().splitlines()[-1]
         name = type(error).__name__
         error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
-    return protocol.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
+    return encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
 
 
 MAX_PICKLED_ERROR = 1 << 20
@@ -284,12 +272,12 @@ def traceback_text(error: BaseException) -> str:
 
 
 def task_memory() -> Any:
-    """Return the memory of the task that runs."""
-    return asking.CURRENT.task
+    """Return the memory of the task that this thread runs."""
+    return _current.memory
 
 
 class WorkerBuffers:
-    """Stands for the memory of whichever task it is sent to."""
+    """Stands for the memory of the task that it is sent to."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return task_memory, ()
