@@ -25,7 +25,7 @@ from .dispatcher import Dispatcher
 from .job import ResultFuture
 from .process import Given
 from .serialization import travels
-from .shared_arrays import spill_folder
+from .shared_arrays import checked_folder
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
 from .supervisor import launcher_for
@@ -73,7 +73,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._start_method = start_method
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
         self._spill = spill
-        folder = spill_folder(spill)
+        folder = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:

@@ -74,7 +74,7 @@ class SharedCopies:
     Args:
         arena: The shared memory of the pool.
         wake: Called when there is something to sweep, in the middle of anything: it must take no lock.
-        spill: The folder for copies that do not fit into memory; None where there is none.
+        spill: The folder for copies that do not fit into memory; None for the temporary one.
     """
 
     def __init__(self, arena: Arena, wake: Callable[[], None] = lambda: None, spill: str | None = None) -> None:
@@ -116,12 +116,13 @@ class SharedCopies:
         return Copy(placed, self.arena.array(extent)[: memory.nbytes], lambda: self._drop(extent))
 
     def _spilled(self, memory: np.ndarray, why: str) -> Copy:
-        if self.spill is None:
+        folder = self.spill or temporary_folder()
+        if folder is None:
             raise NoRoom(f"{why}, and the temporary folder lies in memory as well")
         try:
-            file = tempfile.TemporaryFile(dir=self.spill)  # noqa: SIM115  # the copy owns it
+            file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # the copy owns it
         except OSError as error:
-            raise NoRoom(f"{why}, and the folder {self.spill!r} takes no file: {error}") from error
+            raise NoRoom(f"{why}, and the folder {folder!r} takes no file: {error}") from error
         try:
             os.posix_fallocate(file.fileno(), 0, memory.nbytes)
             write_at(file.fileno(), self._pieces(memory), 0)
@@ -129,7 +130,7 @@ class SharedCopies:
         except BaseException as error:
             file.close()
             if isinstance(error, OSError):
-                raise NoRoom(f"{why}, and the folder {self.spill!r} has no room for a file: {error}") from error
+                raise NoRoom(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
             raise
         return Copy(Placed(0, memory.nbytes, file.fileno()), mapped, file.close)
 
@@ -164,19 +165,15 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     return all(np.array_equal(one[at : at + COMPARED], other[at : at + COMPARED]) for at in pieces)
 
 
-def spill_folder(spill: Any) -> str | None:
-    """Return the folder for copies that do not fit into memory; None where the temporary folders lie in memory.
-
-    Args:
-        spill: The folder that the user named; None for the temporary folder, or ``/var/tmp`` if that lies in memory.
+def checked_folder(spill: Any) -> str | None:
+    """Return the folder that the user named for copies that do not fit into memory, None for none.
 
     Raises:
-        ArgumentError: the folder that was named does not exist, or lies in memory.
+        ArgumentError: the folder does not exist, or lies in memory.
         ArgumentTypeError: it is no path.
     """
     if spill is None:
-        folders = [tempfile.gettempdir(), "/var/tmp"]
-        return next((folder for folder in folders if os.path.isdir(folder) and not _lies_in_memory(folder)), None)
+        return None
     if not isinstance(spill, (str, os.PathLike)):
         raise ArgumentTypeError(f"spill must be the path of a folder, or None, not {spill!r}")
     folder = os.path.abspath(spill)
@@ -185,6 +182,12 @@ def spill_folder(spill: Any) -> str | None:
     if _lies_in_memory(folder):
         raise ArgumentError(f"spill must be a folder on a disk, and {folder!r} lies in memory (tmpfs); name another")
     return folder
+
+
+def temporary_folder() -> str | None:
+    """Return the temporary folder, or ``/var/tmp`` if that lies in memory; None if both do."""
+    folders = [tempfile.gettempdir(), "/var/tmp"]
+    return next((folder for folder in folders if os.path.isdir(folder) and not _lies_in_memory(folder)), None)
 
 
 def _lies_in_memory(folder: str) -> bool:

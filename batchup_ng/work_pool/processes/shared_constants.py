@@ -24,7 +24,7 @@ from ...warn import warn_consumer
 from . import protocol
 from .protocol import Frame, Kind, Piece, Placed
 from .serialization import name_of_array, pack
-from .shared_arrays import Copy, NoRoom, SharedCopies
+from .shared_arrays import Copy, NoRoom, SharedCopies, temporary_folder
 from .shared_memory import SharedView
 
 _numbers = itertools.count(1)
@@ -115,9 +115,9 @@ class SharedConstant:
                 self.arrays = "spilled"
                 warn_consumer(
                     f"{name_of_array(self.value, array)} does not fit into the memory that is free: the copy that "
-                    f"workers share lies in a temporary file in {copies.spill!r}, so rows may have to be read from the "
-                    f"disk. To avoid that make the array smaller, open it from a file by numpy.memmap, or use "
-                    f"WorkerThreadPool",
+                    f"workers share lies in a temporary file in {copies.spill or temporary_folder()!r}, so rows may "
+                    f"have to be read from the disk. To avoid that make the array smaller, open it from a file by "
+                    f"numpy.memmap, or use WorkerThreadPool",
                     SharedMemoryWarning,
                 )
             elif self.arrays != "spilled":

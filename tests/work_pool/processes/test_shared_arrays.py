@@ -213,6 +213,7 @@ def test_without_room_in_memory_or_on_a_disk_the_error_says_what_is_needed(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shared_arrays, "available", lambda: 120_000)
+    monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: True)
     with crossing() as both, pytest.raises(SerializationError, match=message % "lies in memory as well"):
         both.share(source)
     monkeypatch.setattr(os, "posix_fallocate", full)
@@ -225,8 +226,8 @@ def test_without_room_in_memory_or_on_a_disk_the_error_says_what_is_needed(
 def test_the_folder_for_copies_is_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: folder == str(tmp_path))
-    assert shared_arrays.spill_folder(None) == "/var/tmp"
-    assert shared_arrays.spill_folder(tmp_path.parent) == str(tmp_path.parent)
+    assert shared_arrays.temporary_folder() == "/var/tmp"
+    assert shared_arrays.checked_folder(tmp_path.parent) == str(tmp_path.parent)
     with pytest.raises(ArgumentError, match=r"spill must be a folder on a disk, and .* lies in memory \(tmpfs\)"):
         bu.WorkerProcessPool(1, spill=tmp_path)
     with pytest.raises(ArgumentError, match=r"spill must be a folder, and .* is none; make it first"):
