@@ -126,7 +126,7 @@ def cut_next_result(cut: Callable[[socket.socket, memoryview], int]) -> None:
 
     def cut_short(sock: socket.socket, data: Any, *flags: Any) -> Any:
         data = memoryview(data).cast("B")
-        if data[0] not in RESULTS:
+        if data[0] < RESULTS:
             return whole(sock, data, *flags)
         kind.sendall, kind.sendmsg, kind.send = whole, gathered, some
         whole(sock, data[cut(sock, data) :], *flags)

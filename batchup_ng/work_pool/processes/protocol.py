@@ -83,8 +83,8 @@ class Kind(enum.IntEnum):
     ERROR = 9
 
 
-RESULTS = frozenset({Kind.RESULT, Kind.ARRAYS, Kind.ERROR})
-"""The kinds that end a task; an ERROR of number 0 says why a worker could not start."""
+RESULTS = Kind.RESULT
+"""The first of the kinds that end a task; an ERROR of number 0 says why a worker could not start."""
 
 _KINDS = {int(kind): kind for kind in Kind}
 
@@ -163,41 +163,47 @@ class FrameReader:
         self._todo: collections.deque[Piece] = collections.deque()  # what is to be filled of them
         self.dry = False
 
-    def read(self, max_frames: int = 1 << 30) -> list[Frame] | None:
-        """Return the frames that became whole; None if the other end is closed."""
+    def read(self) -> list[Frame] | None:
+        """Return the frames that became whole, of a socket that does not block; None if the other end is closed."""
         frames: list[Frame] = []
         left = MAX_READ
         self.dry = False
-        while len(frames) < max_frames:
-            if (frame := self._parsed()) is not None:
+        while True:
+            while (frame := self._parsed()) is not None:
                 frames.append(frame)
-                continue
             if left <= 0:
                 break
-            into = self._todo[0] if self._todo else self._room_ahead()
             try:
-                n = self._sock.recv_into(into)
+                n, room = self._receive()
             except (BlockingIOError, InterruptedError):
                 self.dry = True
                 break
-            except ConnectionError:
-                n = 0
             if n == 0:
                 return frames or None
             # Less than there was room for is all that there is: to ask again would only cost a call.
-            left = left - n if n == into.nbytes else 0
-            if self._todo:
-                self._filled(n)
-            else:
-                self._last += n
+            left = left - n if n == room else 0
         return frames
 
     def next(self) -> Frame | None:
         """Return the next frame of a socket that blocks, waiting for it; None if the other end is closed."""
-        while (frames := self.read(max_frames=1)) is not None:
-            if frames:
-                return frames[0]
-        return None
+        while (frame := self._parsed()) is None:
+            if self._receive()[0] == 0:
+                return None
+        return frame
+
+    def _receive(self) -> tuple[int, int]:
+        """Read once; return how many bytes, 0 at the end of the stream, and how many there was room for."""
+        todo = self._todo
+        into = todo[0] if todo else self._room_ahead()
+        try:
+            n = self._sock.recv_into(into)
+        except ConnectionError:
+            n = 0
+        if todo:
+            self._filled(n)
+        else:
+            self._last += n
+        return n, into.nbytes
 
     def _parsed(self) -> Frame | None:
         """Return the next frame if all of it was read."""
@@ -251,9 +257,10 @@ class FrameReader:
         size = max(READ_AHEAD, self._head)
         if size != len(self._ahead):
             self._ahead = memoryview(bytearray(size))
-        if self._first or unread.obj is not self._ahead.obj:
-            self._ahead[: len(unread)] = unread
         self._first, self._last = 0, len(unread)
+        if not unread:
+            return self._ahead
+        self._ahead[: self._last] = unread
         return self._ahead[self._last :]
 
 

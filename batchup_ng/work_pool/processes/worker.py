@@ -32,7 +32,7 @@ import numpy as np
 from ...data_source.epoch.iterator import read_batch, read_masked
 from ...errors import RemoteTraceback, SerializationError
 from ...memory_pool import BufferPool
-from ...randomness import BatchKey, seed_globals
+from ...randomness import seed_globals
 from . import parent_death, protocol
 from .job import batch_task
 from .output_buffers import TaskMemory, packed
@@ -120,6 +120,7 @@ class WorkerLoop:
         self._reader = FrameReader(sock)
         self._scratch = BufferPool()
         self._sending = threading.Lock()
+        self._draws: dict[int, bool] = {}  # whether a source draws from the global generators, by its number
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
@@ -135,6 +136,7 @@ class WorkerLoop:
                     self._send(protocol.pieces(Kind.LOADED, frame.number))
                 elif frame.kind is Kind.FORGET:
                     WORKER_CONSTANTS.forget(frame.number)
+                    self._draws.pop(frame.number, None)
                 else:
                     run(frame)
                 del frame
@@ -147,7 +149,10 @@ class WorkerLoop:
             if frame.kind is Kind.BATCH:
                 constant, rows, key = batch_task(frame.pickled)
                 source = WORKER_CONSTANTS.get(constant)
-                self._seed(source, key)
+                if constant not in self._draws:
+                    self._draws[constant] = source.uses_global_rng()
+                if self._threads == 1 and self._draws[constant]:
+                    seed_globals(key)
                 result = read_batch(source, rows, key, memory)
             else:
                 result = self._done(frame)
@@ -167,14 +172,9 @@ class WorkerLoop:
         fn, args, kwargs = frame.load()
         args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
         kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-        if fn is read_batch or fn is read_masked:
-            self._seed(args[0], args[2])
+        if (fn is read_batch or fn is read_masked) and self._threads == 1 and args[0].uses_global_rng():
+            seed_globals(args[2])  # which threads would share
         return fn(*args, **kwargs)
-
-    def _seed(self, source: Any, key: BatchKey) -> None:
-        """Seed the global generators, unless threads share them or the source does not draw from them."""
-        if self._threads == 1 and source.uses_global_rng():
-            seed_globals(key)
 
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:
