@@ -26,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
@@ -38,7 +39,7 @@ from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import SharedCopies
 from .shared_memory import Arena, Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
-from .supervisor import Launcher, Start, Supervisor, no_thread
+from .supervisor import Launcher, Supervisor, no_thread
 from .worker_handle import WorkerHandle, resolve
 
 LOOK_EVERY = 0.05
@@ -86,7 +87,7 @@ class Dispatcher:
         self._new: deque[Job] = deque()  # submitted, and not in the schedule yet
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
-        self._start: Start | None = None
+        self._start: Future[None] | None = None
         self._poll: Poll
         self._started = self._opened = False
         self._thread: threading.Thread | None = None
@@ -97,16 +98,21 @@ class Dispatcher:
 
     # -- any thread --------------------------------------------------------------------------------------------
 
-    def begin(self) -> Start:
-        """Begin to start the workers, if that was not done yet, on the dispatcher's thread.
+    def start(self) -> None:
+        """Start the workers, if they were not started yet, and wait until each has a process.
 
-        Not on this one: an interrupt would leave a process that the pool does not know. One that comes now changes
-        nothing.
+        Raises:
+            WorkerDied: that cannot be; a later call may have better luck.
         """
+        check_process(self._owner_pid)
+        if self._started:
+            return
         with InterruptsHeld(), self._lock:
             self.check_open()
-            if self._start is None:
-                start = Start()
+            start = self._start
+            if start is None:
+                start = Future()
+                # Not on this thread: an interrupt would leave a process that the pool does not know.
                 thread = threading.Thread(
                     target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True
                 )
@@ -115,20 +121,7 @@ class Dispatcher:
                 except RuntimeError as error:
                     raise no_thread(error) from error
                 self._start, self._thread = start, thread
-            return self._start
-
-    def start(self) -> None:
-        """Start the workers, if they were not started yet, and wait until each has a process.
-
-        Raises:
-            WorkerDied: that cannot be; a later call may have better luck.
-        """
-        check_process(self._owner_pid)
-        if not self._started:
-            start = self.begin()
-            start.done.wait()
-            if start.error is not None:
-                raise start.error
+        start.result()
 
     def _open_descriptors(self) -> None:
         try:
@@ -280,7 +273,7 @@ class Dispatcher:
 
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
-    def _dispatch(self, start: Start) -> None:
+    def _dispatch(self, start: Future[None]) -> None:
         leave_interrupts_to_others()
         try:
             self._open_descriptors()
@@ -289,7 +282,7 @@ class Dispatcher:
             self._not_started(start, error)
             return
         self._started = True
-        start.done.set()
+        start.set_result(None)
         try:
             while not self._closed and not self._schedule.broken:
                 for found in self._poll.wait(self._seconds_to_wait()):
@@ -335,7 +328,7 @@ class Dispatcher:
         if self._closed:
             self._close_memory()
 
-    def _not_started(self, start: Start, error: BaseException) -> None:
+    def _not_started(self, start: Future[None], error: BaseException) -> None:
         """Leave nothing of a start that failed; the next one begins anew."""
         self._end_workers()
         self._launcher.rest()
@@ -343,8 +336,7 @@ class Dispatcher:
         with self._lock:
             self._allow_start()
         typed = isinstance(error, WorkerDied) or not isinstance(error, RuntimeError)
-        start.error = error if typed else no_thread(error)
-        start.done.set()
+        start.set_exception(error if typed else no_thread(error))
 
     def _seconds_to_wait(self) -> float | None:
         now = time.monotonic()

@@ -147,7 +147,6 @@ class ForkServer:
     Attributes:
         surroundings: What its workers have from it; None where that is not known.
         ended: Whether it was found dead.
-        has_forked: Whether it has started a worker, of any pool.
         was_silent: Whether it did not report how a worker ended: it may have been stopped.
     """
 
@@ -164,7 +163,7 @@ class ForkServer:
         self._sock = ours
         self._codes: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.ended = self.has_forked = self.was_silent = False
+        self.ended = self.was_silent = False
 
     def kill(self) -> None:
         """Kill the server; a thread that waits for its answer learns that it is dead."""
@@ -197,7 +196,6 @@ class ForkServer:
         kind, pid, number = answer
         if kind == FAILED:
             raise refused(OSError(number, os.strerror(number)))
-        self.has_forked = True
         self._codes.pop(pid, None)  # of an earlier process that had the number
         return pid
 
@@ -255,6 +253,7 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server; its workers see the ends of their own sockets."""
+        self.ended = True
         hang_up(self._sock)
         try:
             self._process.wait(SERVER_TIMEOUT)

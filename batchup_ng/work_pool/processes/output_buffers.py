@@ -88,14 +88,6 @@ class TaskMemory:
         start = self.within(np.frombuffer(buffer, np.uint8))
         return buffer if start is None or self._slot is None else Placed(self._slot.offset + start, buffer.nbytes)
 
-    def contiguous(self, array: np.ndarray) -> np.ndarray:
-        """Return `array` such that its bytes can be sent as they lie, copied to the slot if need be."""
-        if array.flags.c_contiguous or array.flags.f_contiguous or array.dtype.hasobject:
-            return array
-        copy = self.empty(array.shape, array.dtype)
-        copy[...] = array
-        return copy
-
 
 _Part = tuple[Any, str, tuple[int, ...]]
 """Where in the buffer an array begins, or the bytes of a small one; its dtype; its shape."""

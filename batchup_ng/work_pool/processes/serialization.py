@@ -1,19 +1,10 @@
 """How values are pickled on their way between the pool and its workers.
 
-    pack(value) ──> Packed: a pickle, and beside it, uncopied, the memory of large arrays
-                       │ where that is put is chosen when it is known how much memory there is
-                       ▼
-    Packed.buffers ──> one shared copy, named by its place │ in the frame itself
-
-Who owns what. A :class:`Packed` refers to the arrays of the value, and owns no memory. Packing copies no large array
-but one that consists mostly of gaps, so that a refusal costs nothing: what cannot be pickled is found before a process
-is started.
-
-What crosses the boundary: the pickle, which holds for each large array its dtype, shape and strides; the array's memory
-as an out-of-band buffer. An array over a file crosses as the name of the file (:mod:`.shared_arrays`). Every array of
-64 KiB or more arrives on memory of its own, which the worker may write to if the original may be; no other process sees
-what it writes. Long lists of samples are packed into one array (:mod:`.packed_list`). Arrays of objects, small ones,
-subclasses with a pickle of their own go as NumPy pickles them.
+Of a constant, large arrays are kept apart: :class:`Packed` is a pickle, with dtype, shape and strides of each, and
+beside it, uncopied, their memory, which is put where workers can map it once it is known how much memory there is. So a
+refusal costs nothing: what cannot be pickled is found before a process is started. Every array of 64 KiB or more
+arrives on memory of its own, which the worker may write to if the original may be; no other process sees what it
+writes. An array over a file crosses as the name of the file, a long list of samples as one array.
 
 cloudpickle sends by value what the main module defines, and all else by name. A worker cannot import a module that was
 made by hand, or loaded from a file that no import would find, as notebook tools, plug-ins and test runners do. Such
@@ -35,7 +26,7 @@ import sys
 import time
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import cloudpickle
@@ -48,8 +39,7 @@ from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
 from ...error_context import function_name
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
-from .packed_list import packed_list
-from .protocol import SMALLEST_OUTSIDE, Kind, Piece, Placed, pieces
+from .protocol import SMALLEST_OUTSIDE, Kind, Piece, pieces
 from .shared_arrays import FilePart, file_part, memory_of, reopened
 
 SMALLEST_APART = 1 << 16
@@ -149,30 +139,18 @@ class Packed:
 
     Attributes:
         pickled: The pickle.
-        items: The memory of its out-of-band buffers, each with the array that it is of, None where that is not known.
+        buffers: The memory of its arrays, out of band.
         mapped: How many arrays travel as a file's name.
     """
 
     def __init__(self) -> None:
         self.pickled = b""
-        self.items: list[tuple[memoryview, np.ndarray | None]] = []
+        self.buffers: list[memoryview] = []
         self.mapped = 0
-        self.known: dict[int, tuple[pickle.PickleBuffer, np.ndarray]] = {}  # by the identities of the buffers
-
-    def buffers(
-        self, place: Callable[[memoryview, np.ndarray | None], Placed | memoryview]
-    ) -> list[Placed | memoryview]:
-        """Return the out-of-band buffers of the pickle.
-
-        Args:
-            place: Returns where the memory of an array was put, or that memory, to be sent along.
-        """
-        return [raw if raw.nbytes < SMALLEST_APART else place(raw, array) for raw, array in self.items]
 
     def put_aside(self, buffer: pickle.PickleBuffer) -> None:
         """Keep the memory of an array out of the pickle."""
-        _, array = self.known.pop(id(buffer), (None, None))
-        self.items.append((buffer.raw(), array))
+        self.buffers.append(buffer.raw())
 
 
 def pack(value: Any) -> Packed:
@@ -242,8 +220,7 @@ class _Packer(Pickler):
             self._packed.mapped += 1
             return arrive_from_file, (part, kind, array.shape, array.dtype, array.strides)
         memory, strides, start = memory_of(array)
-        buffer = pickle.PickleBuffer(memory.data)
-        self._packed.known[id(buffer)] = buffer, array
+        buffer = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
         return arrive, (buffer, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
 
 
@@ -269,6 +246,72 @@ def arrive_from_file(
     """Return an array over a file that this worker opens for itself."""
     memory = reopened(part)
     return arrive(memory, kind, shape, dtype, strides, part.start, part.writable and memory.flags.writeable)
+
+
+# -- long lists --------------------------------------------------------------------------------------------------
+
+SHORTEST = 1000
+"""Items below which a list travels as it is."""
+
+LARGEST = 512
+"""Bytes that an item may have on average. Larger ones gain little, and may share what packing would multiply."""
+
+_IMPORTABLE = sys.stdlib_module_names | {"numpy"}
+
+
+class PackedList(Sequence[Any]):
+    """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
+
+    A list of a million ``(path, label)`` would take each worker 150 bytes an item and more. This is for lists of data
+    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring.
+
+    Args:
+        pickles: The pickles of the items, one after the other: ``(n,) uint8``.
+        ends: Where each ends: ``(items,) int64``.
+    """
+
+    def __init__(self, pickles: np.ndarray, ends: np.ndarray) -> None:
+        self._pickles = pickles
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"list index {place} out of range")
+        place %= len(self)
+        start = self._ends[place - 1] if place else 0
+        return pickle.loads(self._pickles[start : self._ends[place]].data)
+
+
+def packed_list(items: Sequence[Any]) -> PackedList | None:
+    """Return a list of small plain objects packed; None if it is short, or an item is something else."""
+    if len(items) < SHORTEST:
+        return None
+    file, ends = io.BytesIO(), np.empty(len(items), np.int64)
+    pickler = _PlainPickler(file, protocol=5)
+    try:
+        for place, item in enumerate(items):
+            pickler.dump(item)
+            pickler.clear_memo()
+            ends[place] = file.tell()
+            if ends[place] > LARGEST * (place + 1):
+                return None
+    except Exception:  # whatever it is, the pickling of the whole will tell
+        return None
+    return PackedList(np.frombuffer(file.getbuffer(), np.uint8), ends)
+
+
+class _PlainPickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        """Refuse what a worker might not be able to import."""
+        module = getattr(obj, "__module__", None) or type(obj).__module__
+        if module.partition(".")[0] not in _IMPORTABLE or isinstance(obj, np.memmap):
+            raise pickle.PicklingError("not plain")
+        return NotImplemented
 
 
 # -- what travels by value ---------------------------------------------------------------------------------------
@@ -392,21 +435,6 @@ def culprit(name: str, value: Any, travels: Callable[[Any], bool]) -> str:
         said, _, last = name.rpartition(" ")
         return f"{said} {_kind(value)} ({last}), which"
     return f"{name}, {_kind(value)},"
-
-
-def name_of_array(value: Any, array: np.ndarray | None) -> str:
-    """Return the name of `array`, a part of `value`, with its size."""
-    deadline = time.monotonic() + MAX_SECONDS
-    todo: list[tuple[str, Any, int]] = [(f"the {type(value).__name__}", value, 0)]
-    seen: set[int] = set()
-    while todo and array is not None and time.monotonic() < deadline:
-        name, part, depth = todo.pop()
-        if part is array:
-            return f"{name}, an array of {array.nbytes} bytes,"
-        if id(part) not in seen and not isinstance(part, _PLAIN) and depth < MAX_DEPTH:
-            seen.add(id(part))
-            todo.extend((step, inner, depth + 1) for step, inner in _parts(name, part))
-    return f"a large array in {_kind(value)}"
 
 
 def _kind(value: Any) -> str:

@@ -1,15 +1,14 @@
 """Large arrays that all workers of a pool read from one place: a copy that they share, or the file that an array maps.
 
-A copy lies in the shared memory of the pool if that has room for it. Else it is written to a temporary file without a
-name, on a disk, which workers map in the same way: pages that were read stay in the system's cache, once for all.
+A copy lies in the shared memory of the pool if that has room for it, else in a temporary file without a name, on a
+disk, which workers map in the same way.
 
 Who owns what. A :class:`SharedCopies` belongs to one pool. A :class:`Copy` is owned by the constants that use it; when
 the last of them goes, on any thread and in the middle of anything, its extent of the shared memory is put on a list
 (one ``deque.append``, without a lock), the pool is woken, and the extent goes back at the next
-:meth:`SharedCopies.sweep`; a file is closed at once, and so gone. What crosses the boundary is the place of the copy,
-never its bytes; a worker maps them for itself, so that no other process sees what it writes. If it dies, nothing is
-lost. Of an array over a file, a :class:`FilePart` crosses; the worker opens the file again, by the path that the map
-was made with, which NumPy makes absolute.
+:meth:`SharedCopies.sweep`; a file is closed at once, and so gone. What crosses the boundary is the place of the copy; a
+worker maps it for itself, so that no other process sees what it writes. Of an array over a file, a :class:`FilePart`
+crosses; the worker opens the file again, by the path that the map was made with, which NumPy makes absolute.
 
 Memory that a living copy was made of is not copied again: it is found by its address, then all its bytes are compared.
 So two sources over one array share a copy, and one that was written to meanwhile gets a new one.
@@ -119,19 +118,15 @@ class SharedCopies:
         folder = self.spill or temporary_folder()
         if folder is None:
             raise NoRoom(f"{why}, and the temporary folder lies in memory as well")
-        try:
-            file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # the copy owns it
-        except OSError as error:
-            raise NoRoom(f"{why}, and the folder {folder!r} takes no file: {error}") from error
-        try:
-            os.posix_fallocate(file.fileno(), 0, memory.nbytes)
-            write_at(file.fileno(), self._pieces(memory), 0)
-            mapped = Mapping(file.fileno(), memory.nbytes).array(0, memory.nbytes)
-        except BaseException as error:
-            file.close()
-            if isinstance(error, OSError):
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                os.posix_fallocate(file.fileno(), 0, memory.nbytes)
+                write_at(file.fileno(), self._pieces(memory), 0)
+                mapped = Mapping(file.fileno(), memory.nbytes).array(0, memory.nbytes)
+            except OSError as error:
                 raise NoRoom(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
-            raise
+            stack.pop_all()
         return Copy(Placed(0, memory.nbytes, file.fileno()), mapped, file.close)
 
     def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
@@ -245,11 +240,18 @@ def address_of(array: np.ndarray) -> int:
 class _Memory:
     """Memory of an array as NumPy takes it; nothing is written by way of this."""
 
-    __slots__ = ("__array_interface__", "_keep")
+    __slots__ = ("__array_interface__", "array")
 
-    def __init__(self, address: int, nbytes: int, keep: Any) -> None:
+    def __init__(self, address: int, nbytes: int, keep: np.ndarray) -> None:
         self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
-        self._keep = keep
+        self.array = keep
+
+
+def words_for(raw: memoryview) -> str:
+    """Return what an array is called that has this memory."""
+    owner = getattr(raw.obj, "base", None)
+    of = f" of shape {owner.array.shape} and dtype {owner.array.dtype}" if isinstance(owner, _Memory) else ""
+    return f"an array{of}, {raw.nbytes} bytes,"
 
 
 # -- arrays over files -------------------------------------------------------------------------------------------
@@ -258,17 +260,8 @@ class _Memory:
 class FilePart(NamedTuple):
     """The part of a file that an array lies over.
 
-    A path may come to mean another file. The device and the number of the file go with the path: a worker that finds
-    another file there, or a shorter one, fails with an error that names it.
-
-    Attributes:
-        path: Absolute.
-        device: Number of the device that the file is on.
-        inode: Number of the file on it.
-        offset: Where the part begins.
-        nbytes: How many bytes it has.
-        start: Where in it the first element is.
-        writable: Whether the array over it may be written to.
+    A worker that finds another file at the path (by `device` and `inode`), or a shorter one, fails with an error that
+    names it. `start` is where in the part the first element is, `writable` whether the array may be written to.
     """
 
     path: str
@@ -356,17 +349,16 @@ def _mapped(part: FilePart) -> mmap.mmap:
     try:
         with open(part.path, "rb") as file:
             found = os.fstat(file.fileno())
-            wrong = _difference(part, found)
-            if wrong:
+            if wrong := _difference(part, found):
                 raise SampleReadError(f"{part.path!r} {wrong}", part.path)
             if part.writable:
                 # More than the system promises memory for, should all of it be written to, is mapped read-only.
                 with contextlib.suppress(OSError):
                     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except SampleReadError:
+        raise
     except OSError as error:
-        if isinstance(error, SampleReadError):
-            raise
         raise SampleReadError(f"{part.path!r} cannot be opened in a worker process: {error}", part.path) from error
 
 

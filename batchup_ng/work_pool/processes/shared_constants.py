@@ -17,14 +17,12 @@ import itertools
 import threading
 from typing import Any
 
-import numpy as np
-
 from ...errors import ArgumentTypeError, SerializationError, SharedMemoryWarning
 from ...warn import warn_consumer
 from . import protocol
 from .protocol import Frame, Kind, Piece, Placed
-from .serialization import name_of_array, pack
-from .shared_arrays import Copy, NoRoom, SharedCopies, temporary_folder
+from .serialization import SMALLEST_APART, pack
+from .shared_arrays import Copy, NoRoom, SharedCopies, temporary_folder, words_for
 from .shared_memory import SharedView
 
 _numbers = itertools.count(1)
@@ -97,41 +95,43 @@ class SharedConstant:
         """
         self._home = copies
         self.arrays = "mapped" if self._packed.mapped else ""
+        buffers = [self._placed(raw, copies) for raw in self._packed.buffers]
+        self._frame = protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, buffers)
 
-        def place(raw: memoryview, array: np.ndarray | None) -> Placed | memoryview:
-            if copies is None:
-                self.arrays = "sent"
-                return raw
-            try:
-                copy = copies.copy(raw)
-            except NoRoom as error:
-                raise SerializationError(
-                    f"{name_of_array(self.value, array)} cannot be shared with worker processes: {raw.nbytes} bytes "
-                    f"are needed for a copy; {error}. Make it smaller, open it from a file by numpy.memmap, use "
-                    f"WorkerThreadPool, or name a folder on a disk with room: WorkerProcessPool(spill=...)"
-                ) from error
-            self._holds.append(copy)
-            if copy.placed.file >= 0:
-                self.arrays = "spilled"
-                warn_consumer(
-                    f"{name_of_array(self.value, array)} does not fit into the memory that is free: the copy that "
-                    f"workers share lies in a temporary file in {copies.spill or temporary_folder()!r}, so rows may "
-                    f"have to be read from the disk. To avoid that make the array smaller, open it from a file by "
-                    f"numpy.memmap, or use WorkerThreadPool",
-                    SharedMemoryWarning,
-                )
-            elif self.arrays != "spilled":
-                self.arrays = "shared"
-            return copy.placed
-
-        self._frame = protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, self._packed.buffers(place))
+    def _placed(self, raw: memoryview, copies: SharedCopies | None) -> Placed | memoryview:
+        """Return where the memory of an array was put; that memory, if it is sent along."""
+        if raw.nbytes < SMALLEST_APART:
+            return raw
+        if copies is None:
+            self.arrays = "sent"
+            return raw
+        which = f"{words_for(raw)} in the {type(self.value).__name__}"
+        try:
+            copy = copies.copy(raw)
+        except NoRoom as error:
+            raise SerializationError(
+                f"{which} cannot be shared with worker processes: there is no room for a copy; {error}. Make it "
+                f"smaller, open it from a file by numpy.memmap, use WorkerThreadPool, or name a folder on a disk with "
+                f"room: WorkerProcessPool(spill=...)"
+            ) from error
+        self._holds.append(copy)
+        if copy.placed.file >= 0:
+            self.arrays = "spilled"
+            warn_consumer(
+                f"{which} does not fit into the memory that is free: the copy that workers share lies in a temporary "
+                f"file in {copies.spill or temporary_folder()!r}, so rows may have to be read from the disk. To avoid "
+                f"that make the array smaller, open it from a file by numpy.memmap, or use WorkerThreadPool",
+                SharedMemoryWarning,
+            )
+        elif self.arrays != "spilled":
+            self.arrays = "shared"
+        return copy.placed
 
     def frame(self, copies: SharedCopies | None) -> list[Piece]:
         """Return the frame for workers of the pool with those copies; one that it was not shared with gets all data."""
         if self._frame is not None and self._home is copies:
             return self._frame
-        buffers = self._packed.buffers(lambda raw, array: raw)
-        return protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, buffers)
+        return protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, self._packed.buffers)
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError("a shared constant may only stand among the arguments of a task, not inside one")

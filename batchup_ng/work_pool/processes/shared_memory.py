@@ -405,10 +405,6 @@ class SlotPool:
                 self.bytes -= block.size
                 nbytes -= block.size
 
-    def free_bytes(self) -> int:
-        """Return how many bytes wait for use."""
-        return sum(size * len(free) for size, free in list(self._free.items()))
-
     def close(self) -> None:
         """Release what is free; slots that are out keep their memory until nothing refers to them."""
         with self._lock:

@@ -115,12 +115,11 @@ class ServerLauncher(Launcher):
         with self._lock, new_pair() as (ours, theirs):
             self._check_open()
             fds = self._given.fds(theirs, self._lifeline())
-            server = self._running()
-            pid = server.fork(self._given, fds)
-            if pid is None and server.has_forked and not self._closed:
-                # It died some time ago, which shows only now.
+            for _ in range(2):  # a server may have died some time ago, which shows only now
                 server = self._running()
                 pid = server.fork(self._given, fds)
+                if pid is not None or self._closed:
+                    break
             if pid is None:
                 raise WorkerDied("the server of worker processes has ended; see its messages above")
         return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
@@ -148,19 +147,6 @@ class ServerLauncher(Launcher):
             self._server.kill()  # another thread waits for its answer
 
 
-class Start:
-    """A start of the workers.
-
-    Attributes:
-        done: Set when it has succeeded or failed.
-        error: Why it failed.
-    """
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.error: BaseException | None = None
-
-
 def no_thread(error: BaseException) -> WorkerDied:
     """Return the error for a thread that the system did not let start."""
     return refused(OSError(errno.EAGAIN, str(error)))
@@ -169,21 +155,13 @@ def no_thread(error: BaseException) -> WorkerDied:
 class Supervised(Protocol):
     """What has the workers; all but ``wake`` is called with the lock held."""
 
-    def is_missing(self) -> bool:
-        """Return whether a worker is to be started."""
-        ...
+    def is_missing(self) -> bool: ...
 
-    def accept(self, process: WorkerProcess) -> bool:
-        """Add a worker that was started; return False if it is not wanted any more."""
-        ...
+    def accept(self, process: WorkerProcess) -> bool: ...
 
-    def not_replaced(self, error: Exception) -> None:
-        """Take note that a worker could not be started."""
-        ...
+    def not_replaced(self, error: Exception) -> None: ...
 
-    def wake(self) -> None:
-        """Take note that something has changed."""
-        ...
+    def wake(self) -> None: ...
 
 
 class Supervisor:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
-import pickle
 import select
 import signal
 import socket
@@ -27,8 +26,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...data_source.epoch.iterator import read_batch, read_masked
 from ...errors import RemoteTraceback, SerializationError
 from ...memory_pool import BufferPool
@@ -37,7 +34,7 @@ from . import parent_death, protocol
 from .job import batch_task
 from .output_buffers import TaskMemory, packed
 from .protocol import Frame, FrameReader, Kind, Placed
-from .serialization import Outside, culprit, dump, dumps, encode, load_result
+from .serialization import culprit, dump, dumps, encode, load_result
 from .shared_constants import WORKER_CONSTANTS, ConstantRef
 from .shared_memory import SharedView
 
@@ -190,20 +187,14 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     Raises:
         SerializationError: it cannot be pickled.
     """
-    plain = _is_plain(result)
     try:
-        if plain:
-            outside = Outside()
-            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
-            buffers = outside.buffers
-        else:
-            pickled, buffers = dump(result)
-            load_result(pickled, buffers)
+        pickled, buffers = dump(result)
+        load_result(pickled, buffers)
         return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
     except MemoryError:
         raise
     except BaseException as error:
-        named = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
+        named = culprit("the result", result, _comes_back)
         said = str(error) or type(error).__name__
         raise SerializationError(f"{named} cannot be sent back from a worker process: {said}") from error
 
@@ -215,28 +206,6 @@ def _comes_back(value: Any) -> bool:
     except BaseException:
         return False
     return True
-
-
-def _is_plain(result: Any) -> bool:
-    """Return whether `result` is made of nothing but arrays, numbers and text, which can be loaded wherever they go."""
-    if isinstance(result, np.ndarray):
-        return type(result) is np.ndarray and not result.dtype.hasobject
-    if type(result) in (tuple, list):
-        return all(_is_plain(part) for part in result)
-    if type(result) is dict:
-        return all(type(name) is str and _is_plain(part) for name, part in result.items())
-    return result is None or type(result) in (bool, int, float, complex, str, bytes) or isinstance(result, np.generic)
-
-
-def _contiguous(result: Any, memory: TaskMemory) -> Any:
-    """Return a plain result with each array such that its bytes can be sent as they lie."""
-    if isinstance(result, np.ndarray):
-        return memory.contiguous(result)
-    if type(result) in (tuple, list):
-        return type(result)([_contiguous(part, memory) for part in result])
-    if type(result) is dict:
-        return {name: _contiguous(part, memory) for name, part in result.items()}
-    return result
 
 
 def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:

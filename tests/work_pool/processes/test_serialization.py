@@ -88,7 +88,7 @@ def test_what_was_packed_goes_with_its_last_reference() -> None:
     array = np.arange(100_000.0)
     alive = [weakref.ref(offset), weakref.ref(array)]
     packed = pack(bu.ArrayDataSource([array]).map(lambda x, offset=offset: (x + offset[0],)))
-    assert len(packed.items) >= 2
+    assert len(packed.buffers) >= 2
     gc.disable()  # which would only come to it some time
     try:
         del array, offset, packed
