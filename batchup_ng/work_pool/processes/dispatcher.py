@@ -123,13 +123,6 @@ class Dispatcher:
                 self._start, self._thread = start, thread
         start.result()
 
-    def _open_descriptors(self) -> None:
-        try:
-            self._poll = Poll()
-        except OSError as error:
-            raise refused(error) from error
-        self._opened = True
-
     def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
         job = job_of(next(self._numbers), task, how, self._running_for)
@@ -276,7 +269,11 @@ class Dispatcher:
     def _dispatch(self, start: Future[None]) -> None:
         leave_interrupts_to_others()
         try:
-            self._open_descriptors()
+            try:
+                self._poll = Poll()
+            except OSError as error:
+                raise refused(error) from error
+            self._opened = True
             self._start_missing()
         except BaseException as error:
             self._not_started(start, error)
@@ -409,7 +406,7 @@ class Dispatcher:
             if frame.kind is not Kind.ERROR:
                 room = room_for(frame, 0 if slot is None else slot.bytes.nbytes)
                 for constant in job.constants:
-                    constant.room.saw(room)
+                    constant.saw(room)
             if frame.buffers:
                 resolve(frame, slot)
             job.future.set_result(frame)

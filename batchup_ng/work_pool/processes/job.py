@@ -106,7 +106,7 @@ class Job:
     @property
     def room(self) -> int:
         """Bytes of a slot that the result may take, as far as is known."""
-        return max([constant.room.bytes for constant in self.task[3]], default=0)
+        return max([constant.slot_bytes for constant in self.task[3]], default=0)
 
     def begin(self) -> bool:
         """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""

@@ -17,6 +17,7 @@ import collections
 import contextlib
 import enum
 import itertools
+import math
 import pickle
 import select
 import socket
@@ -43,9 +44,6 @@ READ_AHEAD = 1 << 16
 
 MAX_PIECES = 64
 """Pieces of memory that are written by one call of the system."""
-
-_HAS_EPOLL = hasattr(select, "epoll")
-"""Whether the system has the one that does not look at each descriptor each time; it counts in seconds."""
 
 Piece = memoryview
 
@@ -285,7 +283,10 @@ class FrameWriter:
         todo = self._todo
         while todo:
             try:
-                n = self._sock.send(todo[0]) if len(todo) == 1 else self._sock.sendmsg(_first(todo))
+                if len(todo) == 1:
+                    n = self._sock.send(todo[0])
+                else:
+                    n = self._sock.sendmsg(itertools.islice(todo, MAX_PIECES))
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -300,10 +301,6 @@ class FrameWriter:
                 todo.popleft()
 
 
-def _first(todo: collections.deque[Piece]) -> list[Piece]:
-    return list(itertools.islice(todo, MAX_PIECES))
-
-
 class Poll:
     """Descriptors that are waited for, each with what it stands for, and a way to end the wait.
 
@@ -315,14 +312,8 @@ class Poll:
 
     def __init__(self) -> None:
         self._found: dict[int, Any] = {}
-        poll: Any = select.epoll() if _HAS_EPOLL else select.poll()
-        try:
-            self._wakes, self._waker = socket.socketpair()
-        except OSError:
-            if _HAS_EPOLL:
-                poll.close()
-            raise
-        self._poll = poll
+        self._poll = select.poll()
+        self._wakes, self._waker = socket.socketpair()
         for end in (self._wakes, self._waker):
             end.setblocking(False)
         self.watch(self._wakes.fileno(), None)
@@ -339,11 +330,7 @@ class Poll:
 
     def watch(self, fd: int, found: Any, writing: bool = False) -> None:
         """Wait until `fd` can be read or, if so asked, written; what it stands for is `found`."""
-        events = select.POLLIN | (select.POLLOUT if writing else 0)
-        if fd in self._found:
-            self._poll.modify(fd, events)
-        else:
-            self._poll.register(fd, events)
+        self._poll.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
         self._found[fd] = found
 
     def forget(self, fd: int) -> None:
@@ -353,12 +340,8 @@ class Poll:
             self._poll.unregister(fd)
 
     def wait(self, seconds: float | None) -> list[Any]:
-        """Return what the descriptors stand for that are ready, after `seconds` at most; None waits until there is one.
-        """
-        try:
-            ready = self._poll.poll(seconds if seconds is None or _HAS_EPOLL else seconds * 1000)
-        except InterruptedError:
-            return []
+        """Return what the descriptors stand for that are ready, after `seconds` at most; None waits until one is."""
+        ready = self._poll.poll(None if seconds is None else math.ceil(seconds * 1000))
         return [self._found[fd] for fd, _ in ready if fd in self._found]
 
     def close(self) -> None:
@@ -366,5 +349,3 @@ class Poll:
         self._found.clear()
         self._wakes.close()
         self._waker.close()
-        if _HAS_EPOLL:
-            self._poll.close()

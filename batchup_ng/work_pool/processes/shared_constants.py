@@ -27,35 +27,6 @@ from .shared_memory import SharedView
 
 _numbers = itertools.count(1)
 
-LATELY = 64
-"""Results after which a slot is as large as the largest of them, however large others were before."""
-
-
-class Room:
-    """The bytes of the slots that results of one kind are given: as many as the largest of late had.
-
-    Attributes:
-        bytes: That number; 0 where nothing is known.
-    """
-
-    __slots__ = ("_largest", "_seen", "bytes")
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._largest = 0
-        self._seen = 0
-
-    def saw(self, nbytes: int) -> None:
-        """Take note of the bytes that a result had, or would have had, in its slot."""
-        if nbytes > self.bytes:
-            self.bytes = nbytes
-        if nbytes > self._largest:
-            self._largest = nbytes
-        self._seen += 1
-        if self._seen == LATELY:
-            self.bytes, self._largest, self._seen = self._largest, 0, 0
-
-
 class SharedConstant:
     """A value that reaches each worker once. Made by ``pool.shared_constant``.
 
@@ -68,7 +39,7 @@ class SharedConstant:
         arrays: How its large arrays reach workers: ``"shared"`` (one copy in memory), ``"spilled"`` (one copy in a
             temporary file, of some of them), ``"mapped"`` (from files), ``"sent"`` (a copy for each worker); ``""``
             where there are none or it was not shared yet.
-        room: How large the slots are to be that results made with it are written to.
+        slot_bytes: How large the slots are to be that results made with it are written to; 0 where that is not known.
 
     Raises:
         SerializationError: it cannot be pickled.
@@ -78,7 +49,7 @@ class SharedConstant:
         self.value = value
         self.number = next(_numbers)
         self.arrays = ""
-        self.room = Room()
+        self.slot_bytes = 0
         self._packed = pack(value)
         self._home: SharedCopies | None = None
         self._frame: list[Piece] | None = None
@@ -132,6 +103,10 @@ class SharedConstant:
         if self._frame is not None and self._home is copies:
             return self._frame
         return protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, self._packed.buffers)
+
+    def saw(self, nbytes: int) -> None:
+        """Take note of the bytes that a result needs in its slot: slots are as large as the largest of late."""
+        self.slot_bytes = max(nbytes, self.slot_bytes - (self.slot_bytes >> 10))
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError("a shared constant may only stand among the arguments of a task, not inside one")

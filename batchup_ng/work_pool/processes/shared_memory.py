@@ -49,12 +49,6 @@ class Mapping:
         length: Bytes to map.
         offset: Where they begin, a multiple of the page size.
         private: Whether what is written stays in this process.
-
-    Attributes:
-        address: Where the mapping begins.
-
-    Raises:
-        OSError: the system refuses.
     """
 
     def __init__(self, fd: int, length: int, offset: int = 0, private: bool = False) -> None:
@@ -320,9 +314,7 @@ class SharedView:
 class Slot(NamedTuple):
     """A slot on lease: free again when nothing refers to its bytes any more.
 
-    Attributes:
-        offset: Where it begins in the shared file.
-        bytes: Its bytes in this process: ``(size,) uint8``.
+    `offset` is where it begins in the shared file, `bytes` its bytes in this process: ``(size,) uint8``.
     """
 
     offset: int

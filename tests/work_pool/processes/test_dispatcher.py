@@ -20,7 +20,7 @@ import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher
-from batchup_ng.work_pool.processes.shared_constants import LATELY, Room
+from batchup_ng.work_pool.processes.shared_constants import SharedConstant
 from batchup_ng.work_pool.processes.supervisor import ServerLauncher
 from tests.work_pool.processes.serialization_helpers import one
 
@@ -162,14 +162,17 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
 
 
 def test_slots_become_smaller_when_results_do() -> None:
-    room = Room()
-    room.saw(1000)
-    assert room.bytes == 1000
-    for _ in range(2 * LATELY):
-        room.saw(10)
-    assert room.bytes == 10
-    room.saw(11)
-    assert room.bytes == 11
+    constant = SharedConstant(None)
+    constant.saw(1 << 20)
+    assert constant.slot_bytes == 1 << 20
+    for _ in range(100):
+        constant.saw(1 << 19)
+    assert 0.9 * (1 << 20) < constant.slot_bytes < 1 << 20, "sizes that vary have room"
+    for _ in range(1000):
+        constant.saw(1 << 19)
+    assert constant.slot_bytes == 1 << 19
+    constant.saw((1 << 19) + 1)
+    assert constant.slot_bytes == (1 << 19) + 1
 
 
 def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
