@@ -1,4 +1,4 @@
-"""What sources, samplers and pools look like at a prompt, or in an error.
+"""What sources, samplers and pools look like at a prompt, in an error, in a notebook.
 
 Nothing here reads data or raises: what cannot be told is left out. A graph may hold one source in many places, so that
 no more than :data:`MAX_NODES` of its nodes are shown.
@@ -6,6 +6,7 @@ no more than :data:`MAX_NODES` of its nodes are shown.
 
 from __future__ import annotations
 
+import html
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,11 @@ MAX_ITEMS = 8
 LONGEST = 60
 """Characters of a name or value that are shown."""
 
+BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
+
 
 class Shown:
-    """A node of a graph whose ``repr`` tells what it is."""
+    """A node of a graph that says what it is: ``repr``, and nested boxes in a notebook."""
 
     _not_parts: tuple[str, ...] = ()
     """Attributes that hold nodes and are told in ``_facts``."""
@@ -35,6 +38,9 @@ class Shown:
 
     def __repr__(self) -> str:
         return _text(self, itertools.count())
+
+    def _repr_html_(self) -> str:
+        return _boxes(self, itertools.count())
 
 
 def call_words(thing: Any) -> str:
@@ -101,11 +107,24 @@ def _parts(node: Any) -> list[Shown]:
 
 
 def _text(node: Any, count: Iterator[int]) -> str:
-    parts = _safely(_parts, node)
-    shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
-    texts = [_text(part, count) for part in shown] + [f"{len(parts) - len(shown)} more"] * (len(parts) > len(shown))
+    parts, left_out = _some(node, count)
+    texts = [_text(part, count) for part in parts] + [f"{left_out} more"] * (left_out > 0)
     words = [*_safely(node._facts), *([f"of {', '.join(texts)}"] if texts else [])]
     return f"<{type(node).__name__}{': ' * bool(words)}{', '.join(words)}>"
+
+
+def _boxes(node: Any, count: Iterator[int]) -> str:
+    parts, left_out = _some(node, count)
+    inner = "".join([_boxes(part, count) for part in parts]) + f" and {left_out} more" * (left_out > 0)
+    name, facts = html.escape(type(node).__name__), html.escape(", ".join(_safely(node._facts)))
+    return f'<div style="{BOX}"><b>{name}</b> <span>{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
+
+
+def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
+    """Return the parts of a node for which there is room, with the number of the others."""
+    parts = _safely(_parts, node)
+    shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
+    return shown, len(parts) - len(shown)
 
 
 def _safely(make: Callable[..., list[Any]], *args: Any) -> list[Any]:

@@ -1,39 +1,39 @@
 """Every exception that batchup_ng raises.
 
     BatchupError
-    ├── ArgumentError        (ValueError)           an argument breaks a rule; nothing was started
-    ├── ArgumentTypeError    (TypeError)            an argument is of a wrong kind, or an option is misspelt
-    │   └── SerializationError                            a source or function cannot be sent to another process
-    ├── MapResultError       (TypeError, ValueError)  a map returned what is no batch: the map's fault, no sample's
-    ├── InOrderNotSupported  (NotImplementedError)  the sampler only draws at random; pass ``shuffle=``
-    ├── MissingDependency    (ImportError)          an optional library is absent; names the extra to install
-    ├── SampleReadError      (OSError)              a stored sample cannot be read; ``.source`` is its file
-    ├── BatchError           (the original's type)  a batch could not be made; names the sample
-    ├── SampleTimeout        (TimeoutError)         making a sample took longer than ``timeout=``
-    ├── StateError           (ValueError)           a saved state is damaged, or is not of this source, seed or version
-    ├── TooManyErrors        (RuntimeError)         more samples failed than the error policy lets pass
-    ├── ReentrantIteration         (RuntimeError)         an iterator was asked for a batch from inside its own ``next``
-    ├── PoolClosed           (RuntimeError)         the pool or iterator was closed before it was used
-    ├── WorkerDied           (RuntimeError)         a worker process ended with work outstanding
-    │   └── PoolBroken                               no worker process can be kept alive
-    ├── AccountingError          (RuntimeError)         the accounting of an epoch do not balance: a bug, never data
-    └── NotReproducible      (AssertionError)       a source gave other batches when they were made in another way
+    ├── ArgumentError          (ValueError)            an argument breaks a rule; nothing was started
+    ├── ArgumentTypeError      (TypeError)             an argument is of a wrong kind, or an option is misspelt
+    │   └── SerializationError                         a source or function cannot be sent to another process
+    ├── MapResultError         (TypeError, ValueError) a map returned no batch: the map's fault, not a sample's
+    ├── InOrderNotSupported    (NotImplementedError)   the sampler only draws at random; pass ``shuffle=``
+    ├── MissingDependency      (ImportError)           an optional library is absent; names the extra to install
+    ├── SampleReadError        (OSError)               a stored sample cannot be read; ``.source`` is its file
+    ├── BatchError             (the original's type)   a batch could not be made; names the sample
+    ├── SampleTimeout          (TimeoutError)          making a sample took longer than ``timeout=``
+    ├── StateError             (ValueError)            a saved state is damaged, or of another source, seed or version
+    ├── TooManyErrors          (RuntimeError)          more samples failed than the error policy allows
+    ├── ReentrantIteration     (RuntimeError)          an iterator was asked for a batch from inside its own ``next``
+    ├── PoolClosed             (RuntimeError)          the pool or iterator was closed before it was used
+    ├── WorkerDied             (RuntimeError)          a worker process ended while it had work
+    │   └── PoolBroken                                 no worker process can be kept alive
+    ├── AccountingError        (RuntimeError)          delivered and planned samples differ: a bug of the library
+    └── NotReproducible        (AssertionError)        a source gave other batches when they were made in another way
 
     RuntimeWarning
-    ├── StallWarning                                a result is waited for unusually long
-    ├── SampleWarning                               samples are left out or replaced, as the policy says
-    ├── RepeatedEpochWarning                        two epochs in a row have the same order and random numbers
-    ├── WorkerWarning                               worker processes ended, and others cannot take their places
-    └── SharedMemoryWarning                         batches go over a pipe, for there is no shared memory for them
+    ├── StallWarning                                   a result is waited for unusually long
+    ├── SampleWarning                                  samples are left out or replaced, as the policy says
+    ├── RepeatedEpochWarning                           two epochs in a row have the same order and random numbers
+    ├── WorkerWarning                                  worker processes ended and cannot be replaced
+    └── SharedMemoryWarning                            there is no shared memory: batches are sent through a pipe
 
 Each error is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
 caught ``ValueError`` and ``TypeError``, keeps working. An exception that a task of ``work_stream`` raises
 arrives as it is, with a :class:`RemoteTraceback` as its cause when it was raised in another process. One that
 is raised in making a batch arrives as a :class:`BatchError` that is an instance of its type as well.
 
-How that is done: for each type of exception a class is made once that derives from both, an instance of which
-is built without calling any constructor but that of the built-in type below it, for the constructor of a
-user's exception may want anything. Where no such class can be made, a plain :class:`BatchError` stands in.
+For that, one class is made for each type of exception, which derives from both. Its instances are built by the
+constructor of the built-in base alone, since a user's constructor may require any arguments. Where no such class can
+be made, a plain :class:`BatchError` is raised.
 """
 
 from __future__ import annotations

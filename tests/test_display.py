@@ -1,7 +1,8 @@
-"""``repr``, what Tab completes."""
+"""``repr``, the boxes of a notebook, what Tab completes."""
 
 from __future__ import annotations
 
+import html.parser
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,33 @@ def test_large_graphs_are_short() -> None:
     wide = bu.concat(*[bu.ArrayDataSource([Y])] * 500)
     for shown in (source, wide):
         assert len(repr(shown)) < 5000
+        assert len(shown._repr_html_()) < 20000
     assert repr(wide).endswith("<ArrayDataSource: 10 samples, int64 (10,)>, 492 more>")
+
+
+class Boxes(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open = self.deepest = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        self.open += tag == "div"
+        self.deepest = max(self.deepest, self.open)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open -= tag == "div"
+
+
+def test_the_graph_is_drawn_as_nested_boxes_without_script() -> None:
+    evil = type("<script>alert(1)</script>", (), {"__call__": lambda self, **batch: batch})()
+    source: Any = bu.ArrayDataSource({"<b onload=x>": Y}).map(evil)
+    boxes = Boxes()
+    boxes.feed(bu.concat(source, graph())._repr_html_())  # type: ignore[no-untyped-call]
+    assert set(boxes.tags) == {"div", "b", "span", "br"}
+    assert boxes.tags.count("div") == 5
+    assert (boxes.open, boxes.deepest) == (0, 3)
 
 
 def test_tab_completes_the_users_methods_of_pools() -> None:

@@ -1,19 +1,20 @@
 """What may be a column of an array source: an array-like whose rows are NumPy's, whatever is done with them.
 
 Libraries extend arrays in ways that not every path keeps: a mask, a matrix that stays two-dimensional, a pandas array
-whose rows are indexed by label. These are refused with the remedy.
+whose rows are indexed by label. They become plain arrays when the source is made, or are refused with the remedy.
 """
 
 from __future__ import annotations
 
 import array
 import collections
+import sys
 from collections.abc import Sized
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 
 _NOT_INDEXED_BY_ROWS = (
     str, bytes, bytearray, list, tuple, dict, set, frozenset, range, memoryview, array.array, collections.deque
@@ -25,17 +26,17 @@ def as_column(name: str, column: Any) -> Any:
 
     Raises:
         ArgumentTypeError: it is nothing that can be indexed by an array of rows; `name` says which it is.
+        ArgumentError: it has missing values, for which NumPy has no place.
     """
     kind = type(column).__name__
-    sized = isinstance(column, Sized) and getattr(column, "ndim", 1) > 0
-    if sized and isinstance(column, _NOT_INDEXED_BY_ROWS):
+    if not isinstance(column, Sized) or getattr(column, "ndim", 1) == 0:
+        raise _no_array(name, kind)
+    if isinstance(column, _NOT_INDEXED_BY_ROWS):
         raise ArgumentTypeError(
             f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {_instead(column)}"
         )
-    if not sized or not hasattr(column, "__getitem__"):
-        raise ArgumentTypeError(
-            f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
-        )
+    if not hasattr(column, "__getitem__"):
+        raise _no_array(name, kind)
     if isinstance(column, np.ma.MaskedArray):
         raise ArgumentTypeError(
             f"{name} is a masked array, whose mask would be lost on the way; pass x.filled(value), and x.mask as a "
@@ -50,11 +51,39 @@ def as_column(name: str, column: Any) -> Any:
             f"another process; pass dataset[:] if it fits in memory, else an accessor that holds the path, opens the "
             f"file on first use and sorts the rows, as that of examples/hdf5_file.py"
         )
-    if library == "pandas":
+    return _of_pandas(name, column) if "pandas" in sys.modules else column
+
+
+def _no_array(name: str, kind: str) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
+    )
+
+
+def _of_pandas(name: str, column: Any) -> Any:
+    """Return the plain array of what pandas calls an array; tables and series, which have labels, are refused."""
+    pandas: Any = sys.modules["pandas"]
+    kind = type(column).__name__
+    if hasattr(column, "iloc"):
         raise ArgumentTypeError(
-            f"{name} is a pandas {kind}, whose rows are not always NumPy's; pass a plain array: .to_numpy()"
+            f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()"
         )
-    return column
+    if isinstance(column, pandas.MultiIndex):
+        raise ArgumentTypeError(f"{name} is a pandas {kind}; pass each level: .get_level_values(0).to_numpy()")
+    if not isinstance(column, (pandas.api.extensions.ExtensionArray, pandas.Index)):
+        return column
+    if bool(column.isna().any()) and np.asarray(column).dtype.kind not in "fcMm":
+        raise ArgumentError(
+            f"{name} is a pandas {kind} with missing values, for which an array of {column.dtype} has no place; pass "
+            f".fillna(value).to_numpy() of the column"
+        )
+    plain = np.asarray(column)
+    if plain.dtype != object:
+        return plain
+    found = np.array(plain.tolist())  # of Python's strings, numbers or truth values
+    if found.shape != plain.shape or found.dtype == object:
+        raise ArgumentTypeError(f"{name} is a pandas {kind} of {column.dtype}; pass an array: .to_numpy(), or codes")
+    return found
 
 
 def _instead(rows: Any) -> str:

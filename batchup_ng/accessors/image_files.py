@@ -7,15 +7,17 @@ For an upright file that is ``Image.open(path).convert(mode).resize((width, heig
 Nothing in a file is trusted. Only the formats in `FORMATS` are tried, none of which runs another program, and the
 number of pixels in the header is compared with `max_pixels` before memory is taken: files are opened through
 Pillow's table of readers, not by ``Image.open``, which would print a warning or refuse at a limit that is global to
-the process. Only regular files are opened: a named pipe would never end.
+the process. Only regular files are opened: a named pipe would wait for ever.
 
-An `ImageFiles` never changes and holds no open file, so threads share it freely.
+An `ImageFiles` never changes and holds no open file, so threads share it freely. A million paths are two Python
+objects, so that it is pickled in milliseconds.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
+import glob
 import os
 import stat
 import struct
@@ -23,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageFile, JpegImagePlugin, UnidentifiedImageError
 
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..validation import one_of, positive_int
@@ -47,8 +49,7 @@ class ImageFiles:
     :class:`~batchup_ng.accessors.ImageArrayUInt8ToFloat32` around it scales them. Pictures with 16 bits are scaled
     to 8, rounded. Pictures are turned upright by their EXIF orientation (unreadable EXIF data counts as upright), a
     file with several frames gives its first, and `size` does not keep the ratio of the sides. Transparency is
-    dropped, not blended, unless `mode` is ``"RGBA"``. A file that ends too early is an error, unless
-    ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is True when this is made; it is then set wherever the files are read.
+    dropped, not blended, unless `mode` is ``"RGBA"``.
 
     Args:
         paths: A sequence of ``str`` or ``os.PathLike``: a list, a NumPy array, a pandas column (by position). Relative
@@ -58,6 +59,9 @@ class ImageFiles:
         dtype: Any numeric dtype that holds all of 0–255.
         resample: ``"nearest"``, ``"box"``, ``"bilinear"``, ``"hamming"``, ``"bicubic"`` or ``"lanczos"``.
         max_pixels: Pictures with more are refused before they are decoded. The default is Pillow's own limit.
+        truncated: What to do about a file that ends too early: ``"error"``, or ``"fill"`` what is missing, as Pillow
+            does where ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None is what that says now; what
+            it says later, or in a worker process, does not count.
 
     Raises:
         ArgumentError: an argument breaks a rule; `paths` is empty.
@@ -67,13 +71,16 @@ class ImageFiles:
     def __init__(
         self, paths: Iterable[str | os.PathLike[str]], size: int | tuple[int, int] | None = None, mode: str = "RGB",
         dtype: Any = np.uint8, *, resample: str = "bilinear", max_pixels: int = 89_478_485,
+        truncated: str | None = None,
     ) -> None:
         self._mode: str = one_of("mode", mode, MODES)
         self._size = None if size is None else _checked_size(size)
         self._dtype = _checked_dtype(dtype)
         self._resample: str = one_of("resample", resample, RESAMPLE)
         self._max_pixels = positive_int("max_pixels", max_pixels)
-        self._loads_truncated = bool(ImageFile.LOAD_TRUNCATED_IMAGES)
+        if truncated is None:
+            truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
+        self._fills = one_of("truncated", truncated, ("error", "fill")) == "fill"
         self._paths = _PackedPaths(paths)
         self._folder = _folder_now()
 
@@ -116,6 +123,10 @@ class ImageFiles:
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Decode `rows` straight into `out`, one after the other.
 
+        Args:
+            rows: 1-D integer array.
+            out: ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have.
+
         Raises:
             IndexError: a row is out of range.
             ArgumentError: `out` has another shape than the pictures.
@@ -143,9 +154,7 @@ class ImageFiles:
         """Return one picture as a read-only ``uint8`` array."""
         path = self._paths[row]
         try:
-            if self._loads_truncated is not ImageFile.LOAD_TRUNCATED_IMAGES:  # as in a worker process at first
-                ImageFile.LOAD_TRUNCATED_IMAGES = self._loads_truncated
-            image = _decode(os.path.join(self._folder, path), self._mode, self._max_pixels)
+            image = _decode(os.path.join(self._folder, path), self._mode, self._max_pixels, self._fills)
             if self._size is not None and image.size != self._size[::-1]:
                 image = image.resize(self._size[::-1], RESAMPLE[self._resample])
             return np.asarray(image)
@@ -167,9 +176,12 @@ class _PackedPaths:
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         if isinstance(paths, (str, bytes, os.PathLike)):
+            pattern = isinstance(paths, str) and glob.has_magic(paths)
+            options = ", recursive=True" if pattern and "**" in str(paths) else ""
+            remedy = f"sorted(glob.glob({paths!r}{options}))" if pattern else f"[{paths!r}]"
             raise ArgumentTypeError(
-                f"paths must be a sequence of paths, not the one path {paths!r}; pass [{paths!r}], or for a pattern "
-                f"sorted(glob.glob(pattern, recursive=True))"
+                f"paths must be a sequence of paths, not the one {'pattern' if pattern else 'path'} {paths!r}; pass "
+                f"{remedy}"
             )
         ordered = hasattr(paths, "__len__") and hasattr(paths, "__getitem__") and not isinstance(paths, Mapping)
         if not ordered or getattr(paths, "ndim", 1) != 1:
@@ -239,14 +251,14 @@ def _readers() -> list[tuple[Callable[[IO[bytes], str], Image.Image], Callable[[
     return [Image.OPEN[name] for name in FORMATS if name in Image.OPEN]
 
 
-def _decode(path: str, mode: str, max_pixels: int) -> Image.Image:
-    """Return the first frame of a picture file, upright and in `mode`."""
+def _decode(path: str, mode: str, max_pixels: int, fills: bool) -> Image.Image:
+    """Return the first frame of a picture file, upright and in `mode`; of one that ends too early, if it `fills`."""
     if not stat.S_ISREG(kind := os.stat(path).st_mode):
         code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
         raise OSError(code, "a directory, not a file" if stat.S_ISDIR(kind) else "not a regular file")
     with open(path, "rb") as file:
         stored = _open(file, max_pixels)
-        stored.load()
+        _load(stored, file, fills)
         turn = _turn(stored)
         image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
     if turn is not None:
@@ -276,6 +288,51 @@ def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
             raise Image.DecompressionBombError(f"{width} × {height} pixels are more than max_pixels={max_pixels}")
         return image
     raise UnidentifiedImageError(f"not a picture in one of the formats {', '.join(FORMATS)}") from cause
+
+
+def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
+    """Decode the pixels as Pillow does where its ``LOAD_TRUNCATED_IMAGES`` is `fills`, whatever it is.
+
+    That one is never set here, for other threads of the program may be decoding by it.
+    """
+    jpeg = isinstance(stored, JpegImagePlugin.JpegImageFile)
+    if fills and jpeg:
+        stored.load_read = _with_end_mark(file)
+    elif not fills and ImageFile.LOAD_TRUNCATED_IMAGES:
+        if stored.format == "JPEG2000":
+            raise OSError("PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a JPEG 2000 file is whole; unset it")
+        if stored.format not in ("WEBP", "AVIF"):  # which are read whole when they are opened
+            stored.load_read = _to_the_end(file.read if jpeg else getattr(stored, "load_read", file.read))
+    try:
+        stored.load()
+    except OSError:
+        if not fills:
+            raise
+        if stored.tile:  # the rest of what Pillow's own load() does
+            stored.tile = []
+            stored.load_end()
+        stored.load()  # which raises if there is nothing at all
+
+
+def _with_end_mark(file: IO[bytes]) -> Callable[[int], bytes]:
+    """Return what reads a JPEG file, and the mark of its end where it lacks that: the decoder then fills the rest."""
+    mark = iter([b"\xff\xd9"])
+    return lambda size: file.read(size) or next(mark, b"")
+
+
+def _to_the_end(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return what reads as `read` does, and raises an error where there is nothing left."""
+
+    def strict(size: int) -> bytes:
+        try:
+            data = read(size)
+        except (IndexError, struct.error):
+            data = b""
+        if not data:
+            raise OSError("image file is truncated")
+        return data
+
+    return strict
 
 
 def _turn(stored: Image.Image) -> Image.Transpose | None:

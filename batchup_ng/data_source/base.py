@@ -146,7 +146,7 @@ class AbstractDataSource(HasSamples):
         """
         return self._functions.with_index(self)
 
-    def filter(self, predicate: Callable[..., Any]) -> PlannedDataSource:
+    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
         """Return a source with the samples for which ``predicate(*sample)`` is true.
 
         All samples are read once, now, with their maps; what is kept is a list of rows, the same in each epoch. Where
@@ -154,13 +154,15 @@ class AbstractDataSource(HasSamples):
 
         Args:
             predicate: Called with the parts of one sample, by name where batches are dicts; returns True or False.
+            columns: The columns that it is called with, which arrays then read alone: numbers from 0 on, or names; all
+                where it is None.
 
         Raises:
             ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate returns something
                 else.
-            ArgumentError: the epoch never ends.
+            ArgumentError: there is no such column, or the epoch never ends.
         """
-        return self._functions.filter(self, predicate)
+        return self._functions.filter(self, predicate, columns)
 
 
 class EpochSource(MakesEpochs, AbstractDataSource):

@@ -54,15 +54,10 @@ def test_paths_may_be_a_column_of_a_table_by_position(tmp_path, dtype):
         ImageFiles(table)
 
 
-@pytest.mark.parametrize("paths", ["one.jpg", b"one.jpg", Path("one.jpg"), "data/*.jpg"])
-def test_one_path_or_pattern_is_refused_with_a_hint(paths):
-    with pytest.raises(ArgumentTypeError, match=r"not the one path .*; pass \[.*jpg.*\], .*sorted\(glob.glob\(pattern"):
+@pytest.mark.parametrize("paths", ["one.jpg", b"one.jpg", Path("one.jpg")])
+def test_one_path_is_refused_with_a_hint(paths):
+    with pytest.raises(ArgumentTypeError, match=r"not the one path .*; pass \[.*one\.jpg.*\]"):
         ImageFiles(paths)
-
-
-def test_what_a_search_gives_is_to_be_sorted(tmp_path):
-    with pytest.raises(ArgumentTypeError, match=r"sorted\(paths\).*Path\.glob"):
-        ImageFiles(tmp_path.glob("*.png"))
 
 
 @pytest.mark.parametrize("paths", [{"a.jpg"}, {"a.jpg": 0}, iter(["a"]), 3, None, np.array([["a"]]), np.array("a")])

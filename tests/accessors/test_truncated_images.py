@@ -1,4 +1,4 @@
-"""Pictures that end too early: an error, or filled where Pillow is told to fill them, in every pool."""
+"""Pictures that end too early: an error or filled, whatever Pillow's own global says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageFile
 
 import batchup_ng as bu
-from batchup_ng.errors import SampleReadError
+from batchup_ng.errors import ArgumentError, SampleReadError
 
 from .image_helpers import colours
 
@@ -19,27 +19,20 @@ KINDS = {
     "JPEG": {}, "JPEG progressive": {"progressive": True}, "PNG": {}, "GIF": {}, "BMP": {}, "PPM": {}, "TIFF": {},
     "TIFF lzw": {"compression": "tiff_lzw"}, "WEBP": {}, "JPEG2000": {},
 }  # fmt: skip
+UNTOLD = "PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a JPEG 2000 file is whole"
 
 
-def read(files: bu.ImageFiles) -> Any:
+def read(path: Path, truncated: str) -> Any:
     """Return the picture, or "an error"."""
     try:
-        return files[0].tolist()
+        return bu.ImageFiles([path], truncated=truncated)[0].tolist()
     except SampleReadError:
-        return "an error"
-
-
-def by_pillow(path: Path) -> Any:
-    try:
-        with path.open("rb") as file:
-            return np.asarray(Image.open(file).convert("RGB")).tolist()
-    except (OSError, SyntaxError):
         return "an error"
 
 
 @pytest.mark.filterwarnings("ignore:(Corrupt EXIF|Truncated File):UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_that_end_too_early_are_read_as_pillow_said_when_it_was_made(
+def test_files_that_end_too_early_are_read_as_the_option_says(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, path = io.BytesIO(), tmp_path / "picture"
@@ -50,27 +43,47 @@ def test_files_that_end_too_early_are_read_as_pillow_said_when_it_was_made(
     whole = file.getvalue()
     for part in (0.2, 0.5, 0.9, 1.0):
         path.write_bytes(whole[: int(part * len(whole))])
-        for fills in (False, True):
-            monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", fills)
-            files, expected = bu.ImageFiles([path]), by_pillow(path)
-            monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", not fills)
-            assert read(files) == expected
+        found = {}
+        for own in (False, True):
+            monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", own)
+            found[own] = [read(path, "error"), read(path, "fill")]
+            assert found[own][own] == by_pillow(path)
+        assert found[True][1] == found[False][1]
+        if kind != "JPEG2000":
+            assert found[True][0] == found[False][0]
+    assert found[False][0] == found[False][1] != "an error"
+    if kind == "JPEG2000":
+        with pytest.raises(SampleReadError, match=UNTOLD):
+            bu.ImageFiles([path], truncated="error")[0]
 
 
-def test_what_pillow_says_holds_in_every_pool(
+def by_pillow(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            return np.asarray(Image.open(file).convert("RGB")).tolist()
+    except (OSError, SyntaxError):
+        return "an error"
+
+
+def test_what_pillow_says_is_read_once_and_holds_in_every_pool(
     pools: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, path = io.BytesIO(), tmp_path / "picture"
     colours(60, 80).save(file, "JPEG")
     path.write_bytes(file.getvalue()[:-200])
-    for fills in (True, False):
-        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", fills)
-        source = bu.ArrayDataSource([bu.ImageFiles([path], size=60)])
-        for pool in pools:
-            batches = pool.parallel_data_source(source).batch_iterator(1)
-            if fills:
-                (((got,),),) = batches
-                np.testing.assert_array_equal(got, source[0][0])
-            else:
-                with pytest.raises(SampleReadError, match="truncated"):
-                    next(batches)
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    filled = bu.ArrayDataSource([bu.ImageFiles([path], size=60)])
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
+    strict = bu.ArrayDataSource([bu.ImageFiles([path], size=60)])
+    ((expected,),) = filled.batch_iterator(1)
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    for pool in pools:
+        (((got),),) = pool.parallel_data_source(filled).batch_iterator(1)
+        np.testing.assert_array_equal(got, expected)
+        with pytest.raises(SampleReadError, match="truncated"):
+            list(pool.parallel_data_source(strict).batch_iterator(1))
+
+
+def test_the_option_is_checked() -> None:
+    with pytest.raises(ArgumentError, match=r"truncated must be one of 'error', 'fill', not 'skip'"):
+        bu.ImageFiles(["a.jpg"], truncated="skip")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 
@@ -19,12 +19,28 @@ def column(data: Any) -> Any:
     return bu.ArrayDataSource([data]).data[0]
 
 
-def test_objects_of_pandas_are_refused() -> None:
+def test_arrays_of_pandas_become_plain() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    for values in (pandas.Series([1, 2]), pandas.Categorical(["a", "b"]), pandas.array([1, 2], dtype="Int64")):
-        with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas \w+.*to_numpy"):
-            column(values)
-    assert column(pandas.Series([1, 2]).to_numpy()).tolist() == [1, 2]
+    cases = {
+        "<U3": pandas.DataFrame({"label": ["cat", "dog"]})["label"].values,
+        "<U1": pandas.Categorical(["a", "b"]),
+        "int64": pandas.array([1, 2], dtype="Int64"),
+        "float64": pandas.array([1.5, None], dtype="Float64"),
+        "bool": pandas.array([True, False], dtype="boolean"),
+        "uint8": pandas.Index(np.array([1, 2], np.uint8)),
+        "<U2": pandas.Series(["a", "bb"], dtype="string").values,
+    }
+    for dtype, values in cases.items():
+        plain = column(values)
+        assert type(plain) is np.ndarray
+        assert plain.dtype == np.dtype(dtype), values
+        np.testing.assert_array_equal(plain[:1], np.asarray(values)[:1])
+    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas MultiIndex; pass each level: .get_level"):
+        bu.ArrayDataSource([pandas.MultiIndex.from_tuples([(1, 2), (3, 4)])])
+    with pytest.raises(ArgumentError, match=r"data\[0\] is a pandas \w+ with missing values, .*fillna"):
+        column(pandas.array(["a", None], dtype="string"))
+    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas Series.*to_numpy"):
+        column(pandas.Series([1, 2]))
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")

@@ -111,6 +111,20 @@ def test_filter_keeps_what_the_predicate_says_in_every_order() -> None:
     assert flat(ids(numbers().filter(lambda x, y: False))) == []
 
 
+def test_filter_reads_only_the_columns_that_are_named() -> None:
+    large, small = Counting(600), Counting(600)
+    by_name = bu.ArrayDataSource({"image": large, "label": small})
+    for source, columns in ((bu.ArrayDataSource([large, small]), 1), (by_name, ["label"]), (by_name, "label")):
+        for view in (source, source.subset(np.arange(599, -1, -1))):
+            large.reads = small.reads = 0
+            kept = view.filter(lambda label: label < 3, columns=columns)
+            assert (large.reads, small.reads) == (0, 3)
+            assert len(kept) == 3
+    mapped = numbers().map(lambda x, y: (x, y, x + y))
+    assert flat(ids(mapped.filter(lambda total, x: total == x + 16, columns=[2, 0]))) == [4]
+    assert small.reads == 3
+
+
 def test_filter_of_random_maps_is_the_same_each_time() -> None:
     def noisy(x: Any, y: Any, rng: Any) -> Any:
         return x, rng.uniform(), np.random.uniform(size=len(x))
@@ -133,6 +147,9 @@ def test_filter_of_random_maps_is_the_same_each_time() -> None:
         (lambda: numbers().filter("x > 3"), TypeError, "predicate must be a function of a sample, not a str"),
         (lambda: numbers().filter(lambda x, y: None), TypeError, "must return True or False for one sample, not a Non"),
         (lambda: numbers().filter(lambda x, y: np.array([True])), TypeError, "not a ndarray"),
+        (lambda: numbers().filter(lambda x: True, columns=2), ValueError, "numbers of the 2 columns, from 0 on, not 2"),
+        (lambda: numbers().map(lambda x, y: (x, y)).filter(bool, columns=[-3]), ValueError, "numbers of the 2 columns"),
+        (lambda: bu.ArrayDataSource({"x": A}).filter(bool, columns="y"), ValueError, "columns must be one of 'x'"),
         (lambda: numbers().map(lambda x, y: (x[:3],), resizes=True).filter(bool), ValueError, "filter before the map"),
     ],
 )
@@ -144,11 +161,13 @@ def test_filter_says_what_it_cannot_do(make: Any, error: type[Exception], text: 
 def test_filter_takes_tensors() -> None:
     torch = pytest.importorskip("torch", reason="its tensors are what is compared")
     pairs = [(torch.full((2,), i), torch.tensor(i)) for i in range(6)]
-    source = bu.ArrayDataSource([bu.MapStyle(pairs)]).filter(lambda x, y: y > 3)
+    source = bu.ArrayDataSource([bu.MapStyle(pairs)]).filter(lambda x, y: y > 3, columns=[0, 1])
     assert len(source) == 2
 
 
-def test_filter_keeps_the_repeats_of_a_subset() -> None:
+def test_filter_by_columns_keeps_the_repeats_of_a_subset() -> None:
     source = numbers(4).subset([3, 2, 0]).repeat(2)
-    assert flat(ids(source.filter(lambda x, y: x % 2 == 0))) == [2, 0, 2, 0]
-    assert len(bu.ArrayDataSource([A], repeats=2).filter(lambda x: x < 2)) == 4
+    for columns in (None, [0, 1]):
+        assert flat(ids(source.filter(lambda x, y: x % 2 == 0, columns=columns))) == [2, 0, 2, 0]
+    repeated = bu.ArrayDataSource([A], repeats=2)
+    assert len(repeated.filter(lambda x: x < 2, columns=[0])) == len(repeated.filter(lambda x: x < 2)) == 4
