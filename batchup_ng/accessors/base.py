@@ -71,15 +71,9 @@ def file_name(accessor: Any) -> str | None:
 
 
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
-    """Return `rows` of `accessor`, in memory from `buffers` where that spares an allocation.
+    """Return `rows` of an array or accessor, in memory from `buffers` where that spares an allocation.
 
-    Args:
-        accessor: A NumPy array, or any accessor.
-        rows: Row numbers: a 1-D integer array, whose negative entries count from the end, or a slice.
-        buffers: Where the memory comes from.
-
-    Raises:
-        IndexError: a row is out of range.
+    The rows are a 1-D integer array, whose negative entries count from the end, or a slice.
     """
     if isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu":
         if isinstance(accessor, np.ndarray):
@@ -110,13 +104,7 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
 
 
 def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`.
-
-    Args:
-        array: Not of objects.
-        rows: 1-D int64.
-        out: ``(len(rows), *array.shape[1:])`` of the same dtype, in C order.
-    """
+    """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`: in C order, no objects."""
     if array.flags.c_contiguous and array.dtype.isnative:
         announce_rows(array, rows)
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
@@ -127,11 +115,7 @@ def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
 
 
 def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
-    """Return `rows` with negative entries counted from the end of `n` rows.
-
-    Raises:
-        IndexError: a row is not in [-n, n).
-    """
+    """Return `rows` with negative entries counted from the end of `n` rows; ``IndexError`` beyond [-n, n)."""
     if len(rows) == 0:
         return rows.astype(np.intp)
     low, high = int(rows.min()), int(rows.max())

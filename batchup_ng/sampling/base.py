@@ -21,11 +21,7 @@ CHUNK = 1 << 17
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
-    """Return what a user gave, one number a row, as an array of whatever dtype and shape.
-
-    Raises:
-        ArgumentTypeError: it is a list of lists of different lengths.
-    """
+    """Return what a user gave, one number a row, as an array; refuse lists of lists of different lengths."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -33,11 +29,7 @@ def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
 
 
 def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
-    """Return whole numbers, ``(n,)``, as int64; a copy, unless `copy` is False and they are.
-
-    Raises:
-        ArgumentError: one is above 2^63 - 1, and would come out negative.
-    """
+    """Return whole numbers, ``(n,)``, as int64; refuse those above 2^63 - 1, which would come out negative."""
     most = int(numbers.max()) if len(numbers) else 0
     if most >= 1 << 63:
         raise ArgumentError(f"{name} must be below 2^63, and one is {most}; did an unsigned dtype take a negative one?")

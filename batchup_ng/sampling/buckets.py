@@ -36,9 +36,7 @@ class BucketSampler(BatchSampler):
     Many buckets pad little, few mix more rows: aim at some dozens of batches in each. Batches are what is in order, so
     that an epoch is resumed with the batch size with which it was saved; a source with such a sampler cannot be part of
     ``concat``, ``mix``, ``subset``, ``split`` or ``zip``. In a ``CompositeDataSource`` use ``trim=False``, or the other
-    sources lose what batches of this one are shorter.
-
-    Memory: 8 bytes a row, three times that while it is made.
+    sources lose what batches of this one are shorter. Memory: 8 bytes a row.
 
     Args:
         lengths: Length of each row of the data, in whatever unit `max_tokens` is: ``(n,) int``, not negative.

@@ -155,12 +155,7 @@ class SubsetSampler(StandardSampler):
 
 
 def row_numbers(name: str, indices: Any) -> np.ndarray:
-    """Return `indices` as a one-dimensional array of its own: ``(n,) int64``.
-
-    Raises:
-        ArgumentTypeError: they are no integers.
-        ArgumentError: they have more than one dimension, or one is above 2^63 - 1.
-    """
+    """Return `indices` as a one-dimensional array of its own, ``(n,) int64``; refuse what are no row numbers."""
     rows = given_array(name, indices, "pass a list of row numbers")
     if rows.size == 0 and rows.ndim == 1:
         return rows.astype(np.int64)

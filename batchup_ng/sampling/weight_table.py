@@ -36,17 +36,11 @@ _SMALLEST = 2.0**-900
 
 
 class WeightTable:
-    """The weights of `length` rows.
-
-    It has a copy of its own: a later change of the user's array changes nothing.
+    """A copy of the weights of `length` rows, with their sum, `total`.
 
     Args:
         name: What the user calls them, for errors.
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``.
-
-    Attributes:
-        length: How many rows there are.
-        total: The sum of all weights.
 
     Raises:
         ArgumentError: a weight is negative, infinite or NaN, all are 0, or their sum leaves the range of a float64; or
@@ -83,8 +77,7 @@ class WeightTable:
             return np.cumsum(sums, out=sums)
 
     def __getstate__(self) -> dict[str, Any]:
-        made_when_asked = ("cdf", "normalised", "n_positive")
-        return {name: value for name, value in vars(self).items() if name not in made_when_asked}
+        return {name: value for name, value in vars(self).items() if name not in ("cdf", "normalised", "n_positive")}
 
     def fingerprint(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
