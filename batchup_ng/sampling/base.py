@@ -36,7 +36,7 @@ def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
     return numbers.astype(np.int64, copy=copy)
 
 
-def array_outline(array: np.ndarray) -> list[Any]:
+def array_fingerprint(array: np.ndarray) -> list[Any]:
     """Return what tells an array ``(n,)`` of numbers from others: its length, its dtype, a digest of all its entries.
 
     It is the same on every machine. 10^8 int64 take 0.7 s where the figures in docs/samplers.md were measured.
@@ -49,19 +49,19 @@ def array_outline(array: np.ndarray) -> list[Any]:
 
 
 _kept: dict[int, tuple[weakref.ref[np.ndarray], list[Any]]] = {}
-"""Outlines of arrays, by the arrays' ids, for as long as there are the arrays."""
+"""Fingerprints of arrays, by the arrays' ids, for as long as there are the arrays."""
 
 
-def kept_outline(array: np.ndarray) -> list[Any]:
-    """Return :func:`array_outline` of an array that never changes, such as a sampler's own; reads it only once.
+def kept_fingerprint(array: np.ndarray) -> list[Any]:
+    """Return :func:`array_fingerprint` of an array that never changes, such as a sampler's own; reads it only once.
 
-    The outline is kept here and not with its sampler, so that it does not travel to workers.
+    The fingerprint is kept here and not with its sampler, so that it does not travel to workers.
     """
     name = id(array)
     found = _kept.get(name)
     if found is not None and found[0]() is array:
         return found[1]
-    fingerprint = array_outline(array)
+    fingerprint = array_fingerprint(array)
     _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), fingerprint
     return fingerprint
 

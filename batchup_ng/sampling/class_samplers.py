@@ -15,7 +15,7 @@ from .. import validation
 from ..display import array_words
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_outline, kept_outline
+from .base import RandomAccessSampler, array_fingerprint, kept_fingerprint
 from .plans.batched_permutation import each_permuted
 from .plans.even_interleave import Spread
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
@@ -40,7 +40,7 @@ class ByClass:
         self._firsts = np.flatnonzero(np.diff(y[order], prepend=-1))
         self.classes = y[order[self._firsts]]
         self.sizes = np.diff(self._firsts, append=len(y))
-        self.fingerprint = [array_outline(y), array_outline(self.sizes)]
+        self.fingerprint = [array_fingerprint(y), array_fingerprint(self.sizes)]
 
     def rows(self, classes: np.ndarray, members: np.ndarray) -> np.ndarray:
         """Return the rows of members of classes, both by number: ``(n,) int64``."""
@@ -81,7 +81,7 @@ class StratifiedSampler(RepeatedSampler):
         self._spreads: dict[int, Spread] = {}
 
     def fingerprint(self) -> list[Any]:
-        own = [] if self.indices is None else kept_outline(self.indices)
+        own = [] if self.indices is None else kept_fingerprint(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def map_indices(self, indices: Any) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import check_weights, unit_floats, words_at
 from ..randomness.portable_math import minus_log
-from .base import given_array, kept_outline
+from .base import given_array, kept_fingerprint
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -81,7 +81,7 @@ class WeightTable:
 
     def fingerprint(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
-        return [self.length, self.total.hex(), kept_outline(self._weights)]
+        return [self.length, self.total.hex(), kept_fingerprint(self._weights)]
 
     @functools.cached_property
     def normalised(self) -> np.ndarray:

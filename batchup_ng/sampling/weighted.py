@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, as_int64, given_array, kept_outline
+from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
 from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
@@ -196,7 +196,7 @@ class WeightedSubsetSampler(WeightedSampler):
         return self.weights
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_outline(self.indices)]
+        return [*super().fingerprint(), kept_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
