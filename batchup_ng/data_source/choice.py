@@ -34,6 +34,8 @@ class ChoiceDataSource(PlannedDataSource):
         ArgumentTypeError: one of them is no data source, or `stratified` is not True or False.
     """
 
+    runs_user_code = False
+
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
         self.stratified = validation.true_or_false("stratified", stratified)
@@ -113,15 +115,6 @@ class ChoiceDataSource(PlannedDataSource):
         else:
             rng.shuffle(turns)
         yield from map(int, turns)
-
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.datasets)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.datasets)
-
-    def calls_user_functions(self) -> bool:
-        return any(source.calls_user_functions() for source in self.datasets)
 
 
 def _in_turn(parts: Sequence[Iterator[Any]], turns: Iterator[int]) -> Iterator[tuple[int, Any]]:

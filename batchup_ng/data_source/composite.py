@@ -18,7 +18,7 @@ from ..sampling.groups import drawn_groups, group_positions, grouped, groups_pla
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
-from .hooks import joined_names
+from .hooks import any_node, joined_names
 
 
 class CompositeDataSource(PlannedDataSource):
@@ -45,6 +45,9 @@ class CompositeDataSource(PlannedDataSource):
         ArgumentTypeError: one of them is no data source, or an option is of a wrong kind.
     """
 
+    runs_user_code = False
+    heeds_shuffle = False
+
     def __init__(
         self,
         datasets: Sequence[AbstractDataSource],
@@ -58,6 +61,7 @@ class CompositeDataSource(PlannedDataSource):
         self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
+        self._resized = any(any_node(source, "resizes") for source in self.datasets)
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
 
@@ -114,8 +118,8 @@ class CompositeDataSource(PlannedDataSource):
             )
 
     def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
-        """Return one batch of the batches of all sources; those of a plan, which has cut their rows, are even."""
-        uneven = self.trim and not (rows is not None and _even(rows))
+        """Return one batch of the batches of all sources; a plan has cut the rows already, maps may shorten batches."""
+        uneven = self.trim and (self._resized or rows is None or not _even(rows))
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
@@ -166,18 +170,6 @@ class CompositeDataSource(PlannedDataSource):
         if max(self._sizes) > 1:
             return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
-
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.datasets)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.datasets)
-
-    def heeds_shuffle(self) -> bool:
-        return any(source.heeds_shuffle() for source in self.datasets)
-
-    def calls_user_functions(self) -> bool:
-        return any(source.calls_user_functions() for source in self.datasets)
 
 
 def _even(rows: Any) -> bool:

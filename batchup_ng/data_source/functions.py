@@ -18,6 +18,7 @@ from .filtering import filter_samples
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
 from .looking import numbered_length
+from .map import CollateDataSource, MapDataSource, SampleMapDataSource
 from .take_repeat import RoundsDataSource, TakeDataSource
 from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
 
@@ -212,6 +213,6 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
 
 
 AbstractDataSource._functions = Functions(
-    take=take, repeat=repeat, subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource,
-    filter=filter_samples,
+    map=MapDataSource, map_samples=SampleMapDataSource, collate=CollateDataSource, take=take, repeat=repeat,
+    subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource, filter=filter_samples,
 )  # fmt: skip

@@ -21,6 +21,9 @@ from .epoch_options import EpochOptions
 class Wrapped(PlannedDataSource):
     """A source that makes its batches as another does."""
 
+    runs_user_code = False
+    heeds_shuffle = False
+
     def __init__(self, source: AbstractDataSource) -> None:
         self.source = checked_sources("source", [source])[0]
 
@@ -39,18 +42,6 @@ class Wrapped(PlannedDataSource):
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
-
-    def uses_global_rng(self) -> bool:
-        return self.source.uses_global_rng()
-
-    def has_random_maps(self) -> bool:
-        return self.source.has_random_maps()
-
-    def heeds_shuffle(self) -> bool:
-        return self.source.heeds_shuffle()
-
-    def calls_user_functions(self) -> bool:
-        return self.source.calls_user_functions()
 
 
 class TakeDataSource(Wrapped):

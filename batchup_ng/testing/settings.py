@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
-from ..data_source.epoch.iterator import read_batch
+from ..data_source.epoch.reading import read_batch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.index_column import row_arrays
 from ..memory_pool import FRESH, Buffers

@@ -18,7 +18,7 @@ import pytest
 
 from .. import batch as batches
 from ..data_source.base import PlannedDataSource
-from ..data_source.epoch.iterator import read_batch
+from ..data_source.epoch.reading import read_batch
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH
 from ..work_pool import WorkerThreadPool

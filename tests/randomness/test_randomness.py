@@ -262,28 +262,3 @@ def test_a_state_gives_a_seed_without_being_changed() -> None:
     np.random.seed(4)
     twin = randomness.copy_of(np.random)
     assert twin.rand() == np.random.rand()
-
-
-@pytest.mark.parametrize(
-    ("make", "part", "value"),
-    [
-        (lambda: np.random.RandomState(1), ("state", "pos"), 625),
-        (lambda: np.random.RandomState(1), ("state", "pos"), -1),
-        (lambda: np.random.RandomState(1), ("state", "key"), np.zeros(623, np.uint32)),
-        (lambda: np.random.RandomState(1), ("state", "key"), [0] * 624),
-        (lambda: np.random.RandomState(1), ("bit_generator",), "PCG64"),
-        (lambda: np.random.RandomState(1), ("gauss",), "x"),
-        (lambda: np.random.default_rng(1), ("state", "inc"), 0.5),
-        (lambda: np.random.Generator(np.random.Philox(1)), ("buffer_pos",), 5),
-        (lambda: np.random.Generator(np.random.Philox(1)), ("buffer",), np.zeros(3, np.uint64)),
-    ],
-)
-def test_a_state_that_is_none_of_the_generator_is_refused(make: Any, part: tuple[str, ...], value: Any) -> None:
-    rng = make()
-    before = randomness.seed_from_state(rng)
-    state = randomness.state_of(make())
-    holder = state if len(part) == 1 else state[part[0]]
-    holder[part[-1]] = value
-    with pytest.raises(ValueError, match=r"out of range|array of it|one of its values"):
-        randomness.put_state(rng, state)
-    assert randomness.seed_from_state(rng) == before

@@ -158,28 +158,24 @@ def rows_of(batches: Any) -> np.ndarray:
     return np.concatenate([batch[0] for batch in batches])
 
 
-@pytest.mark.parametrize("shuffle", [None, 7, "RandomState", "Generator"])
+@pytest.mark.parametrize("shuffle", [None, 7])
 def test_a_source_counts_its_batches_and_goes_on_from_any(shuffle: Any) -> None:
-    def given_shuffle() -> Any:
-        makers = {"RandomState": np.random.RandomState, "Generator": np.random.default_rng}
-        return makers[shuffle](7) if shuffle in makers else shuffle
-
     made = source(max_tokens=1000)
-    whole = list(made.batch_iterator(32, shuffle=given_shuffle(), epoch=2))
+    whole = list(made.batch_iterator(32, shuffle=shuffle, epoch=2))
     assert sorted(rows_of(whole)) == list(range(3000))
     assert (rows_of(whole).tolist() == np.argsort(LENGTHS, kind="stable").tolist()) == (shuffle is None)
     assert made.num_samples() == 3000
     for stop in (0, 1, 57, len(whole) - 1, len(whole)):
-        iterator = source(max_tokens=1000).batch_iterator(32, shuffle=given_shuffle(), epoch=2)
+        iterator = source(max_tokens=1000).batch_iterator(32, shuffle=shuffle, epoch=2)
         assert len(iterator) == len(whole)
         for _ in range(stop):
             next(iterator)
         state = json.loads(json.dumps(iterator.state_dict()))
-        rest = made.batch_iterator(32, shuffle=given_shuffle(), state=state)
+        rest = made.batch_iterator(32, shuffle=shuffle, state=state)
         assert len(rest) == len(whole) - stop
         assert_same_batches(list(rest), whole[stop:])
     with pytest.raises(StateError, match="buckets"):
-        made.batch_iterator(16, shuffle=given_shuffle(), state=state)
+        made.batch_iterator(16, shuffle=shuffle, state=state)
 
 
 def test_the_state_of_other_buckets_is_refused() -> None:

@@ -316,15 +316,6 @@ def test_processes_give_the_same_batches(pools: list[AbstractWorkerPool], name: 
         assert_same_batches(got, list(source.batch_iterator(9, shuffle=made[1])))
 
 
-def test_a_generators_draws_go_on_from_a_state() -> None:
-    source = bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS["some, repeated"]())
-    whole = list(source.batch_iterator(7, shuffle=np.random.RandomState(3)))
-    iterator = source.batch_iterator(7, shuffle=np.random.RandomState(3))
-    done = [next(iterator) for _ in range(5)]
-    rest = list(source.batch_iterator(7, shuffle=np.random.RandomState(9), state=iterator.state_dict()))
-    assert_same_batches(done + rest, whole)
-
-
 def test_the_state_of_other_weights_or_options_is_refused() -> None:
     def iterator(*args: Any, state: Any = None, **options: Any) -> Any:
         sampler = WeightedSampler(*args, **options)

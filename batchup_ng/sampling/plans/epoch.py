@@ -238,10 +238,6 @@ class DrawnPlan(BatchesPlan):
     def _has(self, number: int) -> bool:
         return self._listed.has(number)
 
-    def draw_to(self, number: int) -> None:
-        """Draw the batches before `number`, if there are so many."""
-        self._listed.has(number - 1)
-
     def _others(self, planned: PlannedBatch) -> range:
         own = planned.key.batch  # up to which batches were drawn in any case
         return range(max(0, own - NEAR), own + 1)

@@ -61,6 +61,8 @@ class Shares:
 
     Attributes:
         rounds: How often each rank takes something: an int, or ``math.inf``.
+        whole: How many of these rounds are whole.
+        last: How much it takes in the last, where that is not.
 
     Raises:
         ArgumentError: what is left cannot be shared out evenly, and ``uneven`` is ``"error"``.
@@ -72,16 +74,16 @@ class Shares:
         self._shard = shard
         self._step = size * shard.world
         left = max(0, total - reached)
-        self._whole = math.inf if left == math.inf else int(left) // self._step
-        self._last = 0
+        self.whole = math.inf if left == math.inf else int(left) // self._step
+        self.last = 0
         if left != math.inf and not whole_only:
-            self._last = _last_share(int(left) % self._step, shard, unit)
-        self.rounds: float = self._whole + (self._last > 0)
+            self.last = _last_share(int(left) % self._step, shard, unit)
+        self.rounds: float = self.whole + (self.last > 0)
 
     def of(self, number: int) -> tuple[int, int, int]:
         """Return what a rank takes in a round: where the round starts, where its own part starts, how much that is."""
         start = self._reached + number * self._step
-        size = self._size if number < self._whole else self._last
+        size = self._size if number < self.whole else self.last
         return start, start + self._shard.rank * size, size
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import dataclasses
 import itertools
 import os
 import pickle
@@ -30,9 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from ...data_source.epoch.iterator import read_batch, read_masked
+from ...data_source.epoch.reading import MakeBatch
 from ...errors import RemoteTraceback, SerializationError
-from ...memory_pool import BufferPool
+from ...faults.isolation import PartialBatch
+from ...memory_pool import FRESH, BufferPool, Buffers
 from ...randomness import BatchKey, seed_globals
 from . import asking, parent_death, protocol
 from .blame import culprit
@@ -141,37 +143,65 @@ class Worker:
         memory = asking.CURRENT.task = TaskMemory(self._view, frame.placed, number, self.ask, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
-                constant, rows, key = batch_task(frame.pickled)
-                source = WORKER_CONSTANTS.get(constant)
-                self._seed(source, key)
-                result = read_batch(source, rows, key, memory)
+                constant, rows, key, make = batch_task(frame.pickled)
+                answer = self._batch(frame, make, WORKER_CONSTANTS.get(constant), rows, key, memory)
             else:
-                result = self._done(frame)
-            said = packed(result, memory)
-            if said is None:
-                answer = encode_result(number, result, memory)
-            else:
-                answer = protocol.pieces(Kind.ARRAYS, number, *said)
+                fn, args, kwargs = self._task(frame)
+                if type(fn) is MakeBatch:
+                    answer = self._batch(frame, fn, *args)
+                else:
+                    answer = self._answer(number, fn(*args, **kwargs), memory)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
             asking.CURRENT.task = None
         self._send(answer)
 
-    def _done(self, frame: Frame) -> Any:
-        """Return what the task gives that a frame holds."""
+    def _batch(
+        self, frame: Frame, make: MakeBatch, source: Any, rows: Any, key: BatchKey, memory: TaskMemory
+    ) -> list[protocol.Piece]:
+        """Return the answer of a batch; where samples fail, or cannot be sent, of those that do not."""
+
+        def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
+            if make.seeded and self._threads == 1:  # threads share the global generators
+                seed_globals(key)
+            return make.read(source, rows, key, buffers)
+
+        def sendable(rows: Any, key: BatchKey) -> Any:
+            batch = read(rows, key)
+            check_comes_back(batch)
+            return batch
+
+        try:
+            return self._answer(frame.number, read(rows, key, memory), memory)
+        except BaseException as error:
+            if not make.catches(error, rows):
+                raise
+            failure = error
+        try:
+            made = make.isolated(sendable, rows, key, failure)
+        finally:
+            del failure  # its traceback holds this frame
+        if type(made) is PartialBatch:
+            failures: Any = {place: portable(error) for place, error in made.failures.items()}
+            whole: Any = None if made.error is None else portable(made.error)
+            made = dataclasses.replace(made, failures=failures, error=whole)
+        # Anew, for what was written to the slot so far is of no use.
+        memory = TaskMemory(self._view, frame.placed, frame.number, self.ask, self._scratch)
+        return self._answer(frame.number, made, memory)
+
+    def _answer(self, number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
+        """Return the frame of a result."""
+        said = packed(result, memory)
+        return encode_result(number, result, memory) if said is None else protocol.pieces(Kind.ARRAYS, number, *said)
+
+    def _task(self, frame: Frame) -> Any:
+        """Return the function, the arguments and the keywords of the task that a frame holds."""
         inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
         fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
         args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
         kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-        if fn is read_batch or fn is read_masked:
-            self._seed(args[0], args[2])
-        return fn(*args, **kwargs)
-
-    def _seed(self, source: Any, key: BatchKey) -> None:
-        """Seed the global generators, unless threads share them or nobody draws from them."""
-        if self._threads == 1 and source.uses_global_rng():
-            seed_globals(key)
+        return fn, args, kwargs
 
     def ask(self, payload: tuple[Any, ...]) -> Frame:
         """Return the pool's answer to a question of a task, waiting for it."""
@@ -215,9 +245,30 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     except MemoryError:
         raise
     except BaseException as error:
-        blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
-        said = str(error) or type(error).__name__
-        raise SerializationError(f"{blamed} cannot be sent back from a worker process: {said}") from error
+        raise _cannot_be_sent(result, error) from error
+
+
+def check_comes_back(result: Any) -> None:
+    """Refuse a result that cannot be sent, or not be loaded.
+
+    Raises:
+        SerializationError: naming what is to blame.
+    """
+    try:
+        sent = protocol.dump(result)
+        if not _is_plain(result):
+            load_result(*sent)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        raise _cannot_be_sent(result, error) from error
+
+
+def _cannot_be_sent(result: Any, error: BaseException) -> SerializationError:
+    plain = _is_plain(result)
+    blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
+    said = str(error) or type(error).__name__
+    return SerializationError(f"{blamed} cannot be sent back from a worker process: {said}")
 
 
 def _comes_back(value: Any) -> bool:
@@ -252,7 +303,12 @@ def _contiguous(result: Any, memory: TaskMemory) -> Any:
 
 
 def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
-    """Return the frame of an exception with the text of its traceback; what cannot travel goes as its text."""
+    """Return the frame of an exception with the text of its traceback."""
+    return protocol.encode(Kind.ERROR, number, portable(error))
+
+
+def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
+    """Return an exception with the text of its traceback; in the place of one that cannot travel, one of its text."""
     text = traceback_text(error)
     error.__traceback__ = None
     try:
@@ -268,7 +324,7 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
         last = text.strip().splitlines()[-1]
         name = type(error).__name__
         error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
-    return protocol.encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
+    return error, RemoteTraceback(text)
 
 
 MAX_PICKLED_ERROR = 1 << 20
