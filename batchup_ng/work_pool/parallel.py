@@ -37,7 +37,7 @@ LONGEST = 1e6
 class Pool(RunsTasks, Protocol):
     """The part of a pool that its sources need."""
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
+    def shared_constant(self, x: Any) -> Any: ...
 
 
 class WithConsumerMaps(EpochSource):
@@ -128,7 +128,6 @@ class ParallelDataSource(WithConsumerMaps):
             memory that is free, 1 GB at most.
         on_error: What to do about samples that fail.
         timeout: Seconds that a sample may take; None for any.
-        arrays: How large arrays reach the workers, where the pool has several ways.
 
     Raises:
         ArgumentError: an option has a value that it cannot have.
@@ -146,7 +145,6 @@ class ParallelDataSource(WithConsumerMaps):
         buffer_bytes: int | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
-        arrays: str = "auto",
     ) -> None:
         if not isinstance(ds, AbstractDataSource):
             raise ArgumentTypeError(
@@ -164,7 +162,7 @@ class ParallelDataSource(WithConsumerMaps):
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
         self._source = ds
         self._pool = pool
-        self._shared = pool.shared_constant(ds, arrays=arrays)
+        self._shared = pool.shared_constant(ds)
         self._bound = byte_bound(size, self.buffer_bytes, pool.at_once + 1)
 
     @property
