@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ..data_source.epoch.opening import Runner
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
 from .task import Submission, Submits, Task, TaskFuture, current
@@ -226,6 +227,32 @@ class PrefetchBuffer:
                 self._entries.pop().future.cancel()
             except IndexError:
                 return
+
+
+class BufferedRunner(Runner):
+    """A runner with a buffer, whose consumers take turns."""
+
+    _buffer: PrefetchBuffer
+
+    @property
+    def used_up(self) -> bool:  # type: ignore[override]  # it changes as batches are submitted
+        return self._buffer.used_up
+
+    def check_caller(self) -> None:
+        self._buffer.check_caller()
+
+    def ready(self) -> int:
+        return self._buffer.ready()
+
+    def ahead(self) -> int:
+        return self._buffer.ahead()
+
+    def fill(self) -> None:
+        with self._buffer as buffer:
+            buffer.fill()
+
+    def close(self) -> None:
+        self._buffer.cancel()
 
 
 def check_process(pid: int) -> None:
