@@ -32,9 +32,9 @@ class ArrayDataSource(RandomAccessDataSource):
     Args:
         data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
             row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
-            side by side. Arrays of pandas and matrices become plain arrays.
+            side by side.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 for ever.
+        repeats: How often each is handed out an epoch; -1 without end.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
         include_indices: Whether each batch begins with the array of its row numbers, ``(n,) int``; in a dict,
             ``"index"``.

@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
-from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, interleaved
+from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
@@ -128,7 +128,9 @@ def _rounds(n_sources: int, rng: Any) -> Iterator[int]:
 
 
 def _spread_turns(counts: list[int], rng: Any) -> Iterator[int]:
-    order = interleaved(counts) if rng is None else np.repeat(np.arange(len(counts)), counts)
-    if rng is not None:
-        rng.shuffle(order)
-    yield from map(int, order)
+    turns = np.repeat(np.arange(len(counts)), counts)
+    if rng is None:
+        turns = turns[even_order(counts)]
+    else:
+        rng.shuffle(turns)
+    yield from map(int, turns)

@@ -19,7 +19,7 @@ from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import OfBatches, RowPlan, count_batches, read_only, rows_length
+from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only, rows_length
 from .epoch_options import EpochOptions, taken_by
 
 
@@ -167,7 +167,9 @@ class SourceNode(Shown):
         return None
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return _ListedPlan(self, batch_size, key, drop_last)
+        rng = None if key is None else key.random_state("listed")
+        n_batches = math.inf if self.num_samples() == math.inf else None
+        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
@@ -236,25 +238,3 @@ def joined_names(names: Iterable[str | None]) -> str | None:
     """Return the names of the parts of one sample, each once; None if there are none."""
     known = [name for name in dict.fromkeys(names) if name is not None]
     return ", ".join(known) if known else None
-
-
-class _ListedPlan(OfBatches):
-    """The rows that a source's own ``batch_indices_iterator`` lists, remembered as far as they were needed."""
-
-    def __init__(self, source: SourceNode, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
-        rng = None if key is None else key.random_state("listed")
-        self._iterator = source.drawn_rows(batch_size, rng, drop_last)
-        self._listed: list[Any] = []
-        self._endless = source.num_samples() == math.inf
-
-    @property
-    def n_batches(self) -> float:
-        if self._endless:
-            return math.inf
-        self._listed.extend(self._iterator)
-        return len(self._listed)
-
-    def rows(self, number: int) -> Any:
-        while len(self._listed) <= number:
-            self._listed.append(next(self._iterator))
-        return self._listed[number]

@@ -40,7 +40,7 @@ class SubsetDataSource(_Rearranged):
     Args:
         source: Where the samples come from.
         rows: Their positions in the source's epoch in order: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 for ever.
+        repeats: How often each is handed out an epoch; -1 without end.
 
     Attributes:
         kept_by: The name of the predicate that the rows were kept by, if there was one.

@@ -69,8 +69,8 @@ def _plain(state: Any) -> Any:
 def globals_seeded(key: BatchKey) -> Iterator[None]:
     """Seed the global generators, those of :func:`seed_globals`, for one batch; put them back after it.
 
-    For the code of users that draws from them, which then draws the same for a batch whoever makes it. It is not for
-    threads, which share them.
+    Code of users that draws from them then draws the same for a batch in every worker process. It is not for threads,
+    which share them.
     """
     with globals_kept():
         seed_globals(key)

@@ -27,8 +27,7 @@ import pytest
 from ..data_source.random_access import RandomAccessDataSource
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey
-from ..sampling.base import RandomAccessSampler
-from ..sampling.batch_sampler import BatchSampler
+from ..sampling.base import BatchSampler, RandomAccessSampler
 
 SOME = 50
 """How many rows of an endless sampler are looked at."""

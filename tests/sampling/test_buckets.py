@@ -257,7 +257,7 @@ def test_no_rows_give_no_batches() -> None:
         (
             lambda: BucketSampler([[1, 2], [3]]),
             ArgumentTypeError,
-            r"are rows themselves; pass \[len\(row\) for row in rows\]",
+            r"is a list of lists; pass \[len\(row\) for row in rows\]",
         ),
         (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
         (lambda: BucketSampler(np.array([3, 2**63], np.uint64)), ArgumentError, "lengths must be below 2.63"),
@@ -266,7 +266,7 @@ def test_no_rows_give_no_batches() -> None:
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
         (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
         (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
-        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1"),
+        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers below 1"),
         (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
         (
             lambda: BucketSampler([1, 9, 2, 7], max_tokens=6, indices=[0, 3]),
@@ -276,7 +276,7 @@ def test_no_rows_give_no_batches() -> None:
         (
             lambda: bu.ArrayDataSource([np.arange(3)], sampler=BucketSampler([1, 2])),
             ArgumentError,
-            "sampler has 2 lengths for 3 rows",
+            "sampler is for data of 2 rows, but there are 3",
         ),
         (lambda: BatchSampler().row_plan(3, None, False), NotImplementedError, "Abstract for type"),
         (lambda: BatchSampler().count(3, False), NotImplementedError, "Abstract for type"),

@@ -2,10 +2,8 @@
 
 The stream of an epoch is that of a world of one. In a world of W processes, each of which takes batches of B samples,
 global batch k is the positions k·B·W to (k+1)·B·W of that stream, of which rank r takes the r-th B: batch k·W + r of
-the world of one. Where an epoch can only be cut into the batches that it has (a choice of sources, an order drawn from
-a generator), global batch k is its batches k·W to (k+1)·W.
-
-What is left at the end is shared out evenly: see :class:`Shard`.
+the world of one. If an epoch can only be cut into the batches that it has, global batch k is its batches k·W to
+(k+1)·W. What is left at the end is shared out evenly: see :class:`Shard`.
 """
 
 from __future__ import annotations
@@ -41,12 +39,7 @@ ALONE = Shard()
 
 
 class Reached(NamedTuple):
-    """How far an epoch was handed out by all ranks together.
-
-    Attributes:
-        samples: Positions of the stream.
-        batches: Batches, in a world of one.
-    """
+    """How far an epoch was handed out by all ranks together: positions of the stream, batches in a world of one."""
 
     samples: int = 0
     batches: int = 0
