@@ -95,7 +95,6 @@ class PrefetchBuffer:
         self._ended = False
         self.closed = False
         self._pid = os.getpid()
-        self.max_ahead = 0
 
     # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
@@ -146,7 +145,6 @@ class PrefetchBuffer:
             except Exception as error:
                 self._ended = True
                 self._entries.append(Entry(NO_JOB, _Failed(error)))
-        self.max_ahead = max(self.max_ahead, len(self._entries))
 
     def begin(self) -> None:
         """Fill the buffer for the first time; raises if not even one job could be had."""

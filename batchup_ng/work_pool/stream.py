@@ -75,11 +75,6 @@ class WorkStream:
                 del entry  # or the traceback of an exception would hold the future, which holds the exception
                 buffer.fill()
 
-    @property
-    def max_ahead(self) -> int:
-        """The most tasks that were ever under way or done at once."""
-        return self._buffer.max_ahead
-
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""
         self._finalizer()
