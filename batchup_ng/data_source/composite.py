@@ -18,7 +18,7 @@ from ..sampling.groups import drawn_groups, group_positions, grouped, groups_pla
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
-from .hooks import joined_names
+from .hooks import any_node, joined_names
 
 
 class CompositeDataSource(PlannedDataSource):
@@ -61,6 +61,7 @@ class CompositeDataSource(PlannedDataSource):
         self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
+        self._resized = any(any_node(source, "resizes") for source in self.datasets)
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
 
@@ -117,8 +118,8 @@ class CompositeDataSource(PlannedDataSource):
             )
 
     def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
-        """Return one batch of the batches of all sources; those of a plan, which has cut their rows, are even."""
-        uneven = self.trim and not (rows is not None and _even(rows))
+        """Return one batch of the batches of all sources; a plan has cut the rows already, maps may shorten batches."""
+        uneven = self.trim and (self._resized or rows is None or not _even(rows))
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:

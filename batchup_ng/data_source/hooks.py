@@ -106,6 +106,8 @@ class SourceNode(Shown):
     """Whether it passes options that the library does not know to a function of the user's."""
     rng: str | None = None
     """How it draws random numbers, where it is a map that does."""
+    resizes = False
+    """Whether it is a map that may return another number of samples."""
 
     @property
     def is_random_access(self) -> bool:
@@ -201,7 +203,10 @@ class SourceNode(Shown):
 
 HOOKS = frozenset(
     name for kind in (ReadsRows, PlansRows, Streams) for name in vars(kind) if not name.startswith("_")
-) | {"fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "runs_user_code", "start", "takes_options"}
+) | {
+    "fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "resizes", "runs_user_code", "start",
+    "takes_options",
+}  # fmt: skip
 """What the library calls, and users do not."""
 
 

@@ -191,7 +191,7 @@ def soak(kind: str, seconds: float, seed: int, stops: bool = False, pause: float
         failing = source(width, fault=AtRows(BAD, "raise"))
         parallel = pool.parallel_data_source(failing, AHEAD, on_error="skip")
         number = 0
-        while time.monotonic() - log.began < seconds or not (hunter.kills or kind == "threads"):
+        while not number or time.monotonic() - log.began < seconds or not (hunter.kills or kind == "threads"):
             most = None if number % 5 == 4 else BREAK_AFTER
             before, began, cpu, check = log.batches, time.monotonic(), time.process_time(), log.checking
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=number) as iterator:

@@ -76,7 +76,9 @@ def test_batches_of_a_choice_are_counted_whatever_their_size() -> None:
     assert not list(source.batch_iterator((1 << 63) - 1, shuffle=7, state=iterator.state_dict()))
 
 
-@pytest.mark.parametrize("shuffle", [True, np.random.RandomState(3), np.random.default_rng(3)], ids=repr)
+@pytest.mark.parametrize(
+    "shuffle", [True, np.random.RandomState(3), np.random.default_rng(3)], ids=["True", "RandomState", "Generator"]
+)
 def test_an_order_that_is_drawn_from_a_generator_has_no_state(shuffle: Any) -> None:
     says = r"drawn from a generator .*, so that it cannot be saved or resumed; pass an int seed as shuffle="
     state = state_after(1)
