@@ -56,7 +56,6 @@ def visited(batches: Any, seen: set[str]) -> set[str]:
 
 CONSUMER = {
     "data_source.epoch.accounting", "data_source.epoch.iterator", "sampling.plans.epoch", "sampling.plans.rows",
-    "sampling.plans.sharding",
     "work_pool.epoch_runner", "work_pool.prefetch_buffer",
 }  # fmt: skip
 """What makes the order of a batch, keeps it ahead and hands it out, with any pool."""

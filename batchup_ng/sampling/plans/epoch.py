@@ -163,7 +163,10 @@ class SamplesPlan(_Numbered):
         return map(self._planned, _count(self.first, self.n_batches))
 
     def _planned(self, number: int) -> PlannedBatch:
-        start, own, n = self._shares.of(number - self.first)
+        done = number - self.first  # what follows is Shares.of, without a call for each batch
+        start = self._reached + done * self._step
+        n = self._batch_size if done < self._shares.whole else self._shares.last
+        own = start + self._rank * n
         batch = start // self._batch_size + self._rank
         if own + n <= self._n_samples:
             key = BatchKey(self._seed, self._epoch, batch, own)
