@@ -109,6 +109,7 @@ class WithConsumerMaps(EpochSource):
     def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:
         made = copy.copy(self)
         made._maps = (*self._maps, node)
+        vars(made).pop("_unnumbered", None)
         return made
 
 
