@@ -17,9 +17,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import system_limits
-from batchup_ng.errors import SerializationError
-from batchup_ng.work_pool.processes import thread_limits
-from batchup_ng.work_pool.processes.roads import road_for
+from batchup_ng.work_pool.processes import process
 from tests.extent import quick, thorough
 
 MB = 1 << 20
@@ -79,12 +77,13 @@ def test_limits_on_the_process_count(limit: str) -> None:
     assert abs(before - after - (1 << 28)) < 16 * MB
 
 
-@pytest.mark.thorough  # quickly: test_what_fits_once_but_not_twice_is_served
+@pytest.mark.thorough  # quickly: test_batches_of_a_spilled_array_are_those_of_the_source
 def test_an_array_of_more_than_half_of_the_allowed_memory_goes_through_the_pool() -> None:
     program = """
-import resource
+import resource, warnings
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
 import numpy as np, batchup_ng as bu
+warnings.simplefilter("ignore", bu.SharedMemoryWarning)
 array = np.zeros((600, 1 << 20), np.uint8)
 array[:, 0] = np.arange(600) % 251
 with bu.WorkerProcessPool(2) as pool:
@@ -93,7 +92,7 @@ with bu.WorkerProcessPool(2) as pool:
     tasks = ((lambda s, r: s.samples_by_indices(np.array(r))[0][:, 0], (constant, r)) for r in rows)
     print(constant.arrays, all((x == array[r, 0]).all() for x, r in zip(pool.work_stream(tasks).retrieve_iter(), rows)))
 """
-    assert _run(program) == "served True\n"
+    assert _run(program) == "spilled True\n"
 
 
 @pytest.fixture
@@ -139,9 +138,10 @@ def test_an_array_of_60_percent_of_a_containers_memory_goes_through_the_pool(lim
 from pathlib import Path
 from typing import Any
 import math
-import os
+import os, warnings
 Path({str(limited / "cgroup.procs")!r}).write_text(str(os.getpid()))
 import numpy as np, batchup_ng as bu
+warnings.simplefilter("ignore", bu.SharedMemoryWarning)
 array = np.empty((720, 500_000), np.uint8)
 array[:] = np.arange(720)[:, None] % 251
 before = bu.system_limits.available()
@@ -152,7 +152,7 @@ with bu.WorkerProcessPool(2) as pool:
         rows = [row for x, y in batches if (x == (y % 251)[:, None]).all() for row in y]
         print(sorted(rows) == list(range(720)), batches.stats()["arrays"], before < 300_000_000)
 """
-    assert _run(program) == "True served True\n" * 2
+    assert _run(program) == "True spilled True\n" * 2
 
 
 def _run(program: str) -> str:
@@ -162,18 +162,6 @@ def _run(program: str) -> str:
     )
     assert done.stderr == ""
     return done.stdout
-
-
-def test_the_road_is_the_one_that_memory_allows() -> None:
-    def name() -> str:
-        return "the table, an array of 900 bytes,"
-
-    assert road_for("auto", 500, 300, 1000, name) == "shared"
-    assert road_for("auto", 501, 300, 1000, name) == "served"
-    assert road_for("shared", 10_000, 10_000, 1000, name) == "shared"
-    assert road_for("served", 0, 0, 1000, name) == "served"
-    with pytest.raises(SerializationError, match=r"the table, an array of 900 bytes, .* 900 bytes are needed .* 1000"):
-        road_for("auto", 0, 900, 1000, name)
 
 
 # -- threads of libraries ----------------------------------------------------------------------------------------
@@ -200,7 +188,7 @@ def threads_of_blas() -> list[int]:
 def test_libraries_in_workers_have_one_thread_or_as_many_as_one_says(
     method: str, own: dict[str, str], options: dict[str, Any], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in thread_limits.VARIABLES:
+    for name in process.THREAD_LIMITS:
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
         monkeypatch.setenv(name, value)

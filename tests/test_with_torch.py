@@ -135,11 +135,11 @@ def test_large_tensors_come_in_slots_and_their_source_is_shared(made: dict[str, 
     import torch
 
     source = bu.ArrayDataSource([torch.arange(64 * 30_000, dtype=torch.float32).reshape(64, -1)])
-    iterator = made["processes"].parallel_data_source(source).batch_iterator(16)
+    iterator = made["processes"].parallel_data_source(source).batch_iterator(4)
     for number, (x,) in enumerate(iterator):
-        assert x[0, 0] == number * 16 * 30_000
+        assert x[0, 0] == number * 4 * 30_000
         x += 1  # it is the consumer's
-    assert iterator.stats()["transport"]["pipe"] <= 1  # the first, as long as its size is not known
+    assert iterator.stats()["transport"]["pipe"] <= 3  # the first, as long as their size is not known
     assert iterator.stats()["arrays"] == "shared"
 
 

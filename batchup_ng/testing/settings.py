@@ -19,7 +19,7 @@ from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey, globals_seeded
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
-from ..work_pool.processes.by_value import dumps, load_result
+from ..work_pool.processes.serialization import dumps, load_result
 from .comparison import Difference, first_difference
 
 KEEP_NOTHING = "keep nothing between calls, and draw by map(fn, rng='sample') or map(fn, rng='batch')"

@@ -44,7 +44,7 @@ OF_POOL = {
 }
 """What to do instead of options of the methods of a pool that others have."""
 
-HOOKS = {"abandon", "at_once", "buffers", "check_open", "own_thread", "producer", "transports"}
+HOOKS = {"abandon", "at_once", "buffers", "check_open", "own_thread", "producer"}
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
@@ -61,8 +61,6 @@ class AbstractWorkerPool:
     buffers: Any = FRESH
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
-    transports: tuple[str, ...] = ("auto",)
-    """The ways for arrays to reach the workers that one may ask for."""
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
@@ -93,12 +91,11 @@ class AbstractWorkerPool:
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
+    def shared_constant(self, x: Any) -> Any:
         """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
 
         Args:
             x: What the tasks need; it must not change afterwards.
-            arrays: How large arrays in it reach the workers: as for :meth:`parallel_data_source`.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
@@ -140,7 +137,6 @@ class AbstractWorkerPool:
         buffer_bytes: int | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
-        arrays: str = "auto",
     ) -> ParallelDataSource:
         """Return a source with the batches of `ds`, in the same order, made ahead by the workers.
 
@@ -154,9 +150,6 @@ class AbstractWorkerPool:
                 ``"skip"`` it, ``"replace"`` it by another, or an :class:`~batchup_ng.ErrorPolicy`.
             timeout: Seconds that a sample may take, beyond which it fails with
                 :class:`~batchup_ng.errors.SampleTimeout`. None: any time, with a warning after half a minute.
-            arrays: How large arrays in memory reach the workers. A process pool knows ``"shared"``, one copy that all
-                workers map; ``"served"``, no copy: this process gathers the rows that they ask for. ``"auto"`` is
-                whichever the free memory allows; workers that are threads have the arrays as they are.
 
         Raises:
             ArgumentError: an option has a value that it cannot have.
@@ -164,7 +157,6 @@ class AbstractWorkerPool:
                 wrong kind.
         """
         self.check_open()
-        validation.one_of("arrays", arrays, self.transports)
         made = ParallelDataSource(
             ds,
             batch_buffer_size,
@@ -172,7 +164,6 @@ class AbstractWorkerPool:
             buffer_bytes=buffer_bytes,
             on_error=on_error,
             timeout=timeout,
-            arrays=arrays,
         )
         self._note(made)
         return made

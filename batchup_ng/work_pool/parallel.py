@@ -37,7 +37,7 @@ LONGEST = 1e6
 class Pool(RunsTasks, Protocol):
     """The part of a pool that its sources need."""
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any: ...
+    def shared_constant(self, x: Any) -> Any: ...
 
 
 class WithConsumerMaps(EpochSource):
@@ -130,7 +130,6 @@ class ParallelDataSource(WithConsumerMaps):
         buffer_bytes: int | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
-        arrays: str = "auto",
     ) -> None:
         if not isinstance(ds, AbstractDataSource):
             raise ArgumentTypeError(
@@ -148,7 +147,7 @@ class ParallelDataSource(WithConsumerMaps):
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
         self._source = ds
         self._pool = pool
-        self._shared = pool.shared_constant(ds, arrays=arrays)
+        self._shared = pool.shared_constant(ds)
         self._bound = byte_bound(size, self.buffer_bytes, pool.at_once + 1)
 
     @property

@@ -39,7 +39,7 @@ class SerialPool(AbstractWorkerPool):
         self.check_open()
         return _Deferred(self, task, how.timeout)
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
+    def shared_constant(self, x: Any) -> Any:
         return x
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> SerialPool:

@@ -249,7 +249,7 @@ class WorkerThreadPool(AbstractWorkerPool):
         check_process(self._pid)
         return self._workers.submit(task, how)
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> Any:
+    def shared_constant(self, x: Any) -> Any:
         """Return `x` itself, which threads share as it is."""
         return x
 

@@ -25,7 +25,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from batchup_ng.work_pool.processes import fork_server, process, server
+from batchup_ng.work_pool.processes import fork_server, process
 
 from . import accounting, actor
 from .scenes import (  # noqa: F401
@@ -119,7 +119,7 @@ def fork(module: str, fds: list[int], blas_threads: int, *numbers: int) -> Forke
                     os.close(fd)
         os.environ.update(process.environment(blas_threads))
         try:
-            server.main(*numbers)
+            fork_server.main(*numbers)
         finally:
             os._exit(0)
     return Forked(pid)

@@ -105,9 +105,9 @@ def test_f4_a_worker_killed_every_100_ms_ends_in_one_way_or_the_other(
     assert figures["killed"] >= 3, figures
 
 
-HOW = {"segfault": "SIGSEGV", "exit 0": "exit code 0", "exit 7": "exit code 7", "SIGKILL": "SIGKILL"}
+HOW = {"segfault": "SIGSEGV", "exit 0": "exited with code 0", "exit 7": "exited with code 7", "SIGKILL": "SIGKILL"}
 
-MAX_DEATHS = schedule.MAX_DEATHS + schedule.MAX_DEATHS_ALONE * 3
+MAX_DEATHS = schedule.MAX_DEATHS + schedule.MAX_EXCLUSIVE_DEATHS * 3
 """Workers that may die of one row of seven: with its batch, then alone with each half, quarter, and itself."""
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from batchup_ng.work_pool.processes.asking import CURRENT
 from batchup_ng.work_pool.processes.protocol import RESULTS
+from batchup_ng.work_pool.processes.worker import task_memory
 
 from .mischief import first_time
 
@@ -111,9 +111,9 @@ def share(part: float, of: int) -> int:
 
 def fill_in_part(part: float, then: Callable[[int, int], None]) -> None:
     """Write garbage to a part of a slot of the task that runs, then do something else."""
-    memory = CURRENT.task
+    memory = task_memory()
     array = memory.empty((SLOT_BYTES,), np.dtype(np.uint8))
-    assert memory.placed(array) is not None, "the task has no slot"
+    assert memory.written().size >= SLOT_BYTES, "the task has no slot"
     n = share(part, array.nbytes)
     array[:n] = 0xEE
     then(n, array.nbytes)
@@ -126,7 +126,7 @@ def cut_next_result(cut: Callable[[socket.socket, memoryview], int]) -> None:
 
     def cut_short(sock: socket.socket, data: Any, *flags: Any) -> Any:
         data = memoryview(data).cast("B")
-        if data[0] not in RESULTS:  # a question to the pool
+        if data[0] < RESULTS:
             return whole(sock, data, *flags)
         kind.sendall, kind.sendmsg, kind.send = whole, gathered, some
         whole(sock, data[cut(sock, data) :], *flags)

@@ -28,7 +28,7 @@ class Plague:
     def __init__(self, pool: bu.WorkerProcessPool) -> None:
         self.rages = True
         self._pool = pool
-        starter: Any = pool._dispatcher._staff._starter
+        starter: Any = pool._dispatcher._launcher
         self._start = starter.start
         starter.start = self
 
@@ -141,9 +141,9 @@ def test_nobody_waits_for_a_dispatcher_that_another_thread_has_just_begun(monkey
     """A task that was refused, for all was to begin anew, comes back when somebody else has done that."""
     with bu.WorkerProcessPool(1) as pool:
         assert next(pool.work_stream(iter([(len, ("abc",))]))) == 3
-        submitted = pool._dispatcher._submitted
+        submitted = pool._dispatcher._try_submit
         refused = iter([True])
-        monkeypatch.setattr(pool._dispatcher, "_submitted", lambda job: not next(refused, False) and submitted(job))
+        monkeypatch.setattr(pool._dispatcher, "_try_submit", lambda job: not next(refused, False) and submitted(job))
         given: list[int] = []
         thread = threading.Thread(target=lambda: given.append(next(pool.work_stream(iter([(len, ("abcd",))])))))
         thread.start()

@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import launch
+from batchup_ng.work_pool.processes import supervisor
 
 from ..extent import quick
 
-POOLS = ["WorkerThreadPool(2)", *[f"WorkerProcessPool(2, start_method={method!r})" for method in launch.START_METHODS]]
+METHODS = supervisor.START_METHODS
+POOLS = ["WorkerThreadPool(2)", *[f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS]]
 FORKSERVER = "WorkerProcessPool(2, start_method='forkserver')"
 WAYS = ["script", "-c", "-m", "stdin"]
 PROGRAM = """

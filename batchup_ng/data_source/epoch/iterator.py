@@ -224,8 +224,8 @@ class BatchIterator(Iterator[Any]):
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this
             process (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches:
-            as one copy that all of them map (``"shared"``), as rows that this process gathers for them (``"served"``),
-            as files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
+            as one copy in memory that all of them map (``"shared"``), as one in a temporary file (``"spilled"``), as
+            files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """
         return {
             "batches": self._delivered,

@@ -1,4 +1,4 @@
-"""The process pool: channel, worker, launch, pool."""
+"""Workers that are processes."""
 
 from .pool import WorkerProcessPool
 

@@ -11,14 +11,14 @@ What crosses the boundary: to a worker, constants once, then tasks as pickles, e
 be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
 their traceback. A result is unpickled by the consumer that asks for it, not by the dispatcher's thread.
 
-What happens on a crash: a worker whose process or socket ends is lost; what it had sent is taken in first, then the
-slots that it was lent are taken back, for nobody writes to them any more. The :class:`~.schedule.Schedule` says what
-becomes of the tasks that it had; another worker takes its place.
+What happens on a crash: a worker whose process or socket ends is lost; what it had sent is received first, then the
+slots that it was lent are taken back, for no process writes to them any more. The :class:`~.schedule.Schedule` says
+what becomes of the tasks that it had; another worker takes its place.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import math
 import os
@@ -26,25 +26,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..stream import check_process
 from ..task import Submission, Task
-from . import protocol
-from .job import Job, ResultFuture, job_of, road_of, room_for
-from .launch import Launcher
-from .output_buffers import SLOT
-from .poll import Poll
+from .job import Job, ResultFuture, job_of, room_for, transport_of
 from .process import WorkerProcess, refused
-from .protocol import RESULTS, Frame, Kind
+from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
-from .served import Server
 from .shared_arrays import SharedCopies
-from .shared_memory import Arena, SlotPool
+from .shared_memory import Arena, Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
-from .supervisor import Start, Supervisor, no_thread
-from .worker_handle import WorkerHandle
+from .supervisor import Launcher, Supervisor, no_thread
+from .worker_handle import WorkerHandle, resolve
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
@@ -53,6 +49,8 @@ START_PAUSE = 1.0
 """Seconds until a worker that could not be started is tried to be started again."""
 
 NO_OTHER = ", and no other could be started: "
+BARREN = ", as others did before having done anything"
+ORDINALS = {2: "second", 3: "third"}
 
 
 class Dispatcher:
@@ -65,11 +63,18 @@ class Dispatcher:
     """
 
     def __init__(
-        self, processes: int, threads: int, starter: Launcher, arena: Arena | None, slots: SlotPool | None
+        self,
+        processes: int,
+        threads: int,
+        launcher: Launcher,
+        arena: Arena | None,
+        slots: SlotPool | None,
+        spill: str | None = None,
     ) -> None:
-        self._schedule = Schedule(processes, threads)
+        self._schedule: Schedule[WorkerHandle, Job] = Schedule(processes, threads)
         self._lock = threading.Lock()
-        self._staff = Supervisor(starter, self._lock, self)
+        self._launcher = launcher
+        self._supervisor = Supervisor(launcher, self._lock, self)
         self._closed = False
         self._broken: WorkerDied | None = None
         self._last_exit = ""
@@ -79,38 +84,19 @@ class Dispatcher:
         self._looks_at = 0.0
         self._look_now = True
         self._forgotten: deque[int] = deque()
+        self._new: deque[Job] = deque()  # submitted, and not in the schedule yet
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
-        self._start: Start | None = None
+        self._start: Future[None] | None = None
         self._poll: Poll
         self._started = self._opened = False
         self._thread: threading.Thread | None = None
         self._memory = BufferPool(max_free=8)
         self._arena = arena
         self.slots = slots
-        self.copies = None if arena is None else SharedCopies(arena, self.wake)
-        self._server = Server(arena)
+        self.copies = None if arena is None else SharedCopies(arena, self.wake, spill)
 
     # -- any thread --------------------------------------------------------------------------------------------
-
-    def begin(self) -> Start:
-        """Begin to start the workers, if that was not done yet, on the dispatcher's thread.
-
-        Not on this one: an interrupt would leave a process that nobody knows of. One that comes now changes nothing.
-        """
-        with InterruptsHeld(), self._lock:
-            self.check_open()
-            if self._start is None:
-                start = Start()
-                thread = threading.Thread(
-                    target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True
-                )
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    raise no_thread(error) from error
-                self._start, self._thread = start, thread
-            return self._start
 
     def start(self) -> None:
         """Start the workers, if they were not started yet, and wait until each has a process.
@@ -119,48 +105,63 @@ class Dispatcher:
             WorkerDied: that cannot be; a later call may have better luck.
         """
         check_process(self._owner_pid)
-        if not self._started:
-            start = self.begin()
-            start.done.wait()
-            if start.error is not None:
-                raise start.error
-
-    def _open_descriptors(self) -> None:
-        try:
-            self._poll = Poll()
-        except OSError as error:
-            raise refused(error) from error
-        self._opened = True
+        if self._started:
+            return
+        with InterruptsHeld(), self._lock:
+            self.check_open()
+            start = self._start
+            if start is None:
+                start = Future()
+                # Not on this thread: an interrupt would leave a process that the pool does not know.
+                thread = threading.Thread(
+                    target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise no_thread(error) from error
+                self._start, self._thread = start, thread
+        start.result()
 
     def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
         job = job_of(next(self._numbers), task, how, self._running_for)
-        while not self._submitted(job):
+        while not self._try_submit(job):
             with self._lock:
-                leaving = self._thread if self._schedule.broken else None  # else another has begun anew already
+                leaving = self._thread if self._schedule.broken else None  # else another has started over already
             if leaving is not None:
                 leaving.join()
             self.start()
         return job.future
 
-    def _submitted(self, job: Job) -> bool:
-        """Submit a job; return False if no worker could be kept alive, and all is to begin anew."""
+    def _try_submit(self, job: Job) -> bool:
+        """Submit a job; return False if no worker could be kept alive, and the workers must be started again.
+
+        While other jobs wait all workers are busy: the dispatcher takes this one when it reads their next results,
+        without a lock here. It looks for new jobs after it has handed out the last that waited, so none is overlooked.
+        """
+        if job.finished:
+            return True
+        self._new.append(job)
+        if self._schedule.has_waiting():
+            return True
         with InterruptsHeld(), self._lock:
             self.check_open()
             if not self._started or self._schedule.broken:
-                return False
+                with contextlib.suppress(ValueError):
+                    self._new.remove(job)
+                return job.finished
             if self._forgotten:
                 self._forget()
-            if not job.finished:
-                self._do(self._schedule.submit(job, time.monotonic()))
-                due = None if job.how.timeout is None else self._schedule.next_tick()
-                if due is not None and due < self._wakes_at:
-                    self.wake()  # the dispatcher sleeps, and would miss the time of this one
+            self._take_new(time.monotonic())
+            due = None if job.how.timeout is None else self._schedule.next_tick()
+            if due is not None and due < self._wakes_at:
+                self.wake()  # the dispatcher sleeps, and would miss the time of this one
             return True
 
     def _running_for(self, number: int) -> float | None:
         with self._lock:
-            began = [at for worker in self._workers() if (at := worker.began_at(number)) is not None]
+            began = [at for worker in self._schedule.workers if (at := worker.began_at(number)) is not None]
         return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
@@ -178,7 +179,7 @@ class Dispatcher:
     def pids(self) -> list[int]:
         """Return the process numbers of the workers."""
         with self._lock:
-            return [worker.process.pid for worker in self._workers()]
+            return [worker.process.pid for worker in self._schedule.workers]
 
     def close(self) -> None:
         """End the processes and wait until they are gone; may be called again."""
@@ -189,7 +190,7 @@ class Dispatcher:
             self.abandon()
         if thread is not None and threading.current_thread() is not thread:
             if not self._started or self._schedule.broken:
-                self._staff.interrupt()
+                self._launcher.interrupt()
             thread.join()
 
     def abandon(self) -> None:
@@ -205,75 +206,80 @@ class Dispatcher:
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def _workers(self) -> Iterable[WorkerHandle]:
-        return self._schedule.workers  # type: ignore[return-value]  # nothing else is added
-
     def _start_missing(self) -> None:
         """Start workers until there are as many as there should be."""
         while self._schedule.missing() > 0:
-            self._add(self._staff.start())
+            self._add(self._launcher.start())
 
     def _add(self, process: WorkerProcess) -> None:
-        """Take on a worker that was started."""
+        """Add a worker that was started."""
         worker = WorkerHandle(process, time.monotonic(), self._memory, self.slots)
         self._schedule.add(worker)
         self._poll.watch(process.sock.fileno(), (worker, False))
         if process.death is not None:
             self._poll.watch(process.death, (worker, True))
 
-    def _do(self, actions: Iterable[Action]) -> None:
+    def _do(self, actions: Iterable[Action[WorkerHandle, Job]]) -> None:
         """Do what the schedule says."""
         given: dict[WorkerHandle, None] = {}
         for action in actions:
             if isinstance(action, Send):
-                worker: WorkerHandle = action.worker  # type: ignore[assignment]  # the schedule knows no others
-                worker.send(action.job, self.copies)  # type: ignore[arg-type]
-                given[worker] = None
+                action.worker.send(action.job, self.copies)
+                given[action.worker] = None
             elif isinstance(action, Kill):
-                action.worker.kill()  # type: ignore[attr-defined]
+                action.worker.kill()
             else:
-                job: Job = action.job  # type: ignore[assignment]
-                job.fail(self._error_of(job, action.why))
+                action.job.fail(self._error_of(action.job, action.why))
         for worker in given:
             worker.writer.write()
             if worker.writer.waiting:
                 self.wake()
+
+    def _take_new(self, now: float) -> None:
+        """Take the jobs that were submitted meanwhile; the last step of all that changes the schedule."""
+        while self._new:
+            self._do(self._schedule.submit(self._new.popleft(), now))
+        if self._schedule.broken:
+            self._do(self._schedule.fail_all())
 
     def _error_of(self, job: Job, why: str) -> BaseException:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
             return PoolBroken(
-                f"worker processes cannot be kept alive: {self._last_exit}, as others did before it without having "
-                f"done anything; their own messages tell more"
+                f"worker processes cannot be kept alive: {self._last_exit}{BARREN}; see their own messages above"
             )
-        times = f" while it ran this task, as {job.deaths - 1} before it" if job.deaths > 1 else ""
-        return WorkerDied(f"{self._last_exit}{times}")
+        times = f" ({ORDINALS[job.deaths]} time)" if job.deaths > 1 else ""
+        return WorkerDied(f"{self._last_exit} while running this task{times}")
 
     def _forget(self) -> None:
         while self._forgotten:
             number = self._forgotten.popleft()
-            for worker in self._workers():
+            for worker in self._schedule.workers:
                 worker.forget(number)
 
     def _watch_writers(self) -> None:
-        for worker in self._workers():
+        for worker in self._schedule.workers:
             if worker.writer.waiting != worker.watched:
                 worker.watched = worker.writer.waiting
                 self._poll.watch(worker.process.sock.fileno(), (worker, False), worker.watched)
 
     # -- the dispatcher ----------------------------------------------------------------------------------------
 
-    def _dispatch(self, start: Start) -> None:
+    def _dispatch(self, start: Future[None]) -> None:
         leave_interrupts_to_others()
         try:
-            self._open_descriptors()
+            try:
+                self._poll = Poll()
+            except OSError as error:
+                raise refused(error) from error
+            self._opened = True
             self._start_missing()
         except BaseException as error:
             self._not_started(start, error)
             return
         self._started = True
-        start.done.set()
+        start.set_result(None)
         try:
             while not self._closed and not self._schedule.broken:
                 for found in self._poll.wait(self._seconds_to_wait()):
@@ -289,46 +295,45 @@ class Dispatcher:
             if self._closed or self._broken is not None:
                 self._end()
             else:
-                self._begin_anew()
+                self._start_over()
 
     def _end(self) -> None:
         """Leave nothing: the dispatcher's last act."""
         with self._lock:
             self._closed = True
             self._fail_all(self._broken or PoolClosed("the pool was closed before this result was made"))
-        self._staff.interrupt()
+        self._launcher.interrupt()
         self._end_workers()
-        self._staff.close()
+        self._supervisor.settle()
         self._close_descriptors()
         self._close_memory()
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         """Leave nothing of workers that could not be kept alive; the next use of the pool starts others."""
-        self._staff.settle()
+        self._supervisor.settle()
         self._close_descriptors()
         with self._lock:
-            self._schedule.begin_anew()
+            self._schedule.reset()
             self._last_exit = self.degraded_reason = ""
             self._start_again = 0.0
             self._started = False
-            self._let_go()
+            self._allow_start()
 
-    def _let_go(self) -> None:
+    def _allow_start(self) -> None:
         """Let another dispatcher begin; if the pool was closed meanwhile there will be none. With the lock held."""
         self._start = self._thread = None
         if self._closed:
             self._close_memory()
 
-    def _not_started(self, start: Start, error: BaseException) -> None:
+    def _not_started(self, start: Future[None], error: BaseException) -> None:
         """Leave nothing of a start that failed; the next one begins anew."""
         self._end_workers()
-        self._staff.rest()
+        self._launcher.rest()
         self._close_descriptors()
         with self._lock:
-            self._let_go()
+            self._allow_start()
         typed = isinstance(error, WorkerDied) or not isinstance(error, RuntimeError)
-        start.error = error if typed else no_thread(error)
-        start.done.set()
+        start.set_exception(error if typed else no_thread(error))
 
     def _seconds_to_wait(self) -> float | None:
         now = time.monotonic()
@@ -339,10 +344,11 @@ class Dispatcher:
             due = self._schedule.next_tick()
             if due is not None and due <= now:
                 self._do(self._schedule.tick(now))
+                self._take_new(now)
                 due = self._schedule.next_tick()
-            if self.is_missing() and not self._staff.hiring:
+            if self.is_missing() and not self._supervisor.replacing:
                 if self._start_again <= now:
-                    self._staff.start_replacements()
+                    self._supervisor.start_replacements()
                 else:
                     due = min(due or self._start_again, self._start_again)
             self._watch_writers()
@@ -359,7 +365,7 @@ class Dispatcher:
             self._forget()
 
     def _serve(self, worker: WorkerHandle, died: bool) -> None:
-        """Write and read what can be written and read without waiting; see to a worker that is gone."""
+        """Write and read what can be written and read without waiting; replace a worker that is gone."""
         if worker not in self._schedule.workers:
             return  # lost a moment ago, by its other descriptor
         if worker.watched or worker.writer.waiting:
@@ -368,118 +374,93 @@ class Dispatcher:
                 worker.writer.write()
         while (frames := worker.reader.read()) is not None:
             if frames:
-                self._take_in(worker, frames)
+                self._receive(worker, frames)
             if not died or worker.reader.dry:
                 break
         if died or frames is None:
             self._lost(worker)
 
-    def _take_in(self, worker: WorkerHandle, frames: list[Frame]) -> None:
-        """Do what messages of a worker ask for: give it and others new work first, then see to what it sent."""
+    def _receive(self, worker: WorkerHandle, frames: list[Frame]) -> None:
+        """Receive messages of a worker: give it and others new work first, then hand over what it sent."""
         now = time.monotonic()
-        done: list[tuple[Frame, Job, bool]] = []
-        actions: list[Action] = []
+        done: list[tuple[Frame, Job, Slot | None]] = []
+        actions: list[Action[WorkerHandle, Job]] = []
         with self._lock:
             for frame in frames:
                 kind = frame.kind
-                if kind in RESULTS and frame.number:
-                    job = worker.done(frame.number)
+                if kind >= RESULTS and frame.number:
+                    job, slot = worker.done(frame.number)
                     job.future.took = None if (began := worker.began.get(job)) is None else now - began
-                    counts, more = self._schedule.result(worker, job, now)
-                    done.append((frame, job, counts))
-                    actions += more
+                    actions += self._schedule.result(worker, job, now)
+                    done.append((frame, job, slot))
                 elif kind is Kind.READY:
                     actions += self._schedule.ready(worker, now)
                 elif kind is Kind.LOADED:
                     self._schedule.loaded(worker, now)
-                elif kind is Kind.ERROR:
-                    worker.last_words = frame.load()
+                else:
+                    worker.start_error = frame.load()
             self._do(actions)
-        for frame, job, counts in done:
-            if counts:
-                self._hand_over(worker, job, frame)
-            else:
-                worker.drop(frame.number)
-        for frame in frames:
-            if frame.kind is Kind.ASK:
-                self._answer(worker, frame)
-
-    def _hand_over(self, worker: WorkerHandle, job: Job, frame: Frame) -> None:
-        """Give a job its result."""
-        job.future.transport = road_of(frame)
-        if frame.kind is not Kind.ERROR:
-            room = room_for(frame)
-            for constant in job.constants:
-                constant.room.saw(room)
-        worker.resolve(frame)
-        job.future.set_result(frame)
-
-    def _answer(self, worker: WorkerHandle, frame: Frame) -> None:
-        """Answer a question of a task, or have it answered."""
-        what, *details = frame.load()
-        if what != SLOT:
-            self._server.submit(frame, functools.partial(self._reply, worker))
-            return
-        placed = worker.lend(*details)
-        self._reply(worker, protocol.pieces(Kind.ANSWER, frame.number, b"", [] if placed is None else [placed]))
-
-    def _reply(self, worker: WorkerHandle, answer: list[protocol.Piece]) -> None:
-        with self._lock:
-            if worker not in self._schedule.workers:
-                return
-            worker.writer.put(answer)
-            waiting = worker.writer.waiting
-        if waiting:
-            self.wake()
+            self._take_new(now)
+        for frame, job, slot in done:
+            job.future.transport = transport_of(frame)
+            if frame.kind is not Kind.ERROR:
+                room = room_for(frame, 0 if slot is None else slot.bytes.nbytes)
+                for constant in job.constants:
+                    constant.saw(room)
+            if frame.buffers:
+                resolve(frame, slot)
+            job.future.set_result(frame)
 
     def _lost(self, worker: WorkerHandle) -> None:
-        """See to a worker that is gone."""
+        """Replace a worker that is gone, and hand out its tasks again."""
         self._look_now = True
         with self._lock:
             self._poll.forget(worker.process.sock.fileno())
             if worker.process.death is not None:
                 self._poll.forget(worker.process.death)
         code = worker.process.end(0.2)
-        self._server.settle()  # it may be writing to a slot of that worker
-        worker.take_back_all()
+        worker.release_slots()
         with self._lock:
             self._last_exit = worker.describe_exit(code)
             self._do(self._schedule.died(worker, time.monotonic()))
+            self._take_new(time.monotonic())
             if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
-                self.degraded_reason = f"{self._last_exit}, as others did before it without having done anything"
+                self.degraded_reason = f"{self._last_exit}{BARREN}"
             if self.is_missing():
-                self._staff.start_replacements()
+                self._supervisor.start_replacements()
 
     def is_missing(self) -> bool:
         """Return whether a worker is to be started. Called with the lock held, as the two below."""
         return not self._closed and self._schedule.missing() > 0
 
-    def took_on(self, process: WorkerProcess) -> bool:
-        """Take on a worker that was started in the place of another, unless there are to be no more meanwhile."""
+    def accept(self, process: WorkerProcess) -> bool:
+        """Add a worker that was started in the place of another, unless there are to be no more meanwhile."""
         wanted = not self._closed and not self._schedule.broken
         if wanted:
             self._add(process)
         return wanted
 
     def not_replaced(self, error: Exception) -> None:
-        """See to a worker that could not be started: it is tried again in a while."""
+        """Have a worker that could not be started be tried again in a while."""
         self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # of the last try alone
         self.degraded_reason = self.degraded_reason or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
+        self._take_new(time.monotonic())
         self._start_again = time.monotonic() + START_PAUSE
 
     def _fail_all(self, error: BaseException) -> None:
-        """Fail whatever still waits. With the lock held."""
-        for action in self._schedule.fail_all():
-            job: Job = action.job  # type: ignore[assignment]
+        """Fail all jobs that still wait. With the lock held."""
+        for job in [action.job for action in self._schedule.fail_all()]:
             job.fail(error)
+        while self._new:
+            self._new.popleft().fail(error)
 
     def _end_workers(self) -> None:
-        workers: list[WorkerHandle] = self._schedule.take_all()  # type: ignore[assignment]  # nothing else is added
+        workers = self._schedule.take_all()
         for worker in workers:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not
-        self._staff.end([worker.process for worker in workers])
+        self._supervisor.end([worker.process for worker in workers])
 
     def _close_descriptors(self) -> None:
         if self._opened:
@@ -487,7 +468,6 @@ class Dispatcher:
             self._poll.close()
 
     def _close_memory(self) -> None:
-        self._server.close()
         self._memory.clear()
         if self.copies is not None:
             self.copies.close()

@@ -16,17 +16,14 @@ from ...faults.isolation import PartialBatch
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
-from . import protocol
-from .blame import culprit
-from .by_value import load_result
-from .plain import unpacked
+from .output_buffers import unpacked
 from .protocol import Frame, Kind, Placed
-from .serialization import travels
+from .serialization import culprit, dump, load_result, travels
 from .shared_constants import ConstantRef, SharedConstant
 
 
 class ResultFuture(TaskFuture):
-    """The future of a task in another process; its result is unpickled when it is asked for, by who asks.
+    """The future of a task in another process; its result is unpickled by the thread that asks for it.
 
     Args:
         number: Number of the task.
@@ -112,7 +109,7 @@ class Job:
     @property
     def room(self) -> int:
         """Bytes of a slot that the result may take, as far as is known."""
-        return max([constant.room.bytes for constant in self.task[3]], default=0)
+        return max([constant.slot_bytes for constant in self.task[3]], default=0)
 
     def begin(self) -> bool:
         """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""
@@ -138,7 +135,7 @@ def _with_causes(made: PartialBatch) -> PartialBatch:
     return dataclasses.replace(made, failures=failures, error=None if whole is None else whole[0])
 
 
-def road_of(frame: Frame) -> str:
+def transport_of(frame: Frame) -> str:
     """Return how the arrays of a result came: by ``"slots"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
     transport = "inline"
     for buffer in frame.buffers:
@@ -149,12 +146,20 @@ def road_of(frame: Frame) -> str:
     return transport
 
 
-def room_for(frame: Frame) -> int:
-    """Return the bytes of a slot that a result like this one takes."""
-    room = 0
+def room_for(frame: Frame, slot: int) -> int:
+    """Return the bytes of a slot that a result like this one needs.
+
+    Args:
+        frame: The result.
+        slot: Bytes of the slot that it had; if something had no room in it, all of it counts as used.
+    """
+    placed = inline = 0
     for buffer in frame.buffers:
-        room += -(-(buffer.size if type(buffer) is Placed else len(buffer)) // ALIGNMENT) * ALIGNMENT
-    return room
+        if type(buffer) is Placed:
+            placed += -(-buffer.size // ALIGNMENT) * ALIGNMENT
+        else:
+            inline += -(-len(buffer) // ALIGNMENT) * ALIGNMENT
+    return inline + max(placed, slot) if inline else placed
 
 
 def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:
@@ -169,7 +174,7 @@ def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConst
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
             return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key), tuple(fn)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
-    return Kind.TASK, *protocol.dump(referred(task) if constants else task), constants
+    return Kind.TASK, *dump(referred(task) if constants else task), constants
 
 
 def referred(task: Task) -> Task:
@@ -186,7 +191,7 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
 
 
 def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
-    """Return the job of a task, pickled on the caller's thread; one that cannot be has failed already.
+    """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already.
 
     Args:
         number: Number of the task.
@@ -197,8 +202,8 @@ def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], floa
     try:
         return Job(number, how, encoded(task), clock)
     except Exception as error:
-        blamed = culprit(f"task {function_name(task[0])}", referred(task), travels)
-        failure = SerializationError(f"{blamed} cannot be sent to a worker process: {error}")
+        named = culprit(f"task {function_name(task[0])}", referred(task), travels)
+        failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
         job = Job(number, how, (Kind.TASK, b"", [], []), clock)
         job.fail(failure)

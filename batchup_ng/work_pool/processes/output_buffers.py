@@ -1,60 +1,51 @@
-"""The memory of one task in a worker: the slots that it may write to, more of which it asks the pool for.
+"""The memory of one task in a worker: the slot that it may write to, and what its result says of it.
 
-What is handed out by :meth:`TaskMemory.empty` lies in a slot, so that a batch that was gathered there need not be
-copied to reach the consumer. A slot belongs to one task at a time; the pool's process alone decides which.
+What :meth:`TaskMemory.empty` returns lies in the slot if that has room, so that a batch that was gathered there need
+not be copied to reach the consumer. A slot belongs to one task at a time; the pool's process alone decides which. What
+has no room goes with the result's message, and the pool lends larger slots from then on.
+
+Nearly all batches are tuples or dicts of arrays. Their message, an ARRAYS frame, says where in its buffers each array
+begins, or holds the bytes of small ones, with dtype and shape: :func:`packed`, :func:`unpacked`.
 """
 
 from __future__ import annotations
 
 import math
+import pickle
 import weakref
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...memory_pool import ALIGNMENT, SMALLEST_LEASE, BufferPool
-from .protocol import SMALLEST_OUTSIDE, Frame, Placed
+from ...memory_pool import ALIGNMENT, BufferPool, is_plain
+from .protocol import SMALLEST_OUTSIDE, Placed
+from .shared_arrays import address_of
 from .shared_memory import SharedView
-
-SLOT = "slot"
-"""The kind of question that asks for a slot: ``(SLOT, number of the task, bytes)``."""
 
 
 class TaskMemory:
-    """Where a task takes memory from; one for each task, and what the task asks the pool by.
+    """Where a task takes memory from; one for each task.
 
     Args:
         view: The shared memory; None where there is none.
-        slots: The slots that came with the task.
-        number: Number of the task.
-        ask: Sends a question to the pool and returns the answer, waiting for it.
+        slot: The slot that came with the task; None where there is none.
         scratch: Reused memory of the worker's own.
     """
 
-    __slots__ = ("_copies", "_number", "_own", "_slots", "_used", "_view", "ask", "common", "scratch")
+    __slots__ = ("_own", "_slot", "_used", "_view", "common", "scratch")
 
-    def __init__(
-        self,
-        view: SharedView | None,
-        slots: list[Placed],
-        number: int,
-        ask: Callable[[tuple[Any, ...]], Frame],
-        scratch: BufferPool,
-    ) -> None:
+    def __init__(self, view: SharedView | None, slot: Placed | None, scratch: BufferPool) -> None:
         self._view = view
         self.common = None if view is None else view.bytes
-        self._slots = slots
-        self._used = [0] * len(slots)
-        # What was handed out: which slot, where in it. By weak references, for a further one would look like an owner.
-        self._own: list[tuple[weakref.ref[np.ndarray], int, int]] = []
-        self._copies: dict[tuple[int, int], tuple[int, int]] = {}  # what was copied, and is still there: the same
-        self._number = number
-        self.ask = ask
+        self._slot = None if view is None else slot
+        self._used = 0
+        # What was handed out, and where in the slot. By weak references, for a further one would look like an owner.
+        self._own: list[tuple[weakref.ref[np.ndarray], int]] = []
         self.scratch = scratch
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return an array to be written: in a slot if it is large and there is one, C order, writable."""
+        """Return an array to be written: in the slot if it is large and there is room, C order, writable."""
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_OUTSIDE or dtype.hasobject:
             return np.empty(shape, dtype)
@@ -62,77 +53,82 @@ class TaskMemory:
         return self.scratch.empty(shape, dtype) if array is None else array
 
     def _carve(self, nbytes: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray | None:
-        """Return an array of so many bytes in a slot."""
-        if self._view is None:
+        """Return an array of so many bytes in the slot."""
+        used = self._used
+        if self._slot is None or self._view is None or used + nbytes > self._slot.size:
             return None
-        for i, slot in enumerate(self._slots):
-            used = self._used[i]
-            if used + nbytes <= slot.size:
-                self._used[i] = used + -(-nbytes // ALIGNMENT) * ALIGNMENT
-                array: np.ndarray = np.ndarray(shape, dtype, self._view.bytes, slot.offset + used)
-                self._own.append((weakref.ref(array), i, used))
-                return array
-        more = self.ask((SLOT, self._number, nbytes)).placed if nbytes >= SMALLEST_LEASE else []
-        if not more:
-            return None
-        self._slots.append(more[0])
-        self._used.append(0)
-        return self._carve(nbytes, shape, dtype)
+        self._used = used + -(-nbytes // ALIGNMENT) * ALIGNMENT
+        array: np.ndarray = np.ndarray(shape, dtype, self._view.bytes, self._slot.offset + used)
+        self._own.append((weakref.ref(array), used))
+        return array
 
-    def find(self, array: np.ndarray) -> tuple[int, int] | None:
-        """Return in which slot `array`, which is contiguous, lies and where in it; None if it lies in none."""
-        for own, i, start in self._own:
+    def within(self, array: np.ndarray) -> int | None:
+        """Return where in the slot `array`, which is contiguous, lies, copied there if need be; None without room."""
+        for own, start in self._own:
             if own() is array:
-                return i, start
-        if self._view is None:
+                return start
+        if self._slot is None or self._view is None:
             return None
-        if self._copies and (where := self._copies.get(_span(array))) is not None:
-            return where
-        offset = array.__array_interface__["data"][0] - self._view.address
-        for i, (slot, used) in enumerate(zip(self._slots, self._used, strict=True)):
-            if slot.offset <= offset and offset + array.nbytes <= slot.offset + used:
-                return i, offset - slot.offset
-        return None
-
-    def placed(self, array: np.ndarray) -> Placed | None:
-        """Return where in the shared memory `array`, which is contiguous, lies; None if it lies in no slot."""
-        where = self.find(array)
-        return None if where is None else Placed(self._slots[where[0]].offset + where[1], array.nbytes)
-
-    def within(self, array: np.ndarray) -> tuple[int, int] | None:
-        """Return in which slot `array`, which is contiguous, lies and where in it; copied there if it lies elsewhere.
-
-        None if there is no room.
-        """
-        where = self.find(array)
-        if where is not None:
-            return where
+        start = address_of(array) - self._view.address - self._slot.offset
+        if start >= 0 and start + array.nbytes <= self._used:
+            return start
         copy = self._carve(array.nbytes, array.shape, array.dtype)
         if copy is None:
             return None
         copy[...] = array
-        where = self._copies[_span(array)] = self._own[-1][1:]
-        return where
+        return self._own[-1][1]
 
-    def written(self, i: int) -> Placed:
-        """Return the part of slot `i` that was handed out."""
-        slot = self._slots[i]
-        return Placed(slot.offset, min(self._used[i], slot.size))
+    def written(self) -> Placed:
+        """Return the part of the slot that was handed out."""
+        assert self._slot is not None
+        return Placed(self._slot.offset, min(self._used, self._slot.size))
 
     def place(self, buffer: memoryview) -> Placed | memoryview:
-        """Return where the bytes of `buffer` lie, copied to a slot if need be; `buffer` itself if there is no room."""
-        array = np.frombuffer(buffer, np.uint8)
-        where = self.within(array)
-        return buffer if where is None else Placed(self._slots[where[0]].offset + where[1], array.nbytes)
-
-    def contiguous(self, array: np.ndarray) -> np.ndarray:
-        """Return `array` such that its bytes can be sent as they lie, copied to a slot if need be."""
-        if array.flags.c_contiguous or array.flags.f_contiguous or array.dtype.hasobject:
-            return array
-        copy = self.empty(array.shape, array.dtype)
-        copy[...] = array
-        return copy
+        """Return where the bytes of `buffer` lie, copied there if need be; `buffer` itself without room."""
+        start = self.within(np.frombuffer(buffer, np.uint8))
+        return buffer if start is None or self._slot is None else Placed(self._slot.offset + start, buffer.nbytes)
 
 
-def _span(array: np.ndarray) -> tuple[int, int]:
-    return array.__array_interface__["data"][0], array.nbytes
+_Part = tuple[Any, str, tuple[int, ...]]
+"""Where in the buffer an array begins, or the bytes of a small one; its dtype; its shape."""
+
+
+def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None:
+    """Return the pickle and the buffers of the ARRAYS frame of `result`; None if it needs a RESULT frame.
+
+    Large arrays that lie elsewhere are copied to the slot.
+    """
+    names = None
+    if type(result) is dict and all(type(name) is str for name in result):
+        names, result = tuple(result), tuple(result.values())
+    if type(result) is not tuple or len(set(map(id, result))) < len(result):
+        return None
+    for part in result:
+        if type(part) is not np.ndarray or not (part.nbytes and part.flags.c_contiguous and is_plain(part.dtype)):
+            return None
+    parts: list[_Part] = []
+    large = False
+    for part in result:
+        where: Any
+        if part.nbytes < SMALLEST_OUTSIDE:
+            where = part.tobytes()
+        else:
+            large = True
+            where = memory.within(part)
+            if where is None:
+                return None
+        parts.append((where, part.dtype.str, part.shape))
+    return pickle.dumps((names, parts), 5), [memory.written()] if large else []
+
+
+def unpacked(pickled: bytes, buffers: Sequence[Any]) -> tuple[np.ndarray, ...] | dict[str, np.ndarray]:
+    """Return the arrays of an ARRAYS frame: writable, large ones in the memory of `buffers`."""
+    parts: list[_Part]
+    names, parts = pickle.loads(pickled)
+    arrays = tuple(
+        [
+            np.ndarray(shape, kind, bytearray(at)) if type(at) is bytes else np.ndarray(shape, kind, buffers[0], at)
+            for at, kind, shape in parts
+        ]
+    )
+    return arrays if names is None else dict(zip(names, arrays, strict=True))

@@ -1,14 +1,13 @@
 """The pipe by which the system kills workers when the pool's process is gone.
 
-The pool's process holds the end for writing, to which nobody writes. Each worker opens the other end anew and asks the
-system for a SIGKILL when something happens there; all that can happen is that the last end for writing is closed. So a
-worker is ended even in the middle of a call in C that holds the interpreter's lock, or when it was stopped. (The other
-way that Linux has, ``PR_SET_PDEATHSIG``, fires when the *thread* that started the worker ends.)
+The pool's process holds the end for writing, to which nothing is written. Each worker opens the other end anew and asks
+the system for a SIGKILL when something happens there; all that can happen is that the last end for writing is closed.
+So a worker is ended even in the middle of a call in C that holds the interpreter's lock, or when it was stopped.
+(``PR_SET_PDEATHSIG`` fires when the *thread* that started the worker ends.)
 
 Who owns what. A :class:`ParentDeath` belongs to a launcher, which closes it after its workers have ended. A fork of the
-user's lets go of its copy at once, or it would keep the workers alive.
-
-Where the system has no such signals (it is Linux that has), a thread of the worker sees the end of its socket.
+user's closes its copy at once, or it would keep the workers alive. Where the system has no such signals (Linux has), a
+thread of the worker sees the end of its socket.
 """
 
 from __future__ import annotations
@@ -26,55 +25,47 @@ class ParentDeath:
 
     Attributes:
         fd: The end that workers are given.
+        held: The end that no other process may have; -1 once it was closed.
     """
 
     def __init__(self) -> None:
-        self.fd, self._held = os.pipe()
+        self.fd, self.held = os.pipe()
         _open.add(self)
 
-    @property
-    def held(self) -> int:
-        """The end that no other process may have; -1 once it was closed."""
-        return self._held
-
     def close(self) -> None:
-        """Let go; workers that still live are killed. May be called again."""
+        """Close both ends; workers that still live are killed. May be called again."""
         self.release()
         fd, self.fd = self.fd, -1
-        if fd >= 0:
-            _close(fd)
+        _close(fd)
 
     def release(self) -> None:
         """Close the end for writing."""
-        held, self._held = self._held, -1
-        if held >= 0:
-            _close(held)
+        held, self.held = self.held, -1
+        _close(held)
 
 
 def _close(fd: int) -> None:
-    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
-        os.close(fd)
+    if fd >= 0:
+        with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+            os.close(fd)
 
 
 _open: weakref.WeakSet[ParentDeath] = weakref.WeakSet()
 
 
-def _let_go_in_a_fork() -> None:
-    for lifeline in list(_open):
-        lifeline.release()
+def _release_in_a_fork() -> None:
+    for pipe in list(_open):
+        pipe.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_in_a_fork)
+    os.register_at_fork(after_in_child=_release_in_a_fork)
 
 
 def hang_on(fd: int) -> None:
-    """Be killed by the system when the last end for writing of the pipe `fd` is closed; closes `fd`.
-
-    Where that cannot be had this does nothing.
-    """
+    """Be killed by the system when the last end for writing of the pipe `fd` is closed, where it can; closes `fd`."""
     with contextlib.suppress(AttributeError, OSError):
-        # Opened anew, for who is told is a matter of the open file, which all workers share.
+        # Opened anew, for the signal is a matter of the open file, which all workers share.
         own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())

@@ -7,6 +7,7 @@ forgotten, or the program ends, the dispatcher is closed.
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from typing import Any
 
@@ -22,16 +23,16 @@ from ..threads import WorkerThreadPool
 from . import schedule
 from .dispatcher import Dispatcher
 from .job import ResultFuture
-from .launch import launcher
 from .process import Given
-from .roads import TRANSPORTS
 from .serialization import travels
+from .shared_arrays import checked_folder
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
+from .supervisor import launcher_for
 from .worker import WorkerBuffers
 
 SHARE = 0.25
-"""The part of the free memory that slots may have, where nobody says how much."""
+"""The part of the free memory that slots may have, where the user does not say how much."""
 
 
 class WorkerProcessPool(AbstractWorkerPool):
@@ -48,12 +49,12 @@ class WorkerProcessPool(AbstractWorkerPool):
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
+        spill: A folder on a disk, for copies of arrays that workers share and that do not fit into memory. None: the
+            temporary folder, or ``/var/tmp`` if that lies in memory.
 
     Raises:
-        ArgumentError: a number is below 1, or there is no such method.
+        ArgumentError: a number is below 1, or there is no such method or folder.
     """
-
-    transports = TRANSPORTS
 
     @validation.known_names(ELSEWHERE)
     def __init__(
@@ -63,6 +64,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         threads: int = 1,
         start_method: str | None = None,
         blas_threads: int | None = 1,
+        spill: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         self.processes = worker_count(processes)
@@ -70,10 +72,12 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.buffers = WorkerBuffers()
         self._start_method = start_method
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
+        self._spill = spill
+        folder = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         try:
-            starter = launcher(start_method, Given(self.threads, self._blas_threads, fd, schedule.START_SECONDS))
+            launcher = launcher_for(start_method, Given(self.threads, self._blas_threads, fd, schedule.START_SECONDS))
         except BaseException:
             if arena is not None:
                 arena.close()
@@ -81,8 +85,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._share = 0 if arena is None else _share_of_memory(arena)
         self._slots = None if arena is None else SlotPool(arena, self._share)
         self._sources: weakref.WeakSet[ParallelDataSource] = weakref.WeakSet()
-        self._warned = self._complained = False
-        self._dispatcher = Dispatcher(self.processes, self.threads, starter, arena, self._slots)
+        self._warned = self._warned_of_workers = False
+        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, arena, self._slots, folder)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
@@ -90,8 +94,8 @@ class WorkerProcessPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
-        if not self._complained and self._dispatcher.degraded_reason:
-            self._complain()
+        if not self._warned_of_workers and self._dispatcher.degraded_reason:
+            self._warn_of_workers()
         return self._dispatcher.submit(task, how)
 
     def _warn(self) -> None:
@@ -103,8 +107,8 @@ class WorkerProcessPool(AbstractWorkerPool):
             SharedMemoryWarning,
         )
 
-    def _complain(self) -> None:
-        self._complained = True
+    def _warn_of_workers(self) -> None:
+        self._warned_of_workers = True
         warn_consumer(
             f"this pool goes on with {len(self._dispatcher.pids())} of {self.processes} worker processes: "
             f"{self._dispatcher.degraded_reason}",
@@ -119,22 +123,22 @@ class WorkerProcessPool(AbstractWorkerPool):
             self._slots.asked_for = len(known) == len(asked)
             self._slots.max_bytes = max(known) if self._slots.asked_for else self._share
 
-    def shared_constant(self, x: Any, *, arrays: str = "auto") -> SharedConstant:
+    def shared_constant(self, x: Any) -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
 
         Args:
             x: Anything that can be pickled.
-            arrays: How large arrays reach the workers: ``"shared"``, ``"served"`` or ``"auto"``.
 
         Raises:
-            SerializationError: `x` cannot be pickled; no process was started for it.
+            SerializationError: `x` cannot be pickled, and no process was started for it; or there is room for a copy of
+                its large arrays neither in memory nor on a disk.
         """
         self.check_open()
         if isinstance(x, SharedConstant):
             return x
         constant = SharedConstant(x)
         self._dispatcher.start()  # the workers come up while arrays are copied
-        constant.share(self._dispatcher.copies, arrays)
+        constant.share(self._dispatcher.copies)
         weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
 
@@ -143,7 +147,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.check_open()
         if stays or not travels(source):
             return self._own(WorkerThreadPool(1))
-        return self._own(WorkerProcessPool(1, start_method=self._start_method, blas_threads=self._blas_threads))
+        method, threads = self._start_method, self._blas_threads
+        return self._own(WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill))
 
     def abandon(self) -> None:
         self._dispatcher.abandon()

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import WorkerDied
-from . import thread_limits
 from .parent_death import ParentDeath
 
 EXIT_UNKNOWN = 1 << 16
-"""Stands for the exit code of a process that has ended, nobody tells how."""
+"""Stands for the exit code of a process of which the exit code is not known."""
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that a worker has to end by itself after its socket is closed, before it is killed."""
@@ -108,7 +107,7 @@ def _death_of(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
-        return None  # not Linux, or it has ended already: the end of its socket tells
+        return None  # not Linux, or it has ended already: the end of its socket says so
 
 
 class Given(NamedTuple):
@@ -192,10 +191,33 @@ def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) ->
         )
 
 
+THREAD_LIMITS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+"""The variables that libraries for linear algebra, torch among them, read when they are loaded."""
+
+
+def thread_limits(threads: int | None) -> dict[str, str]:
+    """Return the variables that make these libraries use so many threads; none where `threads` is None.
+
+    Sums that are shared out to threads are added up in another order, so that a product of matrices has other last bits
+    with one thread than with two.
+
+    >>> thread_limits(1)["OMP_NUM_THREADS"], thread_limits(None)
+    ('1', {})
+    """
+    return {} if threads is None else dict.fromkeys(THREAD_LIMITS, str(threads))
+
+
 def environment(blas_threads: int | None) -> dict[str, str]:
     """Return the environment of workers: this process's, with one seed for all of ``hash`` of texts.
 
     With seeds of their own, sets of texts would differ in their order.
     """
     own = os.environ.get("PYTHONHASHSEED", "")
-    return {**os.environ, "PYTHONHASHSEED": own if own.isdigit() else "0", **thread_limits.environment(blas_threads)}
+    return {**os.environ, "PYTHONHASHSEED": own if own.isdigit() else "0", **thread_limits(blas_threads)}

@@ -3,19 +3,23 @@
 A frame is a header (kind, number, size of the pickle, number of buffers), the place and size of each buffer, the
 pickle, then those buffers that are not in shared memory, as they lie (pickle protocol 5, out of band), so that
 an array is written from where it is and read to where it will be used. A buffer in shared memory is only named.
-Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so one that is killed in
-mid-frame leaves half a frame on its own socket and nothing else.
+Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so a worker that is killed
+while it writes leaves half a frame on its own socket and nothing else.
 
 The worker reads and writes whole frames, waiting as long as it takes (:meth:`FrameReader.next`, :func:`write_frame`).
-The pool never waits for a worker: :meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets them.
+The pool never waits for one worker: :meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets
+them, and :class:`Poll` waits for all sockets at once.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import itertools
+import math
 import pickle
+import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -24,13 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...memory_pool import SMALLEST_LEASE, BufferPool
-from . import by_value
 
 _HEADER = struct.Struct("<BQQI")
-_BUFFER = struct.Struct("<QQ")
-_INLINE = (1 << 64) - 1
+_BUFFER = struct.Struct("<QQi")
+_INLINE = -2
 
-READ_AT_MOST = 1 << 22
+MAX_READ = 1 << 22
 """Bytes read from one worker before the others have their turn."""
 
 SMALLEST_OUTSIDE = 4096
@@ -46,35 +49,40 @@ Piece = memoryview
 
 
 class Placed(NamedTuple):
-    """A buffer that lies in the memory that all share."""
+    """A buffer that lies in a file that the pool and its workers map.
+
+    Attributes:
+        offset: Where in the file it begins.
+        size: How many bytes it has.
+        file: The file, by its descriptor in the pool's process; -1 is the shared memory.
+    """
 
     offset: int
     size: int
+    file: int = -1
 
 
 class Kind(enum.IntEnum):
     """What a frame says.
 
-    To the worker: TASK; BATCH, the task of making a batch; CONSTANT, FORGET, ANSWER. From it: READY, when it has
-    started, with its process number; LOADED, for a constant; RESULT; ARRAYS, a result that is a tuple of arrays; ERROR;
-    ASK, which waits for an ANSWER of the same number.
+    To the worker: TASK; BATCH, the task of making a batch; CONSTANT; FORGET, of a constant. From it: READY, when it has
+    started, with its process number; LOADED, for a constant; RESULT; ARRAYS, a result that is a tuple or dict of
+    arrays; ERROR.
     """
 
     TASK = 1
-    CONSTANT = 2
-    FORGET = 3
-    READY = 4
-    RESULT = 5
-    ERROR = 6
-    ASK = 7
-    ANSWER = 8
-    LOADED = 9
-    BATCH = 10
-    ARRAYS = 11
+    BATCH = 2
+    CONSTANT = 3
+    FORGET = 4
+    READY = 5
+    LOADED = 6
+    RESULT = 7
+    ARRAYS = 8
+    ERROR = 9
 
 
-RESULTS = frozenset({Kind.RESULT, Kind.ARRAYS, Kind.ERROR})
-"""The kinds that end a task; an ERROR of number 0 is what a worker said that could not start."""
+RESULTS = Kind.RESULT
+"""The first of the kinds that end a task; an ERROR of number 0 says why a worker could not start."""
 
 _KINDS = {int(kind): kind for kind in Kind}
 
@@ -104,45 +112,11 @@ class Frame:
 
     def place(self, find: Callable[[Placed], Any]) -> None:
         """Put the memory in the place of each buffer that lies in shared memory."""
-        for i, buffer in enumerate(self.buffers):
-            if type(buffer) is Placed:
-                self.buffers[i] = find(buffer)
+        self.buffers = [find(buffer) if type(buffer) is Placed else buffer for buffer in self.buffers]
 
     def load(self) -> Any:
         """Return the object; its arrays use the memory of the frame's buffers."""
         return pickle.loads(self.pickled, buffers=self.buffers)
-
-
-def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
-    """Return the pieces of memory that make up the frame of `obj`."""
-    return pieces(kind, number, *dump(obj))
-
-
-def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of `obj` with the memory of its large arrays.
-
-    Functions and classes that a worker could not import travel by value.
-    """
-    outside = Outside()
-    return by_value.dumps(obj, outside), outside.buffers
-
-
-class Outside:
-    """Keeps the memory of large arrays out of a pickle; small ones are cheaper in it.
-
-    Attributes:
-        buffers: The memory that was kept out.
-    """
-
-    def __init__(self) -> None:
-        self.buffers: list[memoryview] = []
-
-    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < SMALLEST_OUTSIDE:
-            return True
-        self.buffers.append(raw)
-        return False
 
 
 def pieces(
@@ -152,11 +126,11 @@ def pieces(
     head = _HEADER.pack(kind, number, len(pickled), len(buffers))
     inline: list[memoryview] = []
     for buffer in buffers:
-        if type(buffer) is Placed:
+        if isinstance(buffer, Placed):
             head += _BUFFER.pack(*buffer)
         else:
-            head += _BUFFER.pack(_INLINE, buffer.nbytes)  # type: ignore[union-attr]  # the only other kind
-            inline.append(buffer)  # type: ignore[arg-type]
+            head += _BUFFER.pack(0, buffer.nbytes, _INLINE)
+            inline.append(buffer)
     return [memoryview(head + pickled), *[piece for piece in inline if piece.nbytes]]
 
 
@@ -167,7 +141,7 @@ def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
 
 
 class FrameReader:
-    """Reads frames bit by bit, never beyond what the socket holds.
+    """Reads frames bit by bit, never waiting on a socket that does not block.
 
     Args:
         sock: The socket, blocking or not.
@@ -182,118 +156,110 @@ class FrameReader:
         self._memory = memory
         self._ahead = memoryview(bytearray(READ_AHEAD))
         self._first = self._last = 0  # what of it is yet to be looked at
+        self._head = _HEADER.size  # bytes up to the first buffer of the next frame, as far as is known
+        self._frame: Frame | None = None  # the one whose buffers are being read
+        self._todo: collections.deque[Piece] = collections.deque()  # what is to be filled of them
         self.dry = False
-        self._begin()
 
-    def _begin(self) -> None:
-        self._fresh = True
-        self._kind = self._number = self._pickle_size = self._n_buffers = 0
-        self._pickled: Any = b""
-        self._buffers: list[Any] = []
-        self._stage = 0
-        self._head = bytearray(_HEADER.size)
-        self._todo: collections.deque[Piece] = collections.deque([memoryview(self._head)])
-
-    def read(self, max_frames: int = 1 << 30) -> list[Frame] | None:
-        """Return the frames that became whole; None if the other end is closed."""
+    def read(self) -> list[Frame] | None:
+        """Return the frames that became whole, of a socket that does not block; None if the other end is closed."""
         frames: list[Frame] = []
-        self._left = READ_AT_MOST
+        left = MAX_READ
         self.dry = False
-        while len(frames) < max_frames:
-            if self._first == self._last and self._todo and self._todo[0].nbytes < READ_AHEAD:
-                n = self._receive(self._ahead)
-                if not n:
-                    return frames if n is None else frames or None
-                self._first, self._last = 0, n
-            if self._fresh and (frame := self._whole()) is not None:
+        while True:
+            while (frame := self._parsed()) is not None:
                 frames.append(frame)
-                continue
-            if self._todo:
-                n = self._fill(self._todo[0])
-                if not n:
-                    return frames if n is None else frames or None
-                if n < self._todo[0].nbytes:
-                    self._todo[0] = self._todo[0][n:]
-                    continue
-                self._todo.popleft()
-            if not self._todo and self._advance():
-                frames.append(Frame(_KINDS[self._kind], self._number, self._pickled, self._buffers))
-                self._begin()
+            if left <= 0:
+                break
+            try:
+                n, room = self._receive()
+            except (BlockingIOError, InterruptedError):
+                self.dry = True
+                break
+            if n == 0:
+                return frames or None
+            # Less than there was room for is all that there is: to ask again would only cost a call.
+            left = left - n if n == room else 0
         return frames
-
-    def _whole(self) -> Frame | None:
-        """Return the next frame if all of it was read ahead, as small ones are: the quick way."""
-        if self._last - self._first < _HEADER.size:
-            return None
-        kind, number, size, n_buffers = _HEADER.unpack_from(self._ahead, self._first)
-        at = self._first + _HEADER.size
-        start = at + n_buffers * _BUFFER.size
-        if start + size > self._last:
-            return None
-        buffers: list[Any] = []
-        for place in range(at, start, _BUFFER.size):
-            buffer = Placed(*_BUFFER.unpack_from(self._ahead, place))
-            if buffer.offset == _INLINE:
-                return None
-            buffers.append(buffer)
-        self._first = start + size
-        return Frame(_KINDS[kind], number, bytes(self._ahead[start : self._first]), buffers)
 
     def next(self) -> Frame | None:
         """Return the next frame of a socket that blocks, waiting for it; None if the other end is closed."""
-        while (frames := self.read(max_frames=1)) is not None:
-            if frames:
-                return frames[0]
-        return None
+        while (frame := self._parsed()) is None:
+            if self._receive()[0] == 0:
+                return None
+        return frame
 
-    def _fill(self, piece: Piece) -> int | None:
-        """Write to `piece` what there is; return how many bytes, 0 at the end, None if there is nothing now."""
-        self._fresh = False
-        if self._first == self._last:
-            return self._receive(piece)
-        n = min(piece.nbytes, self._last - self._first)
-        piece[:n] = self._ahead[self._first : self._first + n]
-        self._first += n
-        return n
-
-    def _receive(self, memory: Piece) -> int | None:
-        """Read from the socket; return how many bytes, 0 at the end, None if there is nothing now."""
-        if self._left <= 0:
-            return None
+    def _receive(self) -> tuple[int, int]:
+        """Read once; return how many bytes, 0 at the end of the stream, and how many there was room for."""
+        todo = self._todo
+        into = todo[0] if todo else self._room_ahead()
         try:
-            n = self._sock.recv_into(memory)
-        except (BlockingIOError, InterruptedError):
-            self.dry = True
-            return None
+            n = self._sock.recv_into(into)
         except ConnectionError:
-            return 0
-        # Less than there was room for is all that there is: to ask again would only cost a call.
-        self._left = self._left - n if n == memory.nbytes else 0
-        return n
+            n = 0
+        if todo:
+            self._filled(n)
+        else:
+            self._last += n
+        return n, into.nbytes
 
-    def _advance(self) -> bool:
-        """Go on to the next part of the frame, once one is read; return whether it is whole."""
-        if self._stage == 0:
-            self._kind, self._number, self._pickle_size, self._n_buffers = _HEADER.unpack(self._head)
-            self._places = bytearray(_BUFFER.size * self._n_buffers)
-            self._pickled = bytearray(self._pickle_size)
-            self._stage = 1
-            self._want(self._places, self._pickled)
-        elif self._stage == 1:
-            places = _BUFFER.iter_unpack(self._places)
-            self._buffers = [self._room(size) if at == _INLINE else Placed(at, size) for at, size in places]
-            self._stage = 2
-            self._want(*[buffer for buffer in self._buffers if type(buffer) is not Placed])
-        return self._stage > 0 and not self._todo and (self._stage == 2 or not self._n_buffers)
+    def _parsed(self) -> Frame | None:
+        """Return the next frame if all of it was read."""
+        if self._frame is None:
+            first = self._first
+            if self._last - first < self._head:
+                return None
+            kind, number, size, n_buffers = _HEADER.unpack_from(self._ahead, first)
+            places = first + _HEADER.size
+            start = places + n_buffers * _BUFFER.size
+            self._head = start + size - first
+            if self._last - first < self._head:
+                return None
+            self._first, self._head = start + size, _HEADER.size
+            pickled = bytes(self._ahead[start : start + size])
+            self._frame = Frame(_KINDS[kind], number, pickled, [])
+            for place in range(places, start, _BUFFER.size):
+                self._frame.buffers.append(self._buffer(*_BUFFER.unpack_from(self._ahead, place)))
+        while self._todo and self._first < self._last:
+            n = min(self._todo[0].nbytes, self._last - self._first)
+            self._todo[0][:n] = self._ahead[self._first : self._first + n]
+            self._first += n
+            self._filled(n)
+        if self._todo:
+            return None
+        frame, self._frame = self._frame, None
+        return frame
 
-    def _want(self, *memory: Any) -> None:
-        self._todo.extend(memoryview(part) for part in memory if len(part))
-
-    def _room(self, size: int) -> Any:
-        """Return `size` bytes to read into."""
+    def _buffer(self, offset: int, size: int, file: int) -> Any:
+        """Return where a buffer lies, or the memory that it is to be read to."""
+        if file != _INLINE:
+            return Placed(offset, size, file)
+        memory: Any
         if self._memory is None or size < SMALLEST_LEASE:
-            return np.empty(size, np.uint8)
-        return self._memory.lease(size)
+            memory = np.empty(size, np.uint8)
+        else:
+            memory = self._memory.lease(size)
+        if size:
+            self._todo.append(memoryview(memory))
+        return memory
+
+    def _filled(self, n: int) -> None:
+        if n < self._todo[0].nbytes:
+            self._todo[0] = self._todo[0][n:]
+        else:
+            self._todo.popleft()
+
+    def _room_ahead(self) -> Piece:
+        """Return the memory behind what was read ahead, at least as much as the next frame begins with."""
+        unread = self._ahead[self._first : self._last]
+        size = max(READ_AHEAD, self._head)
+        if size != len(self._ahead):
+            self._ahead = memoryview(bytearray(size))
+        self._first, self._last = 0, len(unread)
+        if not unread:
+            return self._ahead
+        self._ahead[: self._last] = unread
+        return self._ahead[self._last :]
 
 
 class FrameWriter:
@@ -312,21 +278,19 @@ class FrameWriter:
         """Queue a frame."""
         self._todo.extend(frame)
 
-    def put(self, frame: Sequence[Piece]) -> None:
-        """Queue a frame and write what can be written now."""
-        self._todo.extend(frame)
-        self.write()
-
     def write(self) -> None:
         """Write as much as the socket takes, many pieces a call."""
         todo = self._todo
         while todo:
             try:
-                n = self._sock.send(todo[0]) if len(todo) == 1 else self._sock.sendmsg(_first(todo))
+                if len(todo) == 1:
+                    n = self._sock.send(todo[0])
+                else:
+                    n = self._sock.sendmsg(itertools.islice(todo, MAX_PIECES))
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                todo.clear()  # the worker is gone; its sentinel tells
+                todo.clear()  # the worker is gone, which its sentinel says
                 return
             while n:
                 piece = todo[0]
@@ -337,5 +301,51 @@ class FrameWriter:
                 todo.popleft()
 
 
-def _first(todo: collections.deque[Piece]) -> list[Piece]:
-    return list(itertools.islice(todo, MAX_PIECES))
+class Poll:
+    """Descriptors that are waited for, each with what it stands for, and a way to end the wait.
+
+    The ``selectors`` module without what a dispatcher does not need, in a third of the time.
+
+    Raises:
+        OSError: the system has no descriptors for it.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, Any] = {}
+        self._poll = select.poll()
+        self._wakes, self._waker = socket.socketpair()
+        for end in (self._wakes, self._waker):
+            end.setblocking(False)
+        self.watch(self._wakes.fileno(), None)
+
+    def wake(self) -> None:
+        """End the wait: what is found is None. From any thread; nothing happens once this is closed."""
+        with contextlib.suppress(OSError):
+            self._waker.send(b"w")  # a full socket will end it as well
+
+    def woken(self) -> None:
+        """Take note of all that called :meth:`wake` so far."""
+        with contextlib.suppress(BlockingIOError):
+            self._wakes.recv(4096)
+
+    def watch(self, fd: int, found: Any, writing: bool = False) -> None:
+        """Wait until `fd` can be read or, if so asked, written; what it stands for is `found`."""
+        self._poll.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
+        self._found[fd] = found
+
+    def forget(self, fd: int) -> None:
+        """Wait for `fd` no longer."""
+        del self._found[fd]
+        with contextlib.suppress(OSError):
+            self._poll.unregister(fd)
+
+    def wait(self, seconds: float | None) -> list[Any]:
+        """Return what the descriptors stand for that are ready, after `seconds` at most; None waits until one is."""
+        ready = self._poll.poll(None if seconds is None else math.ceil(seconds * 1000))
+        return [self._found[fd] for fd, _ in ready if fd in self._found]
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._found.clear()
+        self._wakes.close()
+        self._waker.close()

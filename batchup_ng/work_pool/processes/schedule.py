@@ -10,30 +10,25 @@ The rules:
   that it need not wait.
 * A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
-  is to blame, and fails. One that was alone from the start is to blame at the second death. Jobs that a worker
+  is to blame, and fails. One that was exclusive from the start is to blame at the second death. Jobs that a worker
   held but had not begun are sent to others, without blame.
 * A job whose time is up fails; its worker is killed.
-* Jobs that a worker holds behind one that takes longer than :data:`PATIENCE` are given to another as well, if one is
-  free; the first result counts, the second is dropped.
 * A worker that dies is replaced, until :data:`MAX_BARREN` times the number of workers died in a row that had nothing
   to do and never finished anything, or could not be started while there was no other: then no more are started, and the
-  pool is broken when the last is gone, until it is begun anew.
+  pool is broken when the last is gone, until it is started again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..fair_queue import FairQueue
 from ..task import Submission
 
 AHEAD = 1
 """Jobs that a worker holds beside those that it runs."""
-
-PATIENCE = 1.0
-"""Seconds that a job may run until those behind it are given to another worker as well."""
 
 START_SECONDS = 60.0
 """Seconds that a worker may take until it is ready."""
@@ -44,14 +39,14 @@ MAX_BARREN = 3
 MAX_DEATHS = 3
 """Workers that may die while they run one job, the last of them with nothing else to do."""
 
-MAX_DEATHS_ALONE = 2
-"""The same for a job that was alone from the start: once more than once, for a worker may die of something else."""
+MAX_EXCLUSIVE_DEATHS = 2
+"""The same for a job that was exclusive from the start: not one, for a worker may die of something else."""
 
 DIED, LATE = "died", "late"
 """Why a job failed: its workers died; its time was up."""
 
 
-class Job(Protocol):
+class ScheduledJob(Protocol):
     """What is to be done."""
 
     how: Submission
@@ -59,12 +54,15 @@ class Job(Protocol):
     finished: bool
 
     def begin(self) -> bool:
-        """Return whether somebody still wants it; called before each time that it is sent to a worker."""
+        """Return whether its result is still wanted; called before each time that it is sent to a worker."""
         ...
 
 
+J = TypeVar("J", bound=ScheduledJob)
+
+
 @dataclasses.dataclass(eq=False)
-class Worker:
+class ScheduledWorker(Generic[J]):
     """A worker, as the schedule sees it.
 
     Attributes:
@@ -81,39 +79,45 @@ class Worker:
 
     started: float
     ready: bool = False
-    jobs: list[Job] = dataclasses.field(default_factory=list)
-    began: dict[Job, float] = dataclasses.field(default_factory=dict)
+    jobs: list[J] = dataclasses.field(default_factory=list)
+    began: dict[J, float] = dataclasses.field(default_factory=dict)
     loading: int = 0
     reserved: bool = False
-    late: Job | None = None
+    late: J | None = None
     killed: bool = False
     finished: int = 0
 
 
-class Send(NamedTuple):
+W = TypeVar("W", bound=ScheduledWorker[Any])
+
+
+@dataclasses.dataclass(slots=True)
+class Send(Generic[W, J]):
     """Send a job to a worker."""
 
-    worker: Worker
-    job: Job
+    worker: W
+    job: J
 
 
-class Kill(NamedTuple):
-    """Kill a worker; tell of its death by :meth:`Schedule.died` as of any other."""
+@dataclasses.dataclass(slots=True)
+class Kill(Generic[W]):
+    """Kill a worker; its death is told to :meth:`Schedule.died` as any other."""
 
-    worker: Worker
+    worker: W
 
 
-class Fail(NamedTuple):
-    """Fail a job: nobody has it any more."""
+@dataclasses.dataclass(slots=True)
+class Fail(Generic[J]):
+    """Fail a job: no worker has it any more."""
 
-    job: Job
+    job: J
     why: str
 
 
-Action = Send | Kill | Fail
+Action = Send[W, J] | Kill[W] | Fail[J]
 
 
-class Schedule:
+class Schedule(Generic[W, J]):
     """The rules; not locked.
 
     Args:
@@ -129,10 +133,10 @@ class Schedule:
     def __init__(self, processes: int, threads: int) -> None:
         self._processes = processes
         self._threads = threads
-        self._waiting: FairQueue[Job] = FairQueue()
+        self._waiting: FairQueue[J] = FairQueue()
         self._barren = 0
         self._starting = 0  # workers that are not ready yet
-        self.workers: list[Worker] = []
+        self.workers: list[W] = []
         self.given_up = False
         self.restarts = -processes
 
@@ -147,14 +151,14 @@ class Schedule:
         """Whether there is no worker and will be none."""
         return self.given_up and not self.workers
 
-    def add(self, worker: Worker) -> None:
+    def add(self, worker: W) -> None:
         """A worker was started."""
         self.workers.append(worker)
         self._starting += 1
         self.restarts += 1
 
-    def not_started(self) -> Sequence[Action]:
-        """A worker could not be started; it is tried for ever as long as there are others."""
+    def not_started(self) -> Sequence[Action[W, J]]:
+        """A worker could not be started; it is tried again as long as there are others."""
         if not self.workers:
             self._count_barren()
         return self.fail_all() if self.broken else []
@@ -163,18 +167,18 @@ class Schedule:
         self._barren += 1
         self.given_up = self.given_up or self._barren >= MAX_BARREN * self._processes
 
-    def ready(self, worker: Worker, now: float) -> list[Action]:
+    def ready(self, worker: W, now: float) -> list[Action[W, J]]:
         """A worker has answered for the first time."""
         worker.ready = True
         self._starting -= 1
         return self._hand_out(now)
 
-    def loaded(self, worker: Worker, now: float) -> None:
+    def loaded(self, worker: W, now: float) -> None:
         """A worker has loaded a constant."""
         worker.loading -= 1
         self._note_begun(worker, now)
 
-    def submit(self, job: Job, now: float) -> list[Action]:
+    def submit(self, job: J, now: float) -> list[Action[W, J]]:
         """There is a new job."""
         if job.how.urgent:
             self._waiting.put_urgent(job)
@@ -182,42 +186,41 @@ class Schedule:
             self._waiting.put(job, job.how.stream_id)
         return self._hand_out(now)
 
-    def result(self, worker: Worker, job: Job, now: float) -> tuple[bool, list[Action]]:
-        """A worker has finished a job; return whether this is its first result, the one that counts."""
-        self._remove(worker, job)
+    def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
+        """A worker has finished a job."""
+        worker.jobs.remove(job)
+        worker.began.pop(job, None)
+        worker.reserved = False
         worker.finished += 1
         if worker.finished == 1:
             self._barren = 0
-        first = not job.finished
         job.finished = True
         self._note_begun(worker, now)
-        return first, self._hand_out(now)
+        return self._hand_out(now)
 
-    def died(self, worker: Worker, now: float) -> list[Action]:
-        """A worker is gone, with whatever it had."""
+    def died(self, worker: W, now: float) -> list[Action[W, J]]:
+        """A worker is gone, with the jobs that it had."""
         self.workers.remove(worker)
         self._starting -= not worker.ready
         running = self._running(worker)
         if not worker.finished and not running:
             self._count_barren()
-        actions: list[Action] = []
-        again: list[Job] = []
+        actions: list[Action[W, J]] = []
+        retried: list[J] = []
         for job in worker.jobs:
-            if job.finished or self._is_held(job):
-                continue
             why = self._failed(worker, job) if job in running else None
             if why is None:
-                again.append(job)
+                retried.append(job)
             else:
                 job.finished = True
                 actions.append(Fail(job, why))
-        for job in reversed(again):
+        for job in reversed(retried):
             self._waiting.put_back(job)
         return [*actions, *(self.fail_all() if self.broken else self._hand_out(now))]
 
-    def tick(self, now: float) -> list[Action]:
+    def tick(self, now: float) -> list[Action[W, J]]:
         """Time has passed."""
-        actions: list[Action] = []
+        actions: list[Action[W, J]] = []
         for worker in self.workers:
             if worker.killed:
                 continue
@@ -230,31 +233,29 @@ class Schedule:
             if late is not None:
                 worker.late, worker.killed = late, True
                 actions.append(Kill(worker))
-            else:
-                self._share_what_is_held_up(worker, now)
         return actions + self._hand_out(now)
 
     def next_tick(self) -> float | None:
         """Return when :meth:`tick` is to be called next; None if nothing is waited for."""
         return min(self._times(), default=None)
 
-    def fail_all(self) -> list[Fail]:
-        """Fail whatever is not finished."""
+    def fail_all(self) -> list[Fail[J]]:
+        """Fail all jobs that are not finished."""
         jobs = [job for worker in self.workers for job in worker.jobs] + self._waiting.clear()
         for worker in self.workers:
             worker.jobs.clear()
             worker.began.clear()
-        failed = [job for job in dict.fromkeys(jobs) if not job.finished]
+        failed = [job for job in jobs if not job.finished]
         for job in failed:
             job.finished = True
         return [Fail(job, DIED) for job in failed]
 
-    def take_all(self) -> list[Worker]:
-        """Take the workers away: they are being ended, with whatever they have."""
+    def take_all(self) -> list[W]:
+        """Take the workers away: they are being ended, with the jobs that they have."""
         workers, self.workers, self._starting = self.workers, [], 0
         return workers
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget that no worker could be kept alive. There is none, and no job."""
         self._barren, self.given_up = 0, False
 
@@ -264,13 +265,13 @@ class Schedule:
 
     # -- how it is done ------------------------------------------------------------------------------------------
 
-    def _hand_out(self, now: float) -> list[Action]:
+    def _hand_out(self, now: float) -> list[Action[W, J]]:
         """Give waiting jobs to workers that have room, the least busy first."""
-        actions: list[Action] = []
+        actions: list[Action[W, J]] = []
         while self._waiting:
             job = self._waiting.peek()
-            exclusive = _alone(job)
-            worker = self._worker_for(job, exclusive)
+            exclusive = _exclusive(job)
+            worker = self._worker_for(exclusive)
             if worker is None:
                 break
             self._waiting.take()
@@ -282,33 +283,28 @@ class Schedule:
             actions.append(Send(worker, job))
         return actions
 
-    def _worker_for(self, job: Job, exclusive: bool) -> Worker | None:
+    def _worker_for(self, exclusive: bool) -> W | None:
         # While workers start, each job is left for one that has nothing else to do.
         room = 1 if exclusive else self._threads + (0 if self._starting else AHEAD)
-        best: Worker | None = None
+        best: W | None = None
         fewest = room
         for worker in self.workers:
             n = len(worker.jobs)
-            if n < fewest and worker.ready and not worker.killed and not worker.reserved and job not in worker.jobs:
+            if n < fewest and worker.ready and not worker.killed and not worker.reserved:
                 best, fewest = worker, n
         return best
 
-    def _running(self, worker: Worker) -> list[Job]:
+    def _running(self, worker: W) -> list[J]:
         return worker.jobs[: self._threads] if worker.ready else []
 
-    def _note_begun(self, worker: Worker, now: float) -> None:
+    def _note_begun(self, worker: W, now: float) -> None:
         if worker.loading == 0:
             began = worker.began
             for job in self._running(worker):
                 if job not in began:
                     began[job] = now
 
-    def _remove(self, worker: Worker, job: Job) -> None:
-        worker.jobs.remove(job)
-        worker.began.pop(job, None)
-        worker.reserved = worker.reserved and bool(worker.jobs)
-
-    def _failed(self, worker: Worker, job: Job) -> str | None:
+    def _failed(self, worker: W, job: J) -> str | None:
         """Return why a job, which a worker ran when it died, is not to be tried again; None if it is."""
         if job is worker.late:
             return LATE
@@ -317,27 +313,7 @@ class Schedule:
         if worker.killed:
             return None  # for another job's sake
         job.deaths += 1
-        return DIED if job.deaths >= (MAX_DEATHS_ALONE if job.how.exclusive else MAX_DEATHS) else None
-
-    def _is_held(self, job: Job) -> bool:
-        return any(job in worker.jobs for worker in self.workers)
-
-    def _share_what_is_held_up(self, worker: Worker, now: float) -> None:
-        """Give another worker, if one is free, what a worker holds behind jobs that take long."""
-        for job in self._held_up(worker):
-            if now >= self._held_up_since(worker) + PATIENCE:
-                self._waiting.put_back(job)
-
-    def _held_up(self, worker: Worker) -> list[Job]:
-        """Return the jobs behind those that a worker runs, if another worker is free to take one."""
-        if self._waiting or len(worker.began) < self._threads:
-            return []
-        behind = [job for job in worker.jobs[self._threads :] if job.how.retryable and not job.finished]
-        exclusive = [job for job in behind if not any(job in w.jobs for w in self.workers if w is not worker)]
-        return exclusive if exclusive and self._worker_for(exclusive[0], _alone(exclusive[0])) is not None else []
-
-    def _held_up_since(self, worker: Worker) -> float:
-        return max(worker.began.values())
+        return DIED if job.deaths >= (MAX_EXCLUSIVE_DEATHS if job.how.exclusive else MAX_DEATHS) else None
 
     def _times(self) -> Iterator[float]:
         for worker in self.workers:
@@ -347,16 +323,14 @@ class Schedule:
                 yield worker.started + START_SECONDS
                 continue
             yield from (_deadline(worker, job) for job in worker.began if job.how.timeout is not None)
-            if self._held_up(worker):
-                yield self._held_up_since(worker) + PATIENCE
 
 
-def _alone(job: Job) -> bool:
+def _exclusive(job: ScheduledJob) -> bool:
     """Return whether a job is run on a worker that has nothing else: it asks for it, or two workers died with it."""
     return job.how.exclusive or job.deaths >= MAX_DEATHS - 1
 
 
-def _deadline(worker: Worker, job: Job) -> float:
+def _deadline(worker: ScheduledWorker[J], job: J) -> float:
     if job.how.timeout is None or job not in worker.began:
         return float("inf")
     return worker.began[job] + job.how.timeout

@@ -1,63 +1,137 @@
-"""How a value is packed for workers: its large arrays apart from the rest.
+"""How values are pickled on their way between the pool and its workers.
 
-    pack(value) ──> Packed: a pickle, and beside it, uncopied, the memory of large arrays
-                       │ which transport they take is chosen when it is known how much memory there is
-                       ▼
-    Packed.buffers ──> one shared copy, named by its place │ in the frame itself │ a number, to ask for rows by
+Of a constant, large arrays are kept apart: :class:`Packed` is a pickle, with dtype, shape and strides of each, and
+beside it, uncopied, their memory, which is put where workers can map it once it is known how much memory there is. So a
+refusal costs nothing: what cannot be pickled is found before a process is started. Every array of 64 KiB or more
+arrives on memory of its own, which the worker may write to if the original may be; no other process sees what it
+writes. An array over a file crosses as the name of the file, a long list of samples as one array.
 
-Who owns what. A :class:`Packed` refers to the arrays of the value, and owns no memory. Packing copies no large array,
-so that a refusal costs nothing: what cannot be pickled is found before a process is started or a byte is copied.
-
-What crosses the boundary: the pickle, which holds for each large array its dtype, shape and strides; the array's memory
-as out-of-band buffer. An array over a file crosses as the name of the file (:mod:`.mapped`). Every array of 64 KiB or
-more arrives on memory of its own, which the worker may write to if the original may be; what it writes nobody else
-sees. Long lists of samples are packed into one array (:mod:`.packed_list`). Arrays of objects, small ones, subclasses
-with a pickle of their own go as NumPy pickles them.
+cloudpickle sends by value what the main module defines, and all else by name. A worker cannot import a module that was
+made by hand, or loaded from a file that no import would find, as notebook tools, plug-ins and test runners do. Such
+modules are registered with cloudpickle for the life of the program. A class that travelled by value comes back with its
+instances; :func:`load_result` then uses the class that this program has, as it is: cloudpickle would set its attributes
+to those that it has in the worker.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copyreg
 import functools
+import inspect
 import io
+import os
 import pickle
-import struct
+import sys
+import time
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import cloudpickle
 import numpy as np
+from cloudpickle import cloudpickle as internals  # what it has no public names for: the same since version 3.0
 
+from ... import tensors
 from ...accessors.map_style import MapStyle
-from ...accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ...data_source.array import ArrayDataSource
-from ...errors import SerializationError
-from .blame import culprit
-from .by_value import CACHED, Pickler, send_by_value_if_need_be
-from .file_arrays import Stretch, reopened, stretch_of
-from .packed_list import packed_list
-from .protocol import Placed
-from .served import ServedArray
-from .shared_arrays import Bulk
+from ...data_source.base import AbstractDataSource
+from ...error_context import function_name
+from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
+from .protocol import SMALLEST_OUTSIDE, Kind, Piece, pieces
+from .shared_arrays import FilePart, file_part, memory_of, reopened
 
 SMALLEST_APART = 1 << 16
 """Bytes below which an array travels in the frame: a map of its own would cost more than a copy."""
 
-_TICKET = struct.Struct("<q")
-"""What arrives before an array that can be served: the number to ask for it by; -1 where the array itself follows."""
+CACHED = type(functools.lru_cache(len))
+
+_seen: dict[str, Any] = {}
+"""The modules that were looked at, by name."""
 
 
-class Servable:
-    """An array of a source's that can stay with the consumer: the source only asks it for rows.
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no annotations
+    """Pickles tensors by their memory, cached functions and new types as functions, exceptions so that they load."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind is CACHED and not _goes_by_name(obj):
+            options = obj.cache_parameters()
+            return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
+        if kind is typing.NewType and not _goes_by_name(obj):
+            return _new_type, (obj.__name__, obj.__supertype__, obj.__module__)
+        if tensors.is_tensor(obj) or tensors.is_quantized(obj):
+            return _reduced_tensor(obj)
+        if isinstance(obj, BaseException) and _skips_init(kind):
+            state = state_of(obj)
+            if isinstance(obj, AttributeError):
+                state.pop("obj", None)  # what lacks the attribute, which Python leaves behind as well
+            return without_init, (kind, obj.args), state, None, None, set_state
+        return super().reducer_override(obj)
+
+
+def dumps(value: Any, buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """Return the pickle of `value`, as :class:`Pickler` makes it."""
+    with io.BytesIO() as file:
+        Pickler(file, protocol=5, buffer_callback=buffer_callback).dump(value)
+        return file.getvalue()
+
+
+class Outside:
+    """Keeps the memory of large arrays out of a pickle; small ones are cheaper in it.
 
     Attributes:
-        array: The array.
-        bulk: Its memory.
+        buffers: The memory that was kept out.
     """
 
-    def __init__(self, array: np.ndarray, bulk: Bulk) -> None:
-        self.array = array
-        self.bulk = bulk
+    def __init__(self) -> None:
+        self.buffers: list[memoryview] = []
+
+    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < SMALLEST_OUTSIDE:
+            return True
+        self.buffers.append(raw)
+        return False
+
+
+def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
+    """Return the pickle of `obj` with the memory of its large arrays."""
+    outside = Outside()
+    return dumps(obj, outside), outside.buffers
+
+
+def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
+    """Return the pieces of memory that make up the frame of `obj`."""
+    return pieces(kind, number, *dump(obj))
+
+
+def load_result(pickled: bytes, buffers: Iterable[Any] = ()) -> Any:
+    """Return what a worker has sent; classes that this process has stay as they are."""
+    return _Loader(io.BytesIO(pickled), buffers=buffers).load()
+
+
+class _Loader(pickle.Unpickler):
+    """Leaves alone classes that were known before it met the first that travels by value."""
+
+    _known: frozenset[type] | None = None
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == internals.__name__:
+            if self._known is None:
+                self._known = frozenset(internals._DYNAMIC_CLASS_TRACKER_BY_CLASS)
+            if name == "_class_setstate":
+                return self._set_state
+        return super().find_class(module, name)
+
+    def _set_state(self, kind: type, state: Any) -> type:
+        if self._known is None or kind not in self._known:
+            internals._class_setstate(kind, state)
+        return kind
+
+
+# -- constants: large arrays apart -------------------------------------------------------------------------------
 
 
 class Packed:
@@ -65,93 +139,58 @@ class Packed:
 
     Attributes:
         pickled: The pickle.
-        servable: The arrays that can be served.
-        others: The other large arrays, which workers need whole.
+        buffers: The memory of its arrays, out of band.
         mapped: How many arrays travel as a file's name.
     """
 
     def __init__(self) -> None:
         self.pickled = b""
-        self.servable: list[Servable] = []
-        self.others: list[Bulk] = []
+        self.buffers: list[memoryview] = []
         self.mapped = 0
-        self._items: list[Servable | Bulk | memoryview] = []
 
-    def buffers(
-        self, place: Callable[[Bulk], Placed | memoryview], serve: Callable[[np.ndarray], int] | None = None
-    ) -> list[Placed | memoryview]:
-        """Return the out-of-band buffers of the pickle.
-
-        Args:
-            place: Returns where the memory of an array was put, or that memory, to be sent along.
-            serve: Returns the number under which an array is served; None sends them all.
-        """
-        found: list[Placed | memoryview] = []
-        for item in self._items:
-            if isinstance(item, Bulk):
-                found.append(place(item))
-            elif isinstance(item, Servable):
-                found.append(memoryview(_TICKET.pack(-1 if serve is None else serve(item.array))))
-                found.append(memoryview(b"") if serve is not None else place(item.bulk))
-            else:
-                found.append(item)
-        return found
-
-    def add(self, item: Servable | Bulk | memoryview) -> None:
-        """Append what stands for the next buffer, or the next two, of the pickle."""
-        self._items.append(item)
-        if isinstance(item, Servable):
-            self.servable.append(item)
-        elif isinstance(item, Bulk):
-            self.others.append(item)
+    def put_aside(self, buffer: pickle.PickleBuffer) -> None:
+        """Keep the memory of an array out of the pickle."""
+        self.buffers.append(buffer.raw())
 
 
 def pack(value: Any) -> Packed:
-    """Return `value` ready to travel; copies no large array.
+    """Return `value` ready to travel.
 
     Raises:
-        SerializationError: it cannot be pickled; the message names the part that is to blame.
+        SerializationError: it cannot be pickled; the message names the part that cannot.
     """
-    packed = Packed()
     try:
-        _dump(value, packed)
+        return _packed(value)
     except Exception as error:
         raise SerializationError(
             f"{culprit('the ' + type(value).__name__, value, travels)} cannot be sent to a worker process: {error}; "
             f"use WorkerThreadPool, or let the worker open such things itself"
         ) from error
-    return packed
 
 
 def travels(value: Any) -> bool:
     """Return whether `value` can be packed."""
     try:
-        _dump(value, Packed())
+        _packed(value)
     except Exception:
         return False
     return True
 
 
-def _dump(value: Any, packed: Packed) -> None:
+def _packed(value: Any) -> Packed:
+    packed = Packed()
     with io.BytesIO() as file:
         _Packer(file, packed).dump(value)
         packed.pickled = file.getvalue()
-
-
-_StandIns = dict[int, tuple[pickle.PickleBuffer, Servable | Bulk | memoryview | None]]
-"""Empty buffers by their identity, with what each stands for."""
+    return packed
 
 
 class _Packer(Pickler):
     """Pickles one value, puts large arrays aside."""
 
     def __init__(self, file: io.BytesIO, packed: Packed) -> None:
+        super().__init__(file, protocol=5, buffer_callback=packed.put_aside)
         self._packed = packed
-        self._stand_ins: _StandIns = {}
-        # A method of its own would be a cycle, in which all that was pickled would stay until the collector runs.
-        put_aside = functools.partial(_put_aside, packed, self._stand_ins)
-        super().__init__(file, protocol=5, buffer_callback=put_aside)
-        self._rows_only: dict[int, np.ndarray] = {}
         self._lists: dict[int, MapStyle] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -159,62 +198,30 @@ class _Packer(Pickler):
             reduced = self._reduce_array(obj)
             if reduced is not None:
                 return reduced
-        elif isinstance(obj, ArrayDataSource):
-            self._note_rows_only(obj)
-        elif id(obj) in self._lists and (packed := packed_list(obj.dataset)) is not None:
-            return MapStyle, (packed,)
+        elif isinstance(obj, ArrayDataSource):  # which asks its lists for nothing but items
+            lists = [each for each in obj.data if type(each) is MapStyle and type(each.dataset) in (list, tuple)]
+            self._lists.update({id(each): each for each in lists})
+        elif id(obj) in self._lists and (items := packed_list(obj.dataset)) is not None:
+            return MapStyle, (items,)
         elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
-            send_by_value_if_need_be(obj)
+            _send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
-
-    def _note_rows_only(self, source: ArrayDataSource) -> None:
-        """Remember the arrays and lists that `source` asks for nothing but rows."""
-        for array in source.data:
-            if type(array) is MapStyle and type(array.dataset) in (list, tuple):
-                self._lists[id(array)] = array
-            while type(array) is ImageArrayUInt8ToFloat32:
-                array = array.arr_u8
-            if type(array) in (np.ndarray, np.memmap):
-                self._rows_only[id(array)] = array
 
     def _reduce_array(self, array: np.ndarray) -> Any:
         """Return how a large array is made again; None leaves it to NumPy."""
         kind = type(array)
-        small = array.nbytes < SMALLEST_APART
         # NumPy would send a small array of a foreign byte order, unless it is contiguous, as one of the native order.
-        if (small and array.dtype.isnative) or array.dtype.hasobject or not _pickles_like_an_array(kind):
+        small = array.nbytes < SMALLEST_APART and array.dtype.isnative
+        if small or array.dtype.hasobject or not _pickles_like_an_array(kind):
             return None
         kind = np.ndarray if kind is np.memmap else kind
-        over_file = None if small else stretch_of(array)
-        if over_file is not None:
+        part = file_part(array) if array.nbytes >= SMALLEST_APART else None
+        if part is not None:
             self._packed.mapped += 1
-            stretch, start = over_file
-            return arrive_from_file, (stretch, kind, array.shape, array.dtype, array.strides, start)
-        bulk = Bulk(array)
-        shape, strides, start = bulk.view
-        layout = (kind, shape, array.dtype, strides, start, array.flags.writeable)
-        if small:
-            return arrive, (self._stand_in(bulk.memory()), *layout)
-        if id(array) in self._rows_only:
-            first = self._stand_in(Servable(array, bulk))
-            return arrive_or_be_served, (first, self._stand_in(None), *layout)
-        return arrive, (self._stand_in(bulk), *layout)
-
-    def _stand_in(self, item: Servable | Bulk | memoryview | None) -> pickle.PickleBuffer:
-        """Return an empty buffer, which is replaced by what stands for `item` once it is pickled."""
-        buffer = pickle.PickleBuffer(bytearray())
-        self._stand_ins[id(buffer)] = (buffer, item)
-        return buffer
-
-
-def _put_aside(packed: Packed, stand_ins: _StandIns, buffer: pickle.PickleBuffer) -> None:
-    if id(buffer) in stand_ins:
-        item = stand_ins[id(buffer)][1]
-        if item is not None:
-            packed.add(item)
-        return
-    raw = buffer.raw()
-    packed.add(Bulk(np.frombuffer(raw, np.uint8)) if raw.nbytes >= SMALLEST_APART else raw)
+            return arrive_from_file, (part, kind, array.shape, array.dtype, array.strides)
+        memory, strides, start = memory_of(array)
+        buffer = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
+        return arrive, (buffer, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
 
 
 def _pickles_like_an_array(kind: type) -> bool:
@@ -233,17 +240,257 @@ def arrive(
     return array if kind is np.ndarray else array.view(kind)
 
 
-def arrive_or_be_served(ticket: Any, memory: Any, kind: Any, shape: tuple[int, ...], dtype: Any, *layout: Any) -> Any:
-    """Return an array over memory that has arrived in a worker, or a stand-in for one that stays with the consumer."""
-    (number,) = _TICKET.unpack(ticket)
-    if number >= 0:
-        return ServedArray(number, shape, dtype)
-    return arrive(memory, kind, shape, dtype, *layout)
-
-
 def arrive_from_file(
-    stretch: Stretch, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], start: int
+    part: FilePart, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]
 ) -> np.ndarray:
     """Return an array over a file that this worker opens for itself."""
-    memory = reopened(Stretch(*stretch))
-    return arrive(memory, kind, shape, dtype, strides, start, stretch.writable and memory.flags.writeable)
+    memory = reopened(part)
+    return arrive(memory, kind, shape, dtype, strides, part.start, part.writable and memory.flags.writeable)
+
+
+# -- long lists --------------------------------------------------------------------------------------------------
+
+SHORTEST = 1000
+"""Items below which a list travels as it is."""
+
+LARGEST = 512
+"""Bytes that an item may have on average. Larger ones gain little, and may share what packing would multiply."""
+
+_IMPORTABLE = sys.stdlib_module_names | {"numpy"}
+
+
+class PackedList(Sequence[Any]):
+    """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
+
+    A list of a million ``(path, label)`` would take each worker 150 bytes an item and more. This is for lists of data
+    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring.
+
+    Args:
+        pickles: The pickles of the items, one after the other: ``(n,) uint8``.
+        ends: Where each ends: ``(items,) int64``.
+    """
+
+    def __init__(self, pickles: np.ndarray, ends: np.ndarray) -> None:
+        self._pickles = pickles
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"list index {place} out of range")
+        place %= len(self)
+        start = self._ends[place - 1] if place else 0
+        return pickle.loads(self._pickles[start : self._ends[place]].data)
+
+
+def packed_list(items: Sequence[Any]) -> PackedList | None:
+    """Return a list of small plain objects packed; None if it is short, or an item is something else."""
+    if len(items) < SHORTEST:
+        return None
+    file, ends = io.BytesIO(), np.empty(len(items), np.int64)
+    pickler = _PlainPickler(file, protocol=5)
+    try:
+        for place, item in enumerate(items):
+            pickler.dump(item)
+            pickler.clear_memo()
+            ends[place] = file.tell()
+            if ends[place] > LARGEST * (place + 1):
+                return None
+    except Exception:  # whatever it is, the pickling of the whole will tell
+        return None
+    return PackedList(np.frombuffer(file.getbuffer(), np.uint8), ends)
+
+
+class _PlainPickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        """Refuse what a worker might not be able to import."""
+        module = getattr(obj, "__module__", None) or type(obj).__module__
+        if module.partition(".")[0] not in _IMPORTABLE or isinstance(obj, np.memmap):
+            raise pickle.PicklingError("not plain")
+        return NotImplemented
+
+
+# -- what travels by value ---------------------------------------------------------------------------------------
+
+
+def _send_by_value_if_need_be(obj: Any) -> None:
+    """Have a function, class or module sent by value if a worker could not import its module."""
+    name = obj.__name__ if isinstance(obj, types.ModuleType) else getattr(obj, "__module__", None)
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    if module is None or name in ("__main__", "__mp_main__") or _seen.get(module.__name__) is module:
+        return
+    _seen[module.__name__] = module
+    if str(getattr(module, "__file__", None) or ".py").endswith(".py") and not _can_be_imported(module):
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _can_be_imported(module: types.ModuleType) -> bool:
+    """Return whether another process with the same ``sys.path`` finds the module by its name."""
+    package, _, _ = module.__name__.rpartition(".")
+    if not package:
+        return _is_found(module.__name__, None)
+    if not _is_found(module.__name__.partition(".")[0], None):
+        return False
+    file = getattr(module, "__file__", None)
+    if type(module) is not types.ModuleType or not file or not os.path.isabs(file) or not file.endswith(".py"):
+        return True  # a library made it when it was imported, and will make it again
+    path = getattr(sys.modules.get(package), "__path__", None)
+    return path is not None and _is_found(module.__name__, path)
+
+
+def _is_found(name: str, path: Any) -> bool:
+    if name in sys.builtin_module_names:
+        return True
+    for finder in sys.meta_path:
+        with contextlib.suppress(Exception):  # a finder of somebody else's
+            if finder.find_spec(name, path) is not None:
+                return True
+    return False
+
+
+def _goes_by_name(obj: Any) -> bool:
+    """Return whether a worker finds `obj` under its name, by the rule that cloudpickle has for functions."""
+    found = internals._lookup_module_and_qualname(obj)
+    return found is not None and not internals._is_registered_pickle_by_value(found[0])
+
+
+def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
+    return functools.lru_cache(maxsize, typed)(function)
+
+
+def _new_type(name: str, supertype: Any, module: str) -> Any:
+    made: Any = vars(typing)["NewType"](name, supertype)  # mypy wants a literal name
+    made.__module__ = module
+    return made
+
+
+def _skips_init(kind: type[BaseException]) -> bool:
+    """Return whether exceptions of a type are loaded without a call of ``__init__``, which may want other arguments.
+
+    Those of Python itself need no such thing, nor does one that defines how it is pickled.
+    """
+    own = [vars(each) for each in kind.__mro__ if each.__flags__ & MADE_BY_PYTHON]
+    names = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+    return bool(own) and kind not in copyreg.dispatch_table and not any(name in each for each in own for name in names)
+
+
+def _reduced_tensor(tensor: Any) -> Any:
+    """Return how a tensor of PyTorch is made again: as the array of its bytes, with dtype, shape and strides.
+
+    So its memory is shared, or lies in the slot of a batch, as that of an array; of a slice only its own elements
+    travel.
+
+    Raises:
+        SerializationError: it is quantized.
+    """
+    if tensors.is_quantized(tensor):
+        raise SerializationError(
+            f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives"
+        )
+    if not tensors.is_dense(tensor):
+        tensor = tensor.clone().resolve_conj().resolve_neg()
+    memory = tensors.bytes_of(tensor)
+    return tensors.over, (memory, tensors.dtype_name(tensor), tuple(tensor.shape), tensor.stride())
+
+
+# -- the name of the part that cannot travel ---------------------------------------------------------------------
+
+MAX_SECONDS = 0.05
+"""Seconds to look for a name that is more exact."""
+
+MAX_DEPTH = 16
+"""Steps from the value to a part, beyond which none is named."""
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+def culprit(name: str, value: Any, travels: Callable[[Any], bool]) -> str:
+    """Return the name of the innermost part of `value`, which cannot travel, that cannot travel by itself either.
+
+    Args:
+        name: What `value` is called.
+        value: It cannot travel.
+        travels: Returns whether something can.
+
+    >>> import threading
+    >>> culprit("the task", {"x": 1, "guard": threading.Lock()}, lambda part: part == 1)
+    "the task['guard'], a _thread.lock,"
+    """
+    deadline = time.monotonic() + MAX_SECONDS
+    direct = False
+    for _ in range(MAX_DEPTH):
+        for step, part in _parts(name, value):
+            if time.monotonic() > deadline:
+                break
+            if not isinstance(part, _PLAIN) and not travels(part):
+                direct, name, value = inspect.isfunction(value), step, part
+                break
+        else:
+            break
+    if direct:  # "... closes over lock" reads better by what it is
+        said, _, last = name.rpartition(" ")
+        return f"{said} {_kind(value)} ({last}), which"
+    return f"{name}, {_kind(value)},"
+
+
+def _kind(value: Any) -> str:
+    kind = type(value)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__"):
+        name = f"{kind.__module__}.{name}"
+    return f"{'an' if name.lstrip('_')[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what `value` is made of, each part with what it is called."""
+    if isinstance(value, dict):
+        yield from ((f"{name}[{key!r:.40}]", part) for key, part in list(value.items()))
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"{name}[{i}]", part) for i, part in enumerate(value))
+    elif inspect.isfunction(value):
+        yield from _parts_of_function(name, value)
+    elif inspect.ismethod(value):
+        yield f"{name}.__self__", value.__self__
+        yield name, value.__func__
+    elif isinstance(value, functools.partial):
+        yield name, value.func
+        yield from ((f"{name}, argument {i}", part) for i, part in enumerate(value.args))
+        yield from ((f"{name}, argument {key}", part) for key, part in value.keywords.items())
+    elif not isinstance(value, (type, types.ModuleType, np.ndarray)):
+        yield from _parts_of_object(name, value)
+
+
+def _parts_of_function(name: str, function: Any) -> Iterator[tuple[str, Any]]:
+    if not name.startswith("map fn") or " " in name.removeprefix("map fn "):
+        name = f"{name}, which"
+    found = inspect.getclosurevars(function)
+    yield from ((f"{name} closes over {key}", part) for key, part in found.nonlocals.items())
+    yield from ((f"{name} refers to {key}", part) for key, part in found.globals.items())
+    defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+    yield from ((f"{name} has as default {key}", part) for key, part in defaults)
+
+
+def _parts_of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    attributes = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, slot):
+                attributes.setdefault(slot, getattr(value, slot))
+    for key, part in attributes.items():
+        yield _name_of_attribute(name, value, key, part), part
+
+
+def _name_of_attribute(name: str, value: Any, key: str, part: Any) -> str:
+    """Return what an attribute is called; one of a source's by itself, for the way to the source is of no use."""
+    if not isinstance(value, AbstractDataSource):
+        return f"{name}.{key}"
+    if isinstance(part, AbstractDataSource):
+        return f"the {type(part).__name__}"
+    if callable(part) and "fn" in key:
+        return f"map fn {function_name(part)!r}"
+    return key.lstrip("_") if key == "data" else f"the {type(value).__name__}.{key}"

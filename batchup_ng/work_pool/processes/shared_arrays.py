@@ -1,163 +1,142 @@
-"""The one copy of a large array that all workers of a pool read.
+"""Large arrays that all workers of a pool read from one place: a copy that they share, or the file that an array maps.
 
-Who owns what. A :class:`SharedCopies` belongs to one pool and cuts its copies from that pool's arena. A :class:`Copy`
-is owned by the constants that use it; when the last of them goes, on whichever thread and in the middle of whatever
-that is, its extent is put on a list (one ``deque.append``, without a lock), the pool is woken, and the extent goes back
-to the arena at the next :meth:`SharedCopies.sweep`. What crosses the boundary is the place of the copy, never its
-bytes; a worker maps them for itself, so that nothing that it writes is seen by others. If it dies, nothing is lost.
+A copy lies in the shared memory of the pool if that has room for it, else in a temporary file without a name, on a
+disk, which workers map in the same way.
 
-Memory that a living copy was made of is not copied again: it is found by its address, then all its bytes are compared,
-which takes a tenth of the time of a copy into fresh memory (measured). So two sources over one array share a copy, and
-one that was written to meanwhile gets a new one.
+Who owns what. A :class:`SharedCopies` belongs to one pool. A :class:`Copy` is owned by the constants that use it; when
+the last of them goes, on any thread and in the middle of anything, its extent of the shared memory is put on a list
+(one ``deque.append``, without a lock), the pool is woken, and the extent goes back at the next
+:meth:`SharedCopies.sweep`; a file is closed at once, and so gone. What crosses the boundary is the place of the copy; a
+worker maps it for itself, so that no other process sees what it writes. Of an array over a file, a :class:`FilePart`
+crosses; the worker opens the file again, by the path that the map was made with, which NumPy makes absolute.
+
+Memory that a living copy was made of is not copied again: it is found by its address, then all its bytes are compared.
+So two sources over one array share a copy, and one that was written to meanwhile gets a new one.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
-import math
+import mmap
+import os
+import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import PoolClosed
-from .huge import HugePages
+from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
+from ...system_limits import available
 from .protocol import Placed
-from .shared_memory import Arena, Extent
+from .shared_memory import Arena, ArenaFull, Extent, Mapping, write_at
 
 PIECE = 1 << 26
-"""Bytes that are copied or compared at once; between two pieces an interrupt has its turn."""
+"""Bytes that are copied at once; between two pieces an interrupt has its turn."""
 
-GAPPY_PIECE = 1 << 22
-"""The same for arrays with gaps, whose pieces are gathered first: few enough to stay in the cache."""
+COMPARED = 1 << 20
+"""Bytes that are compared at once, few enough to stay in the cache."""
+
+ROOM_TO_SPARE = 0.8
+"""The part of the free memory that a copy may take; the rest is for batches and what else the program needs."""
 
 
-class Bulk:
-    """The memory of an array, to be copied as it lies; that of an array with gaps is packed together.
-
-    Args:
-        array: Any array that is not of objects.
-
-    Attributes:
-        nbytes: Bytes that the copy will have.
-        key: Equal for what may be the same memory.
-        view: Shape, strides and offset of the array in the copy.
-    """
-
-    def __init__(self, array: np.ndarray) -> None:
-        low, high = span_of(array)
-        if high - low <= array.nbytes:
-            # Without gaps, in whatever order; repeated rows and sliding windows have less memory than elements.
-            address = array.__array_interface__["data"][0]
-            self._array = _bytes_at(low, high - low, array)
-            self.view = (array.shape, array.strides, address - low)
-        else:
-            # The axes in the order of memory, so that the order of the copy is the same.
-            axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-            self._array = array.transpose(axes)
-            strides = _dense_strides(self._array.shape, array.dtype.itemsize)
-            self.view = (array.shape, tuple([strides[axes.index(axis)] for axis in range(array.ndim)]), 0)
-        self.nbytes = self._array.nbytes
-        self.key = (low, self._array.shape, self._array.strides, self._array.itemsize)
-
-    def pieces(self) -> Iterator[np.ndarray]:
-        """Yield the bytes of the copy, ``(n,) uint8`` each."""
-        rows = len(self._array)
-        contiguous = self._array.flags.c_contiguous
-        step = max(1, (PIECE if contiguous else GAPPY_PIECE) * rows // max(1, self.nbytes))
-        for i in range(0, rows, step):
-            piece = np.ascontiguousarray(self._array[i : i + step])
-            yield piece.reshape(-1).view(np.uint8)
-
-    def memory(self) -> memoryview:
-        """Return the bytes of the copy, without copying where they lie together."""
-        if self._array.flags.c_contiguous:
-            return self._array.reshape(-1).view(np.uint8).data
-        return np.ascontiguousarray(self._array).reshape(-1).view(np.uint8).data
-
-    def equals(self, memory: np.ndarray) -> bool:
-        """Return whether `memory`, ``(n,) uint8``, begins with the bytes of the copy."""
-        at = 0
-        for piece in self.pieces():
-            if _LIBC.memcmp(_address_of(piece), _address_of(memory) + at, piece.nbytes):
-                return False
-            at += piece.nbytes
-        return True
+class NoRoom(Exception):
+    """There is room for a copy neither in memory nor on a disk."""
 
 
 class Copy:
-    """A copy in shared memory; its extent is given back when nothing refers to it.
+    """A copy that workers share; its memory is given back when nothing refers to it.
 
     Attributes:
         placed: Where it lies.
+        bytes: Its bytes: ``(n,) uint8``.
     """
 
-    __slots__ = ("__weakref__", "_drop", "_extent", "placed")
+    __slots__ = ("__weakref__", "_release", "bytes", "placed")
 
-    def __init__(self, extent: Extent, nbytes: int, drop: Callable[[Extent], None]) -> None:
-        self.placed = Placed(extent.offset, nbytes)
-        self._extent = extent
-        self._drop = drop
+    def __init__(self, placed: Placed, memory: np.ndarray, release: Callable[[], object]) -> None:
+        self.placed = placed
+        self.bytes = memory
+        self._release = release
 
     def __del__(self) -> None:
-        self._drop(self._extent)
+        self._release()
 
 
 class SharedCopies:
     """The copies of one pool; safe to use from several threads.
 
     Args:
-        arena: Where they are made.
+        arena: The shared memory of the pool.
         wake: Called when there is something to sweep, in the middle of anything: it must take no lock.
+        spill: The folder for copies that do not fit into memory; None for the temporary one.
     """
 
-    def __init__(self, arena: Arena, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, arena: Arena, wake: Callable[[], None] = lambda: None, spill: str | None = None) -> None:
         self.arena = arena
+        self.spill = spill
         self._wake = wake
         self._closed = False
-        self._huge = HugePages(arena)
         self._lock = threading.RLock()
-        self._copies: dict[Any, weakref.ref[Copy]] = {}
+        self._copies: weakref.WeakValueDictionary[tuple[int, int], Copy] = weakref.WeakValueDictionary()
         self._dropped: collections.deque[Extent] = collections.deque()
 
-    def copy(self, bulk: Bulk) -> Copy:
-        """Return a copy of `bulk`, one that is there or a new one.
+    def copy(self, raw: memoryview) -> Copy:
+        """Return a copy of some memory, one that is there or a new one.
 
         Raises:
-            ArenaFull: there is no memory for it.
+            NoRoom: there is no memory for it, and no room in the folder.
             PoolClosed: the pool was closed, perhaps meanwhile.
         """
         self.sweep()
+        memory = np.frombuffer(raw, np.uint8)
+        key = address_of(memory), memory.nbytes
         with self._lock:  # one at a time, so that two threads do not copy the same array
             self._check_open()
-            copy = self._living(bulk)
-            if copy is not None and bulk.equals(self.arena.array(Extent(*copy.placed))):
-                return copy
-            copy = Copy(self.arena.store(self._while_open(bulk), bulk.nbytes), bulk.nbytes, self._drop)
-            self._copies[bulk.key] = weakref.ref(copy)
-            self._huge.want(copy)
+            copy = self._copies.get(key)
+            if copy is None or not _equal(memory, copy.bytes):
+                copy = self._copies[key] = self._new(memory)
             return copy
 
-    def _while_open(self, bulk: Bulk) -> Iterator[np.ndarray]:
-        for piece in bulk.pieces():
+    def _new(self, memory: np.ndarray) -> Copy:
+        free = min(available(), self.arena.span - self.arena.taken)
+        allowed = free * ROOM_TO_SPARE
+        try:
+            if memory.nbytes > allowed:
+                raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
+            extent = self.arena.store(self._pieces(memory), memory.nbytes)
+        except ArenaFull as full:
+            return self._spilled(memory, str(full))
+        placed = Placed(extent.offset, memory.nbytes)
+        return Copy(placed, self.arena.array(extent)[: memory.nbytes], lambda: self._drop(extent))
+
+    def _spilled(self, memory: np.ndarray, why: str) -> Copy:
+        folder = self.spill or temporary_folder()
+        if folder is None:
+            raise NoRoom(f"{why}, and the temporary folder lies in memory as well")
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                os.posix_fallocate(file.fileno(), 0, memory.nbytes)
+                write_at(file.fileno(), self._pieces(memory), 0)
+                mapped = Mapping(file.fileno(), memory.nbytes).array(0, memory.nbytes)
+            except OSError as error:
+                raise NoRoom(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
+            stack.pop_all()
+        return Copy(Placed(0, memory.nbytes, file.fileno()), mapped, file.close)
+
+    def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
+        for start in range(0, memory.nbytes, PIECE):
             self._check_open()
-            yield piece
+            yield memory[start : start + PIECE].data
 
     def _check_open(self) -> None:
         if self._closed:
             raise PoolClosed("the pool was closed before the arrays of a source were copied for it; make a new one")
-
-    def has(self, bulk: Bulk) -> bool:
-        """Return whether there is a copy of that memory, as it was when it was copied."""
-        return self._living(bulk) is not None
-
-    def _living(self, bulk: Bulk) -> Copy | None:
-        found = self._copies.get(bulk.key)
-        return None if found is None else found()
 
     def _drop(self, extent: Extent) -> None:
         self._dropped.append(extent)
@@ -168,18 +147,70 @@ class SharedCopies:
         with contextlib.suppress(IndexError):
             while True:
                 self.arena.give_back(self._dropped.popleft())
-        if len(self._copies) > 64 and self._lock.acquire(blocking=False):  # not while a copy is made
-            try:
-                self._copies = {key: copy for key, copy in self._copies.items() if copy() is not None}
-            finally:
-                self._lock.release()
 
     def close(self) -> None:
         """Make no copies any more, and wait until one that is being made has ended; the arena may be closed then."""
         self._closed = True
         with self._lock:
-            self._copies = {}
-        self._huge.close()
+            self._copies.clear()
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    pieces = range(0, one.nbytes, COMPARED)
+    return all(np.array_equal(one[at : at + COMPARED], other[at : at + COMPARED]) for at in pieces)
+
+
+def checked_folder(spill: Any) -> str | None:
+    """Return the folder that the user named for copies that do not fit into memory, None for none.
+
+    Raises:
+        ArgumentError: the folder does not exist, or lies in memory.
+        ArgumentTypeError: it is no path.
+    """
+    if spill is None:
+        return None
+    if not isinstance(spill, (str, os.PathLike)):
+        raise ArgumentTypeError(f"spill must be the path of a folder, or None, not {spill!r}")
+    folder = os.path.abspath(spill)
+    if not os.path.isdir(folder):
+        raise ArgumentError(f"spill must be a folder, and {folder!r} is none; make it first")
+    if _lies_in_memory(folder):
+        raise ArgumentError(f"spill must be a folder on a disk, and {folder!r} lies in memory (tmpfs); name another")
+    return folder
+
+
+def temporary_folder() -> str | None:
+    """Return the temporary folder, or ``/var/tmp`` if that lies in memory; None if both do."""
+    folders = [tempfile.gettempdir(), "/var/tmp"]
+    return next((folder for folder in folders if os.path.isdir(folder) and not _lies_in_memory(folder)), None)
+
+
+def _lies_in_memory(folder: str) -> bool:
+    """Return whether the file system of a folder keeps its files in memory; False where that is not known."""
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+            mount, _, kind = line.partition(" - ")
+            if mount.split()[2] == number:
+                return kind.split()[0] in ("tmpfs", "ramfs")
+    return False
+
+
+# -- the memory of an array --------------------------------------------------------------------------------------
+
+
+def memory_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], int]:
+    """Return the memory of an array, ``(n,) uint8``, with the strides and the offset of the array in it.
+
+    Repeated rows and sliding windows have less memory than elements. An array that consists mostly of gaps is copied
+    first, its axes in the order of memory.
+    """
+    low, high = span_of(array)
+    if high - low > 2 * array.nbytes:
+        array = array.copy(order="K")
+        low, high = span_of(array)
+    return np.asarray(_Memory(low, high - low, array)), array.strides, address_of(array) - low
 
 
 def span_of(array: np.ndarray) -> tuple[int, int]:
@@ -189,7 +220,7 @@ def span_of(array: np.ndarray) -> tuple[int, int]:
     >>> high - low
     7
     """
-    low = int(array.__array_interface__["data"][0])
+    low = address_of(array)
     high = low + array.itemsize
     if array.size == 0:
         return low, low
@@ -201,28 +232,146 @@ def span_of(array: np.ndarray) -> tuple[int, int]:
     return low, high
 
 
-class _Memory:
-    """Memory of an array as NumPy wants it told."""
-
-    __slots__ = ("__array_interface__", "_keep")
-
-    def __init__(self, address: int, nbytes: int, keep: Any) -> None:
-        # Told as read-only: whether or not the array may be written to, nobody will do it by way of this.
-        self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, True), "version": 3}
-        self._keep = keep
-
-
-def _bytes_at(address: int, nbytes: int, keep: Any) -> np.ndarray:
-    return np.asarray(_Memory(address, nbytes, keep))
-
-
-def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    return tuple([itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape))])
-
-
-def _address_of(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
+    """Return where the first element of an array lies."""
     return int(array.__array_interface__["data"][0])
 
 
-_LIBC = ctypes.CDLL(None)
-_LIBC.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+class _Memory:
+    """Memory of an array as NumPy takes it; nothing is written by way of this."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, address: int, nbytes: int, keep: np.ndarray) -> None:
+        self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+        self.array = keep
+
+
+def words_for(raw: memoryview) -> str:
+    """Return what an array is called that has this memory."""
+    owner = getattr(raw.obj, "base", None)
+    of = f" of shape {owner.array.shape} and dtype {owner.array.dtype}" if isinstance(owner, _Memory) else ""
+    return f"an array{of}, {raw.nbytes} bytes,"
+
+
+# -- arrays over files -------------------------------------------------------------------------------------------
+
+
+class FilePart(NamedTuple):
+    """The part of a file that an array lies over.
+
+    A worker that finds another file at the path (by `device` and `inode`), or a shorter one, fails with an error that
+    names it. `start` is where in the part the first element is, `writable` whether the array may be written to.
+    """
+
+    path: str
+    device: int
+    inode: int
+    offset: int
+    nbytes: int
+    start: int
+    writable: bool
+
+
+def file_part(array: np.ndarray) -> FilePart | None:
+    """Return the part of a file that `array` lies over; None if it lies over none, or the file has lost its name.
+
+    A memmap that was opened to be copied on write lies over none, for the file does not have what was written to it.
+
+    Raises:
+        SerializationError: the file was cut short.
+    """
+    root = _root_of(array)
+    filename = getattr(root, "filename", None)
+    if root is None or filename is None or root.mode == "c":
+        return None
+    low, high = span_of(array)
+    start = int(root.offset) + low - address_of(root)
+    path = os.fspath(filename)
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if _has_no_name(low):
+        return None
+    if found.st_size < start + high - low:
+        raise SerializationError(
+            f"the file {path!r} has {found.st_size} bytes, and the array over it needs {start + high - low}; it was "
+            f"cut short after it was opened: write the file again, or open what is left of it"
+        )
+    writable = array.flags.writeable
+    return FilePart(path, found.st_dev, found.st_ino, start, high - low, address_of(array) - low, writable)
+
+
+def _root_of(array: np.ndarray) -> np.memmap | None:
+    """Return the memmap that `array` is, or is a view of: the one that the file was mapped for."""
+    owner: Any = array
+    while owner is not None:
+        below = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        if isinstance(owner, np.memmap) and isinstance(below, mmap.mmap):
+            return owner
+        owner = below
+    return None
+
+
+def _has_no_name(address: int) -> bool:
+    """Return whether the file that is mapped at `address` was deleted, or another took its name."""
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            low, _, high = line.partition(" ")[0].partition("-")
+            if int(low, 16) <= address < int(high, 16):
+                return line.rstrip("\n").endswith(" (deleted)")
+    return False  # not Linux: the worker compares the numbers that the path has now
+
+
+def reopened(part: FilePart) -> np.ndarray:
+    """Return the bytes of a part of a file, ``(nbytes,) uint8``, read-only if that is enough; only in a worker.
+
+    What is written there reaches neither the file nor another process.
+
+    Raises:
+        SampleReadError: the file cannot be read, or is not the one that it was.
+    """
+    key = part.path, part.device, part.inode, part.writable
+    with _lock:
+        mapping = _open.get(key)
+        if mapping is None or len(mapping) < part.offset + part.nbytes:
+            mapping = _open[key] = _mapped(part)
+    return np.frombuffer(mapping, np.uint8, part.nbytes, part.offset)
+
+
+_open: weakref.WeakValueDictionary[Any, mmap.mmap] = weakref.WeakValueDictionary()
+"""The files that this worker has mapped, each once however many arrays lie over it."""
+_lock = threading.Lock()
+
+
+def _mapped(part: FilePart) -> mmap.mmap:
+    try:
+        with open(part.path, "rb") as file:
+            found = os.fstat(file.fileno())
+            if wrong := _difference(part, found):
+                raise SampleReadError(f"{part.path!r} {wrong}", part.path)
+            if part.writable:
+                # More than the system promises memory for, should all of it be written to, is mapped read-only.
+                with contextlib.suppress(OSError):
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except SampleReadError:
+        raise
+    except OSError as error:
+        raise SampleReadError(f"{part.path!r} cannot be opened in a worker process: {error}", part.path) from error
+
+
+def _difference(part: FilePart, found: os.stat_result) -> str:
+    """Return what is wrong with the file that a worker finds, in words; empty if nothing is."""
+    if (found.st_dev, found.st_ino) != (part.device, part.inode):
+        return (
+            "is another file than when the source was made parallel: it was replaced; open the new one and make a new "
+            "source of it"
+        )
+    if found.st_size < part.offset + part.nbytes:
+        return (
+            f"has {found.st_size} bytes, and {part.offset + part.nbytes} are needed: it was cut short after the source "
+            f"was made parallel"
+        )
+    return ""

@@ -1,4 +1,4 @@
-"""The memory that the pool's process and its workers share: one mapping without a name.
+"""The memory that the pool's process and its workers share: one mapping of a file without a name.
 
     consumer's process                                         worker
     ┌───────────────────────────────┐                          ┌──────────────────────────┐
@@ -8,18 +8,18 @@
     └───────────────────────────────┘                          └──────────────────────────┘
 
 Who owns what. The pool's process alone gives out and takes back; a worker only writes where it was told to. The
-file has no name, so that nothing is left whoever is killed. It is as long as the machine's memory is large and at first
-has no page in it; an extent's pages are made when it is taken, by a call that answers with an error where there are
-none, so that nobody meets a SIGBUS later. They are made as huge pages where the system has such (a quarter of
-the time, measured), and go back to the system with the extent.
+file has no name, so that nothing is left after any process is killed. It is as long as the machine's memory is large
+and at first has no page in it; an extent's pages are made when it is taken, by a call that answers with an error where
+there are none, so that no process meets a SIGBUS later; they go back to the system with the extent.
 """
 
 from __future__ import annotations
 
 import bisect
 import collections
-import contextlib
+import ctypes
 import errno
+import mmap
 import os
 import resource
 import threading
@@ -30,7 +30,89 @@ import numpy as np
 
 from ...memory_pool import Block, Returned, on_lease, size_class
 from ...system_limits import available
-from .mapping import HUGE, PAGE, Mapping
+from .protocol import Placed
+
+PAGE = 4096
+
+_POPULATE_READ, _POPULATE_WRITE = 22, 23
+"""``MADV_POPULATE_READ`` and ``_WRITE`` of Linux 5.14, which the standard library does not name."""
+
+
+class Mapping:
+    """Part of a file, mapped until nothing refers to it or to an array of it.
+
+    Those of the standard library keep a descriptor open as long as an array of theirs lives, and hold the interpreter's
+    lock while pages are made.
+
+    Args:
+        fd: The file, which may be closed afterwards.
+        length: Bytes to map.
+        offset: Where they begin, a multiple of the page size.
+        private: Whether what is written stays in this process.
+    """
+
+    def __init__(self, fd: int, length: int, offset: int = 0, private: bool = False) -> None:
+        self._length = length
+        flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
+        address = _LIBC.mmap(None, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, offset)
+        if address == _FAILED:
+            raise _last_error()
+        self.address = int(address)
+        _LIBC.madvise(self.address, length, getattr(mmap, "MADV_DONTDUMP", -1))  # a refusal changes nothing
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            _LIBC.munmap(self.address, self._length)
+
+    def array(self, offset: int, size: int) -> np.ndarray:
+        """Return bytes of the mapping, ``(size,) uint8``, writable, which keep it alive."""
+        return np.asarray(_Bytes(self, self.address + offset, size))
+
+    def populate(self, offset: int, size: int, write: bool = True) -> None:
+        """Make the pages of a part; an error where there is no memory for them, instead of a signal later.
+
+        Args:
+            offset: Where the part begins.
+            size: How many bytes it has.
+            write: Whether pages that the file has not are made; else those that it has are mapped.
+
+        Raises:
+            OSError: there is none; with ``errno.EINVAL`` the system, an older one, cannot say.
+        """
+        advice = _POPULATE_WRITE if write else _POPULATE_READ
+        if size and _LIBC.madvise(self.address + offset, size, advice):
+            error = _last_error()
+            if write or error.errno != errno.EINVAL:
+                raise error
+
+    def remove(self, offset: int, size: int) -> None:
+        """Give the pages of a part back to the system, for all processes that map the file."""
+        if size and _LIBC.madvise(self.address + offset, size, mmap.MADV_REMOVE):
+            raise _last_error()
+
+
+class _Bytes:
+    """The root of an array of a mapping."""
+
+    __slots__ = ("__array_interface__", "_mapping")
+
+    def __init__(self, mapping: Mapping, address: int, size: int) -> None:
+        self._mapping = mapping
+        data = address, False
+        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": data, "version": 3}
+
+
+def _last_error() -> OSError:
+    code = ctypes.get_errno() or errno.EINVAL
+    return OSError(code, os.strerror(code))
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_FAILED = ctypes.c_void_p(-1).value
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class ArenaFull(MemoryError):
@@ -78,8 +160,7 @@ class Arena:
         Raises:
             ArenaFull: there is no room, or the system has no memory for it.
         """
-        size = -(-max(nbytes, 1) // PAGE) * PAGE
-        extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
+        extent = self._reserve(nbytes)
         try:
             self._populate(extent)
         except OSError as error:
@@ -97,43 +178,25 @@ class Arena:
         Raises:
             ArenaFull: there is no room, or the system has no memory for it.
         """
-        size = -(-max(nbytes, 1) // PAGE) * PAGE
-        extent = self._reserve(size, HUGE if size >= HUGE else PAGE)
-        at = extent.offset
+        extent = self._reserve(nbytes)
         try:
-            for piece in pieces:
-                at += self._write(piece, at)
+            write_at(self.fd, pieces, extent.offset)
             self._open().populate(*extent, write=False)
-        except OSError as error:
+        except BaseException as error:
             self.give_back(extent)
-            raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
-        except BaseException:
-            self.give_back(extent)
+            if isinstance(error, OSError):
+                raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
             raise
         return extent
 
-    def collapse(self, extent: Extent) -> None:
-        """Make huge pages of a part that holds something; where the system cannot, nothing is lost."""
-        with contextlib.suppress(OSError):
-            self._open().collapse(*extent)
-            self._open().populate(*extent, write=False)
-
-    def _write(self, piece: Any, at: int) -> int:
-        left = memoryview(piece).cast("B")
-        done = 0
-        while done < len(left):
-            done += os.pwrite(self.fd, left[done:], at + done)
-        return done
-
-    def _reserve(self, size: int, alignment: int) -> Extent:
+    def _reserve(self, nbytes: int) -> Extent:
+        size = -(-max(nbytes, 1) // PAGE) * PAGE
         with self._lock:
             for i, (offset, room) in enumerate(self._room):
-                start = -(-offset // alignment) * alignment
-                if start + size <= offset + room:
-                    rest = [Extent(offset, start - offset), Extent(start + size, offset + room - start - size)]
-                    self._room[i : i + 1] = [part for part in rest if part.size]
+                if size <= room:
+                    self._room[i : i + 1] = [Extent(offset + size, room - size)] if size < room else []
                     self.taken += size
-                    return Extent(start, size)
+                    return Extent(offset, size)
         raise ArenaFull(f"{size} bytes were asked for, and of {self.span} {self.taken} are taken")
 
     def _populate(self, extent: Extent) -> None:
@@ -150,7 +213,7 @@ class Arena:
         return self._map
 
     def give_back(self, extent: Extent) -> None:
-        """Let go of an extent: its pages go back to the system."""
+        """Take an extent back: its pages go back to the system."""
         if self._map is None:
             return
         self._map.remove(*extent)
@@ -159,7 +222,7 @@ class Arena:
             i = bisect.bisect(self._room, extent)
             if i < len(self._room) and extent.offset + extent.size == self._room[i].offset:
                 extent = Extent(extent.offset, extent.size + self._room.pop(i).size)
-            if i and self._room[i - 1].offset + self._room[i - 1].size == extent.offset:
+            if i and sum(self._room[i - 1]) == extent.offset:
                 before = self._room.pop(i := i - 1)
                 extent = Extent(before.offset, before.size + extent.size)
             self._room.insert(i, extent)
@@ -181,26 +244,67 @@ class Arena:
             os.close(fd)
 
 
+def write_at(fd: int, pieces: Iterable[Any], at: int) -> None:
+    """Write pieces of memory to a file, one after the other, from an offset on."""
+    for piece in pieces:
+        left = memoryview(piece).cast("B")
+        while left:
+            n = os.pwrite(fd, left, at)
+            left, at = left[n:], at + n
+
+
 class SharedView:
-    """The arena from a worker's side.
+    """The memory that workers share with the pool, from a worker's side.
 
     Args:
-        fd: The file, which stays open.
+        fd: The shared file, which stays open.
+        owner: The number of the pool's process.
 
     Attributes:
-        address: Where it begins in this process.
-        bytes: All of it: ``(span,) uint8``; what is written there all see.
+        address: Where the shared memory begins in this process.
+        bytes: All of it: ``(span,) uint8``; what is written there every process sees.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, owner: int) -> None:
         self._fd = fd
+        self._owner = owner
         self._map = Mapping(fd, os.fstat(fd).st_size)
         self.address = self._map.address
         self.bytes = self._map.array(0, os.fstat(fd).st_size)
 
-    def private(self, offset: int, size: int) -> np.ndarray:
-        """Return bytes of the file: ``(size,) uint8``; what is written there only this process sees."""
-        return Mapping(self._fd, -(-size // PAGE) * PAGE, offset, private=True).array(0, size)
+    def private(self, places: Iterable[Placed]) -> dict[Placed, np.ndarray]:
+        """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.
+
+        Neighbours are mapped together, in as few mappings as can be. Where the system promises no memory for so
+        much private writing, the memory is that of all, read-only.
+        """
+        found: dict[Placed, np.ndarray] = {}
+        runs: list[list[Placed]] = []
+        for place in sorted(set(places), key=lambda place: (place.file, place.offset)):
+            if runs and place.file == (last := runs[-1][-1]).file and place.offset <= last.offset + last.size + PAGE:
+                runs[-1].append(place)
+            else:
+                runs.append([place])
+        for run in runs:
+            start = run[0].offset // PAGE * PAGE
+            memory = self._mapped(run[0].file, start, max(place.offset + place.size for place in run) - start)
+            found.update({place: memory[place.offset - start :][: place.size] for place in run})
+        return found
+
+    def _mapped(self, file: int, start: int, size: int) -> np.ndarray:
+        # A file without a name is opened by way of the descriptor that the pool's process has of it.
+        fd = self._fd if file < 0 else os.open(f"/proc/{self._owner}/fd/{file}", os.O_RDONLY)
+        try:
+            return Mapping(fd, size, start, private=True).array(0, size)
+        except OSError:
+            if file >= 0:
+                return np.frombuffer(mmap.mmap(fd, size, access=mmap.ACCESS_READ), np.uint8)
+            memory = self.bytes[start : start + size]
+            memory.flags.writeable = False
+            return memory
+        finally:
+            if file >= 0:
+                os.close(fd)
 
     def close(self) -> None:
         """Close the file; arrays of it stay as they are."""
@@ -210,9 +314,7 @@ class SharedView:
 class Slot(NamedTuple):
     """A slot on lease: free again when nothing refers to its bytes any more.
 
-    Attributes:
-        offset: Where it begins in the shared file.
-        bytes: Its bytes in this process: ``(size,) uint8``.
+    `offset` is where it begins in the shared file, `bytes` its bytes in this process: ``(size,) uint8``.
     """
 
     offset: int
@@ -232,7 +334,7 @@ class SlotPool:
     Attributes:
         max_bytes: As above; may be changed.
         bytes: Bytes that they have.
-        asked_for: Whether the user said how many that are; then nobody is told when they do not suffice.
+        asked_for: Whether the user said how many that are; then no warning says that they do not suffice.
         refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
     """
 
@@ -295,10 +397,6 @@ class SlotPool:
                 self.bytes -= block.size
                 nbytes -= block.size
 
-    def free_bytes(self) -> int:
-        """Return how many bytes wait for use."""
-        return sum(size * len(free) for size, free in list(self._free.items()))
-
     def close(self) -> None:
         """Release what is free; slots that are out keep their memory until nothing refers to them."""
         with self._lock:
@@ -314,5 +412,5 @@ def _reasonable_span() -> int:
         soft, _ = resource.getrlimit(limit)
         if soft != resource.RLIM_INFINITY:
             span = min(span, soft // share)
-    return max(HUGE, span // HUGE * HUGE)
+    return max(PAGE, span // PAGE * PAGE)
 

@@ -14,7 +14,7 @@ _MAIN = threading.main_thread().ident
 
 
 def leave_interrupts_to_others() -> None:
-    """Have the calling thread never take Ctrl-C: for the first thing that a thread of the pool's own does.
+    """Have the calling thread never take Ctrl-C: for the first step of a thread of the pool's own.
 
     The system hands the signal to the main thread, but a thread that starts a process, for which it changes its mask,
     may take it first. Python then deals with it when the main thread is next in Python, and nothing wakes it: a
@@ -24,7 +24,7 @@ def leave_interrupts_to_others() -> None:
 
 
 class InterruptsHeld:
-    """Within it an interrupt is taken note of, to be dealt with at its end as it would have been at once.
+    """Within it an interrupt is noted, to be dealt with at its end as it would have been at once.
 
     Python raises ``KeyboardInterrupt`` between any two steps of the main thread, so also between the writing of a
     message and the note that it was written. Blocking the signal would not do: any thread may take it, for the main one

@@ -1,37 +1,150 @@
-"""Starts worker processes in the place of those that are gone, and ends them all.
+"""Starts worker processes, replaces those that are gone, and ends them all.
 
-Starting one may take long: a fork server that is stopped answers nothing for a minute. So a thread of its own does that
-for a pool that is at work, and the lock of the pool is not held meanwhile.
+There are two ways to start one, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker.
+``forkserver`` starts one, the server (:mod:`.fork_server`), which forks a worker when asked. None of them runs the
+user's main module again, so scripts need no ``__main__`` guard: functions travel by value.
+
+Who owns what. A :class:`Launcher` belongs to one pool; any thread may use it. It has the server, if there is one, to
+itself until its workers have ended; a :class:`~.process.WorkerProcess` owns the pool's end of one socket. The shared
+memory is the pool's; a worker gets a descriptor. Starting a worker may take long: a fork server that is stopped answers
+nothing for a minute. So the :class:`Supervisor` replaces workers on a thread of its own, and the lock of the pool is
+not held meanwhile.
+
+What happens on a crash. A worker's death is seen by its end of the socket being closed; the server, which is its
+parent, or the system reports how it died. If the server died, a new one starts the next worker; how its workers end is
+then not known. Where the system refuses a process or a descriptor, or nothing answers in time, the error is a
+:class:`~batchup_ng.errors.WorkerDied` that names the limit, and nothing is left of the attempt.
 """
 
 from __future__ import annotations
 
 import errno
+import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from ... import validation
 from ...errors import WorkerDied
-from .launch import Launcher
-from .process import WorkerProcess, refused
+from . import fork_server
+from .fork_server import ForkServer
+from .parent_death import ParentDeath
+from .process import Given, WorkerProcess, new_pair, refused, run
 from .signals import leave_interrupts_to_others
+
+START_METHODS = ("forkserver", "spawn")
 
 CLOSE_SECONDS = 5.0
 """Seconds that all workers together have to end by themselves, before they are killed."""
 
 
-class Start:
-    """A start of the workers.
+def launcher_for(start_method: str | None, given: Given) -> Launcher:
+    """Return a launcher of that method; None is ``forkserver``.
 
-    Attributes:
-        done: Set when it has succeeded or failed.
-        error: Why it failed.
+    Raises:
+        ArgumentError: there is no such method.
+    """
+    method = validation.one_of("start_method", start_method or START_METHODS[0], START_METHODS)
+    return Launcher(given) if method == "spawn" else ServerLauncher(given)
+
+
+class Launcher:
+    """Starts workers: a new interpreter for each.
+
+    Args:
+        given: What workers are given.
     """
 
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.error: BaseException | None = None
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._life: ParentDeath | None = None
+        self._closed = False
+
+    def start(self) -> WorkerProcess:
+        """Return a new worker process, which may not be ready yet.
+
+        Raises:
+            WorkerDied: none can be had; a later call may have better luck.
+        """
+        given = self._given
+        self._check_open()
+        with new_pair() as (ours, theirs):
+            life = self._lifeline()
+            numbers = theirs.fileno(), life.fd, given.arena_fd, given.threads
+            process = run("worker", given.fds(theirs, life), given.blas_threads, *numbers)
+
+        def exit_code(timeout: float) -> int | None:
+            try:
+                return process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                return None
+
+        return WorkerProcess(process.pid, ours, exit_code)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WorkerDied("a worker process cannot be started: the pool was closed")
+
+    def _lifeline(self) -> ParentDeath:
+        """Return the pipe that workers hang on, made when it is first needed; an ``OSError`` if that cannot be."""
+        if self._life is None:
+            self._life = ParentDeath()
+        return self._life
+
+    def rest(self) -> None:
+        """End what the launcher itself started; the workers have ended before. It may start others later."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.close()
+
+    def interrupt(self) -> None:
+        """Start no more: a start that another thread waits for fails soon."""
+        self._closed = True
+
+
+class ServerLauncher(Launcher):
+    """Workers forked by one server process, which starts with the first of them."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self._server: ForkServer | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> WorkerProcess:
+        with self._lock, new_pair() as (ours, theirs):
+            self._check_open()
+            fds = self._given.fds(theirs, self._lifeline())
+            for _ in range(2):  # a server may have died some time ago, which shows only now
+                server = self._running()
+                pid = server.fork(self._given, fds)
+                if pid is not None or self._closed:
+                    break
+            if pid is None:
+                raise WorkerDied("the server of worker processes has ended; see its messages above")
+        return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
+
+    def _running(self) -> ForkServer:
+        """Return a server that has not ended, as far as is known."""
+        if self._server is None or self._server.ended:
+            if self._server is not None:
+                self._server.close()
+            self._server = fork_server.take(self._given.blas_threads)
+        return self._server
+
+    def rest(self) -> None:
+        with self._lock:
+            if self._server is not None:
+                fork_server.give_back(self._server)
+                self._server = None
+            super().rest()
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        elif self._server is not None:
+            self._server.kill()  # another thread waits for its answer
 
 
 def no_thread(error: BaseException) -> WorkerDied:
@@ -39,82 +152,69 @@ def no_thread(error: BaseException) -> WorkerDied:
     return refused(OSError(errno.EAGAIN, str(error)))
 
 
-class Employer(Protocol):
-    """Who has the workers; all but ``wake`` is called with the lock held."""
+class Supervised(Protocol):
+    """What has the workers; all but ``wake`` is called with the lock held."""
 
-    def is_missing(self) -> bool:
-        """Return whether a worker is to be started."""
-        ...
+    def is_missing(self) -> bool: ...
 
-    def took_on(self, process: WorkerProcess) -> bool:
-        """Take on a worker; return False if it is not wanted any more."""
-        ...
+    def accept(self, process: WorkerProcess) -> bool: ...
 
-    def not_replaced(self, error: Exception) -> None:
-        """Hear that a worker could not be started."""
-        ...
+    def not_replaced(self, error: Exception) -> None: ...
 
-    def wake(self) -> None:
-        """Hear that something has changed."""
-        ...
+    def wake(self) -> None: ...
 
 
 class Supervisor:
     """The processes of one pool, as far as starting and ending them goes.
 
     Args:
-        starter: Starts one.
-        lock: Guards what the employer knows.
-        employer: Who has the workers.
+        launcher: Starts one.
+        lock: Guards the state of `owner`.
+        owner: What has the workers.
 
     Attributes:
-        hiring: Whether a thread is just starting some.
+        replacing: Whether a thread is just starting some.
     """
 
-    def __init__(self, starter: Launcher, lock: threading.Lock, employer: Employer) -> None:
-        self._starter = starter
+    def __init__(self, launcher: Launcher, lock: threading.Lock, owner: Supervised) -> None:
+        self._launcher = launcher
         self._lock = lock
-        self._employer = employer
+        self._owner = owner
         self._thread: threading.Thread | None = None
-        self.hiring = False
-
-    def start(self) -> WorkerProcess:
-        """Return a new worker process, however long that takes."""
-        return self._starter.start()
+        self.replacing = False
 
     def start_replacements(self) -> None:
         """Have workers started as long as some are missing. Called with the lock held."""
-        if self.hiring:
+        if self.replacing:
             return
-        thread = threading.Thread(target=self._hire, name="batchup_ng-start", daemon=True)
+        thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            self._employer.not_replaced(error)
+            self._owner.not_replaced(error)
         else:
-            self._thread, self.hiring = thread, True
+            self._thread, self.replacing = thread, True
 
-    def _hire(self) -> None:
+    def _replace(self) -> None:
         leave_interrupts_to_others()
         while self._is_missing():
             try:
-                process = self._starter.start()
+                process = self._launcher.start()
             except Exception as error:
                 with self._lock:
-                    self._employer.not_replaced(error)
-                    self.hiring = False
+                    self._owner.not_replaced(error)
+                    self.replacing = False
                 break
             with self._lock:
-                taken = self._employer.took_on(process)
-            if not taken:
+                accepted = self._owner.accept(process)
+            if not accepted:
                 process.end(0.0)
-        self._employer.wake()
+        self._owner.wake()
 
     def _is_missing(self) -> bool:
         with self._lock:
-            missing = self._employer.is_missing()
-            self.hiring = missing
-            return missing
+            self.replacing = self._owner.is_missing()
+            return self.replacing
 
     def end(self, processes: Sequence[WorkerProcess]) -> None:
         """End workers: all together have some time to do so by themselves."""
@@ -124,23 +224,10 @@ class Supervisor:
         for process in processes:
             process.end(max(0.0, deadline - time.monotonic()))
 
-    def interrupt(self) -> None:
-        """Start no more: a start that is waited for fails soon."""
-        self._starter.interrupt()
-
-    def rest(self) -> None:
-        """End what it took to start workers, all of which have ended; more may be started later."""
-        self._starter.rest()
-
-    def close(self) -> None:
-        """The same for good."""
-        self._starter.close()
-        self.settle()
-
     def settle(self) -> None:
-        """Wait until nobody starts workers any more; end what it took to start those that there were."""
+        """Wait until no thread starts workers any more; end what it took to start those that there were."""
         with self._lock:
             thread = self._thread
         if thread is not None:
             thread.join()  # it ends what it has just started
-        self._starter.rest()
+        self._launcher.rest()

@@ -3,46 +3,40 @@
 The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
 by task. It ends when the pool's end of the socket is closed: between tasks it reads the end of the stream; in a task a
 watching thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process. If the pool's process is
-gone the system kills it at once (:mod:`~.lifeline`).
+gone the system kills it at once (:mod:`~.parent_death`).
 
 Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
 with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process. A task
-that needs something of the pool, as a slot, sends an ASK and waits for the ANSWER: with one thread by reading on,
-whatever else comes being kept for later; with several by waiting for the thread that reads.
+asks the pool for nothing while it runs.
 """
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
+import contextlib
 import dataclasses
-import itertools
 import os
-import pickle
-import queue
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from ...data_source.epoch.reading import MakeBatch
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
 from ...memory_pool import FRESH, BufferPool, Buffers
 from ...randomness import BatchKey, seed_globals
-from . import asking, parent_death, protocol
-from .blame import culprit
-from .by_value import dumps, load_result
+from . import parent_death, protocol
 from .job import batch_task
-from .output_buffers import TaskMemory
-from .plain import packed
+from .output_buffers import TaskMemory, packed
 from .protocol import Frame, FrameReader, Kind, Placed
+from .serialization import culprit, dump, dumps, encode, load_result
 from .shared_constants import WORKER_CONSTANTS, ConstantRef
 from .shared_memory import SharedView
 
@@ -51,6 +45,14 @@ GRACE = 0.5
 
 MAX_TEXT = 1 << 16
 """Bytes of an exception's traceback that are sent."""
+
+
+class _Current(threading.local):
+    memory: TaskMemory | None = None
+
+
+_current = _Current()
+"""Holds the memory of the task that a thread runs."""
 
 
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
@@ -66,16 +68,23 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
-            view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
+            view = WORKER_CONSTANTS.view = SharedView(arena_fd, _maker_of(sock)) if arena_fd >= 0 else None
             threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
         except (OSError, RuntimeError) as error:
-            # Told in its own words, for the pool knows of nothing but an exit code otherwise.
+            # In words, for the pool sees nothing but an exit code otherwise.
             words = f"{error}; it may be the limit on processes and threads (ulimit -u, pids.max) or on memory"
-            protocol.write_frame(sock, protocol.encode(Kind.ERROR, 0, words))
+            protocol.write_frame(sock, encode(Kind.ERROR, 0, words))
             os._exit(1)
-        Worker(sock, view, threads).serve()
+        WorkerLoop(sock, view, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _maker_of(sock: socket.socket) -> int:
+    """Return the number of the pool's process, which made the socket; the parent of this one may be a fork server."""
+    credentials = struct.Struct("3i")
+    maker, _, _ = credentials.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return int(maker)
 
 
 def ignore_interrupts() -> None:
@@ -94,7 +103,7 @@ def _leave_with(fd: int) -> None:
     os._exit(0)
 
 
-class Worker:
+class WorkerLoop:
     """Serves one socket.
 
     Args:
@@ -110,57 +119,51 @@ class Worker:
         self._reader = FrameReader(sock)
         self._scratch = BufferPool()
         self._sending = threading.Lock()
-        self._later: collections.deque[Frame] = collections.deque()
-        self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
-        self._tickets = itertools.count(1)
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
         self._send(protocol.pieces(Kind.READY, os.getpid()))
-        if self._threads == 1:
-            while (frame := self._later.popleft() if self._later else self._reader.next()) is not None:
-                self._take(frame, self._run)
-                del frame
-            return
-        with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
+        with contextlib.ExitStack() as stack:
+            run: Callable[[Frame], Any] = self._run
+            if self._threads > 1:
+                executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(self._threads))
+                run = lambda frame: executor.submit(self._run, frame)  # noqa: E731  # it has no other name
             while (frame := self._reader.next()) is not None:
-                self._take(frame, lambda task: executor.submit(self._run, task))
+                if frame.kind is Kind.CONSTANT:
+                    WORKER_CONSTANTS.put(frame)
+                    self._send(protocol.pieces(Kind.LOADED, frame.number))
+                elif frame.kind is Kind.FORGET:
+                    WORKER_CONSTANTS.forget(frame.number)
+                else:
+                    run(frame)
                 del frame
-
-    def _take(self, frame: Frame, run: Any) -> None:
-        if frame.kind is Kind.BATCH or frame.kind is Kind.TASK:
-            run(frame)
-        elif frame.kind is Kind.ANSWER:
-            self._answers.pop(frame.number).put(frame)
-        elif frame.kind is Kind.CONSTANT:
-            WORKER_CONSTANTS.put(frame)
-            self._send(protocol.pieces(Kind.LOADED, frame.number))
-        elif frame.kind is Kind.FORGET:
-            WORKER_CONSTANTS.forget(frame.number)
 
     def _run(self, frame: Frame) -> None:
         number = frame.number
-        memory = asking.CURRENT.task = TaskMemory(self._view, frame.placed, number, self.ask, self._scratch)
+        slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
+        memory = _current.memory = TaskMemory(self._view, slot, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
                 constant, rows, key, make = batch_task(frame.pickled)
-                answer = self._batch(frame, make, WORKER_CONSTANTS.get(constant), rows, key, memory)
+                source = WORKER_CONSTANTS.get(constant)
+                answer = self._batch(number, slot, make, (source, rows, key, memory))
             else:
                 fn, args, kwargs = self._task(frame)
                 if type(fn) is MakeBatch:
-                    answer = self._batch(frame, fn, *args)
+                    answer = self._batch(number, slot, fn, args)
                 else:
-                    answer = self._answer(number, fn(*args, **kwargs), memory)
+                    answer = encode_answer(number, fn(*args, **kwargs), memory)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
-            asking.CURRENT.task = None
+            _current.memory = None
         self._send(answer)
 
     def _batch(
-        self, frame: Frame, make: MakeBatch, source: Any, rows: Any, key: BatchKey, memory: TaskMemory
+        self, number: int, slot: Placed | None, make: MakeBatch, args: Sequence[Any]
     ) -> list[protocol.Piece]:
         """Return the answer of a batch; where samples fail, or cannot be sent, of those that do not."""
+        source, rows, key, memory = args
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
             if make.seeded and self._threads == 1:  # threads share the global generators
@@ -169,11 +172,11 @@ class Worker:
 
         def sendable(rows: Any, key: BatchKey) -> Any:
             batch = read(rows, key)
-            check_comes_back(batch)
+            dump_loadable(batch)
             return batch
 
         try:
-            return self._answer(frame.number, read(rows, key, memory), memory)
+            return encode_answer(number, read(rows, key, memory), memory)
         except BaseException as error:
             if not make.catches(error, rows):
                 raise
@@ -186,37 +189,15 @@ class Worker:
             failures: Any = {place: portable(error) for place, error in made.failures.items()}
             whole: Any = None if made.error is None else portable(made.error)
             made = dataclasses.replace(made, failures=failures, error=whole)
-        # Anew, for what was written to the slot so far is of no use.
-        memory = TaskMemory(self._view, frame.placed, frame.number, self.ask, self._scratch)
-        return self._answer(frame.number, made, memory)
-
-    def _answer(self, number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
-        """Return the frame of a result."""
-        said = packed(result, memory)
-        return encode_result(number, result, memory) if said is None else protocol.pieces(Kind.ARRAYS, number, *said)
+        memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
+        return encode_answer(number, made, memory)
 
     def _task(self, frame: Frame) -> Any:
         """Return the function, the arguments and the keywords of the task that a frame holds."""
-        inline = [buffer for buffer in frame.buffers if type(buffer) is not Placed]
-        fn, args, kwargs = pickle.loads(frame.pickled, buffers=inline)
+        fn, args, kwargs = frame.load()
         args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
         kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
         return fn, args, kwargs
-
-    def ask(self, payload: tuple[Any, ...]) -> Frame:
-        """Return the pool's answer to a question of a task, waiting for it."""
-        ticket = next(self._tickets)
-        question = protocol.encode(Kind.ASK, ticket, payload)
-        if self._threads > 1:
-            answers = self._answers[ticket] = queue.SimpleQueue()
-            self._send(question)
-            return answers.get()
-        self._send(question)
-        while (frame := self._reader.next()) is not None:
-            if frame.kind is Kind.ANSWER:
-                return frame
-            self._later.append(frame)
-        os._exit(0)  # the pool is gone
 
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:
@@ -226,85 +207,49 @@ class Worker:
             pass  # the pool is gone; the end of the stream is read next
 
 
-def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
-    """Return the frame of a result, its large arrays in slots as far as there are some.
+def encode_answer(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
+    """Return the frame of a result, its large arrays in the slot as far as there is room.
 
     Raises:
         SerializationError: it cannot be pickled.
     """
-    plain = _is_plain(result)
-    try:
-        if plain:
-            outside = protocol.Outside()
-            pickled = pickle.dumps(_contiguous(result, memory), protocol=5, buffer_callback=outside)
-            buffers = outside.buffers
-        else:
-            pickled, buffers = protocol.dump(result)
-            load_result(pickled, buffers)
-        return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
-    except MemoryError:
-        raise
-    except BaseException as error:
-        raise _cannot_be_sent(result, error) from error
+    arrays = packed(result, memory)
+    if arrays is not None:
+        return protocol.pieces(Kind.ARRAYS, number, *arrays)
+    pickled, buffers = dump_loadable(result)
+    return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
 
 
-def check_comes_back(result: Any) -> None:
-    """Refuse a result that cannot be sent, or not be loaded.
+def dump_loadable(result: Any) -> Any:
+    """Return the pickle and the buffers of a result.
 
     Raises:
-        SerializationError: naming what is to blame.
+        SerializationError: it cannot be pickled, or not be loaded again; names what is to blame.
     """
     try:
-        sent = protocol.dump(result)
-        if not _is_plain(result):
-            load_result(*sent)
+        pickled, buffers = dump(result)
+        load_result(pickled, buffers)
+        return pickled, buffers
     except MemoryError:
         raise
     except BaseException as error:
-        raise _cannot_be_sent(result, error) from error
-
-
-def _cannot_be_sent(result: Any, error: BaseException) -> SerializationError:
-    plain = _is_plain(result)
-    blamed = f"the result, a {type(result).__name__}," if plain else culprit("the result", result, _comes_back)
-    said = str(error) or type(error).__name__
-    return SerializationError(f"{blamed} cannot be sent back from a worker process: {said}")
+        named = culprit("the result", result, _comes_back)
+        said = str(error) or type(error).__name__
+        raise SerializationError(f"{named} cannot be sent back from a worker process: {said}") from error
 
 
 def _comes_back(value: Any) -> bool:
     """Return whether `value` can be sent and loaded."""
     try:
-        load_result(*protocol.dump(value))
+        load_result(*dump(value))
     except BaseException:
         return False
     return True
 
 
-def _is_plain(result: Any) -> bool:
-    """Return whether `result` is made of nothing but arrays, numbers and text, which can be loaded wherever they go."""
-    if isinstance(result, np.ndarray):
-        return type(result) is np.ndarray and not result.dtype.hasobject
-    if type(result) in (tuple, list):
-        return all(_is_plain(part) for part in result)
-    if type(result) is dict:
-        return all(type(name) is str and _is_plain(part) for name, part in result.items())
-    return result is None or type(result) in (bool, int, float, complex, str, bytes) or isinstance(result, np.generic)
-
-
-def _contiguous(result: Any, memory: TaskMemory) -> Any:
-    """Return a plain result with each array such that its bytes can be sent as they lie."""
-    if isinstance(result, np.ndarray):
-        return memory.contiguous(result)
-    if type(result) in (tuple, list):
-        return type(result)([_contiguous(part, memory) for part in result])
-    if type(result) is dict:
-        return {name: _contiguous(part, memory) for name, part in result.items()}
-    return result
-
-
 def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
     """Return the frame of an exception with the text of its traceback."""
-    return protocol.encode(Kind.ERROR, number, portable(error))
+    return encode(Kind.ERROR, number, portable(error))
 
 
 def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
@@ -340,12 +285,12 @@ def traceback_text(error: BaseException) -> str:
 
 
 def task_memory() -> Any:
-    """Return the memory of the task that runs."""
-    return asking.CURRENT.task
+    """Return the memory of the task that this thread runs."""
+    return _current.memory
 
 
 class WorkerBuffers:
-    """Stands for the memory of whichever task it is sent to."""
+    """Stands for the memory of the task that it is sent to."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return task_memory, ()

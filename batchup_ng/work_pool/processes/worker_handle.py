@@ -12,12 +12,12 @@ from . import protocol
 from .job import Job
 from .process import EXIT_UNKNOWN, WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
-from .schedule import START_SECONDS, Worker
+from .schedule import START_SECONDS, ScheduledWorker
 from .shared_arrays import SharedCopies
 from .shared_memory import Slot, SlotPool
 
 
-class WorkerHandle(Worker):
+class WorkerHandle(ScheduledWorker[Job]):
     """A worker process with all that belongs to it.
 
     Args:
@@ -34,10 +34,9 @@ class WorkerHandle(Worker):
         self.writer = FrameWriter(process.sock)
         self.constants: set[int] = set()
         self.watched = False
-        self.last_words = ""
+        self.start_error = ""
         self._slots = slots
-        self._numbers: dict[int, Job] = {}
-        self._lent: dict[int, list[Slot]] = {}
+        self._sent: dict[int, tuple[Job, Slot | None]] = {}
 
     def send(self, job: Job, copies: SharedCopies | None) -> None:
         """Queue a job, after the constants that it needs and this worker has not.
@@ -51,68 +50,40 @@ class WorkerHandle(Worker):
                 self.constants.add(constant.number)
                 self.loading += 1
                 self.writer.add(constant.frame(copies))
-        self._numbers[job.number] = job
         # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
         slot = self._slots.take(room) if (room := job.room) and self._slots is not None else None
         kind, pickled, buffers, _ = job.task
-        if slot is None:
-            self._lent[job.number] = []
-        else:
-            self._lent[job.number] = [slot]
-            buffers = [*buffers, _placed(slot)]  # type: ignore[list-item]  # that is what a frame may name
-        self.writer.add(protocol.pieces(kind, job.number, pickled, buffers))
+        placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
+        self._sent[job.number] = job, slot
+        self.writer.add(protocol.pieces(kind, job.number, pickled, [*buffers, *placed]))
 
     def forget(self, number: int) -> None:
         """Tell the worker that a constant is no longer needed."""
         if number in self.constants:
             self.constants.discard(number)
-            self.writer.put(protocol.pieces(Kind.FORGET, number))
-
-    def lend(self, number: int, nbytes: int) -> Placed | None:
-        """Lend the job of that number a slot of so many bytes; None if there is none to be had."""
-        slot = None if self._slots is None or number not in self._lent else self._slots.take(nbytes)
-        if slot is None:
-            return None
-        self._lent[number].append(slot)
-        return _placed(slot)
+            self.writer.add(protocol.pieces(Kind.FORGET, number))
+            self.writer.write()
 
     def began_at(self, number: int) -> float | None:
         """Return when the worker began the job of that number; None if it has not, or has none of it."""
-        job = self._numbers.get(number)
-        return None if job is None else self.began.get(job)
+        sent = self._sent.get(number)
+        return None if sent is None else self.began.get(sent[0])
 
-    def done(self, number: int) -> Job:
-        """Return the job of that number, which the worker has no more."""
-        return self._numbers.pop(number)
+    def done(self, number: int) -> tuple[Job, Slot | None]:
+        """Return the job of that number, which the worker has no more, with its slot."""
+        return self._sent.pop(number)
 
-    def resolve(self, frame: Frame) -> None:
-        """Put the memory of the slots that a result lies in the place of their offsets; the others are free again."""
-        lent = self._lent.pop(frame.number)
-
-        def find(placed: Placed) -> Any:
-            for slot in lent:
-                start = placed.offset - slot.offset
-                if start >= 0 and start + placed.size <= slot.bytes.nbytes:
-                    return slot.bytes[start : start + placed.size]
-            raise ValueError(f"a worker says that it wrote to {placed}, which it was not lent")
-
-        frame.place(find)
-
-    def drop(self, number: int) -> None:
-        """Take back the slots of a job whose result is not wanted."""
-        del self._lent[number]
-
-    def take_back_all(self) -> None:
-        """Take back all slots: the process is gone, so nobody writes to them."""
-        self._lent.clear()
+    def release_slots(self) -> None:
+        """Take back all slots: the process is gone, so it writes to none."""
+        self._sent.clear()
 
     def describe_exit(self, code: int | None) -> str:
         """Return how the process ended, in words, from its exit code."""
         who = f"a worker process (pid {self.process.pid})"
         if not self.ready and self.killed:
             return f"{who} was not ready within {START_SECONDS:g} s of its start, for which it was ended"
-        if self.last_words:
-            return f"{who} could not start: {self.last_words}"
+        if self.start_error:
+            return f"{who} could not start: {self.start_error}"
         return f"{who} {describe_exit(code)}"
 
     def kill(self) -> None:
@@ -124,8 +95,16 @@ class WorkerHandle(Worker):
                 os.kill(self.process.pid, signal.SIGKILL)
 
 
-def _placed(slot: Slot) -> Placed:
-    return Placed(slot.offset, slot.bytes.nbytes)
+def resolve(frame: Frame, slot: Slot | None) -> None:
+    """Put the memory of the slot that a result lies in the place of its offsets."""
+
+    def find(placed: Placed) -> Any:
+        start = -1 if slot is None else placed.offset - slot.offset
+        if slot is None or start < 0 or start + placed.size > slot.bytes.nbytes:
+            raise ValueError(f"a worker says that it wrote to {placed}, which it was not lent")
+        return slot.bytes[start : start + placed.size]
+
+    frame.place(find)
 
 
 def describe_exit(code: int | None) -> str:
@@ -133,10 +112,10 @@ def describe_exit(code: int | None) -> str:
     if code is None:
         return "hung up and could not be ended"
     if code == EXIT_UNKNOWN:
-        return "ended, nobody knows how, for who started it does not tell, or another has waited for it"
+        return "exited with unknown status"
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
             hint = "; perhaps the system ran out of memory" if name == "SIGKILL" else ""
             return f"was ended by {name}{hint}"
-    return f"ended with exit code {code} while it had work to do"
+    return f"exited with code {code}"

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.mapping import Mapping
+from batchup_ng.work_pool.processes.shared_memory import Mapping
 
 from ..accounting import BATCH, SHUFFLE, balance, make_pool, source
 

@@ -23,6 +23,9 @@ from .crashes import in_threads
 WAYS = {"pipe": ("message", "full"), "slots": ("message", "slot")}
 """In what a worker can be struck, by the transport of its results: they follow the message, or lie in a slot."""
 
+BY_PIPE = 6
+"""The most batches that are sent for before the first result says how large a slot must be."""
+
 ROWS = 70
 """Rows of the epoch that is held up: ten batches."""
 
@@ -68,6 +71,8 @@ def marked_rows(rng: random.Random, count: int, epochs: int, transport: str) -> 
     places = [{row: i // BATCH for i, row in enumerate(planned_rows(e).tolist())} for e in range(epochs)]
     marks: list[Mark] = []
     for row in rng.sample(range(N), N):
+        if transport == "slots" and any(place[row] < BY_PIPE for place in places):
+            continue
         if all(place[row] not in [place[mark.row] for mark in marks] for place in places):
             marks.append(Mark(row, WAYS[transport][len(marks) % 2], rng.random()))
     assert len(marks) >= count
@@ -128,7 +133,8 @@ def struck(folder: str, killed: list[dict[str, Any]]) -> dict[str, int]:
 def assert_road(iterator: Any, transport: str, batches: int) -> None:
     """Assert that the results came by that transport, or what was struck was another."""
     slots = iterator.stats()["transport"]["slots"]
-    assert slots == (batches if transport == "slots" else 0), f"{slots} of {batches} batches came in slots"
+    few = 0 if transport == "pipe" else batches - BY_PIPE
+    assert few <= slots <= few + BY_PIPE * (few > 0), f"{slots} of {batches} batches came in slots"
 
 
 def stopped_in_write(kind: str) -> int:

@@ -28,20 +28,20 @@ def one(pool: Any, fn: Any, *args: Any) -> Any:
 class Crossing:
     """Both sides of a pool's shared memory in one process."""
 
-    def __init__(self, span: int = 256 * MB) -> None:
+    def __init__(self, span: int = 256 * MB, spill: str | None = None) -> None:
         self.arena = Arena(span)
-        self.copies = SharedCopies(self.arena)
+        self.copies = SharedCopies(self.arena, spill=spill)
 
-    def share(self, value: Any, arrays: str = "auto") -> SharedConstant:
+    def share(self, value: Any) -> SharedConstant:
         """Return the constant of `value`, shared."""
         constant = SharedConstant(value)
-        constant.share(self.copies, arrays)
+        constant.share(self.copies)
         return constant
 
     def arrived(self, constant: SharedConstant) -> Any:
         """Return the value as a new worker has it."""
         worker = WorkerConstants()
-        worker.view = SharedView(os.dup(self.arena.fd))
+        worker.view = SharedView(os.dup(self.arena.fd), os.getpid())
         try:
             worker.put(sent(constant.frame(self.copies)))
             return worker.get(constant.number)
@@ -53,9 +53,9 @@ class Crossing:
 
 
 @contextmanager
-def crossing(span: int = 256 * MB) -> Iterator[Crossing]:
+def crossing(span: int = 256 * MB, spill: str | None = None) -> Iterator[Crossing]:
     """Give a :class:`Crossing` that ends with the block."""
-    made = Crossing(span)
+    made = Crossing(span, spill)
     try:
         yield made
     finally:

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import RemoteTraceback, WorkerDied
+from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import repair
-from batchup_ng.work_pool.processes import dispatcher, served
-from batchup_ng.work_pool.processes.launch import ServerLauncher
-from batchup_ng.work_pool.processes.shared_constants import LATELY, Room
+from batchup_ng.work_pool.processes import dispatcher
+from batchup_ng.work_pool.processes.shared_constants import SharedConstant
+from batchup_ng.work_pool.processes.supervisor import ServerLauncher
 from tests.work_pool.processes.serialization_helpers import one
 
 
@@ -77,7 +77,7 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
         with sees_deaths_first(pool, pid):
             stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (leave, (3,))]))
             assert stream.retrieve() == pid
-            with pytest.raises(WorkerDied, match="exit code 3"):
+            with pytest.raises(WorkerDied, match="exited with code 3 while running this task"):
                 stream.retrieve()
         stream.close()
     assert (tmp_path / "lines").read_text() == "done\n"
@@ -122,7 +122,7 @@ def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
         first, second = pool._dispatcher.pids()
-        starter = pool._dispatcher._staff._starter
+        starter = pool._dispatcher._launcher
         assert isinstance(starter, ServerLauncher)
         os.kill(starter._server._process.pid, signal.SIGSTOP)
         os.kill(first, signal.SIGKILL)
@@ -162,27 +162,17 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
 
 
 def test_slots_become_smaller_when_results_do() -> None:
-    room = Room()
-    room.saw(1000)
-    assert room.bytes == 1000
-    for _ in range(2 * LATELY):
-        room.saw(10)
-    assert room.bytes == 10
-    room.saw(11)
-    assert room.bytes == 11
-
-
-def test_a_worker_that_asks_for_rows_is_answered_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    def out_of_memory(self: Any, frame: Any) -> Any:
-        raise MemoryError
-
-    monkeypatch.setattr(served.Server, "_answer", out_of_memory)
-    with bu.WorkerProcessPool(1) as pool:
-        array = np.arange(200_000.0)
-        parallel = pool.parallel_data_source(bu.ArrayDataSource([array]), arrays="served")
-        with pytest.raises(RuntimeError, match="a MemoryError") as caught:
-            next(parallel.batch_iterator(20))
-        assert isinstance(caught.value.__cause__, RemoteTraceback)
+    constant = SharedConstant(None)
+    constant.saw(1 << 20)
+    assert constant.slot_bytes == 1 << 20
+    for _ in range(100):
+        constant.saw(1 << 19)
+    assert 0.9 * (1 << 20) < constant.slot_bytes < 1 << 20, "sizes that vary have room"
+    for _ in range(1000):
+        constant.saw(1 << 19)
+    assert constant.slot_bytes == 1 << 19
+    constant.saw((1 << 19) + 1)
+    assert constant.slot_bytes == (1 << 19) + 1
 
 
 def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +180,7 @@ def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.Monk
     again = threading.Event()
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
-        starter = pool._dispatcher._staff._starter
+        starter = pool._dispatcher._launcher
         start = starter.start
 
         def sometimes() -> Any:

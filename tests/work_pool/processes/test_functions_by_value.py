@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import by_value
+from batchup_ng.work_pool.processes import serialization
 
 PROGRAM = """
 import functools, typing
@@ -118,7 +118,7 @@ class Told(Exception):
 
 
 def again(error: BaseException) -> Any:
-    return by_value.load_result(by_value.dumps(error))
+    return serialization.load_result(serialization.dumps(error))
 
 
 def test_exceptions_are_rebuilt_without_their_constructor() -> None:
@@ -133,7 +133,7 @@ def test_exceptions_are_rebuilt_without_their_constructor() -> None:
     holding = Lacks("lacks it", name="x", obj=sys.stdin)
     assert (again(holding).args, again(holding).name) == (("lacks it",), "x")
     with pytest.raises(TypeError, match="cannot pickle"):
-        by_value.dumps(Slotted("a", place=threading.Lock()))  # type: ignore[arg-type]  # on purpose
+        serialization.dumps(Slotted("a", place=threading.Lock()))  # type: ignore[arg-type]  # on purpose
 
 
 def test_the_exceptions_of_a_group_are_rebuilt_too() -> None:
@@ -150,13 +150,13 @@ def importable(x: int) -> int:
 
 
 def test_cached_functions_go_by_name_where_they_have_one() -> None:
-    assert by_value.load_result(by_value.dumps(importable)) is importable
+    assert serialization.load_result(serialization.dumps(importable)) is importable
 
     @functools.lru_cache(maxsize=7, typed=True)
     def local(x: int) -> int:
         return x + 1
 
-    arrived = pickle.loads(by_value.dumps(local))
+    arrived = pickle.loads(serialization.dumps(local))
     assert arrived is not local
     assert (arrived(1), arrived.cache_parameters()) == (2, {"maxsize": 7, "typed": True})
 

@@ -1,4 +1,4 @@
-"""Tuples of arrays come back as they were, large ones in the slots that the task was lent."""
+"""Tuples of arrays come back as they were, large ones in the slot that the task was lent."""
 
 from __future__ import annotations
 
@@ -14,42 +14,33 @@ from hypothesis import strategies as st
 
 from batchup_ng.memory_pool import BufferPool
 from batchup_ng.work_pool.processes import protocol
-from batchup_ng.work_pool.processes.output_buffers import SLOT, TaskMemory
-from batchup_ng.work_pool.processes.plain import packed, unpacked
-from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
-from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
+from batchup_ng.work_pool.processes.output_buffers import TaskMemory, packed, unpacked
+from batchup_ng.work_pool.processes.protocol import Kind, Placed
+from batchup_ng.work_pool.processes.shared_memory import Arena, Extent, SharedView
 
 MB = 1 << 20
 DTYPES = ["u1", "?", "<i2", ">i4", "<f2", "<f4", ">f8", "<c8", "<c16", "M8[ns]", "m8[s]", "S7", "<U3", ">U2"]
 
 
 class Lender:
-    """A pool's side in short: lends slots of an arena, and loads what is said of them."""
+    """A pool's side in short: lends slots of an arena, and loads what comes back."""
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.view = SharedView(os.dup(arena.fd))
-        self.asked: list[Any] = []
-        self.gives = True
+        self.view = SharedView(os.dup(arena.fd), os.getpid())
         self.places: list[Placed] = []
 
-    def lend(self, nbytes: int) -> Placed:
-        return Placed(*self.arena.take(nbytes))
-
-    def memory(self, *sizes: int) -> TaskMemory:
-        return TaskMemory(self.view, [self.lend(size) for size in sizes], 7, self.ask, BufferPool())
-
-    def ask(self, payload: tuple[Any, ...]) -> Frame:
-        self.asked.append(payload)
-        return Frame(Kind.ANSWER, 1, b"", [self.lend(payload[2])] if self.gives else [])
+    def memory(self, nbytes: int = 0) -> TaskMemory:
+        """Return the memory of a task with a slot of so many bytes, or none."""
+        return TaskMemory(self.view, Placed(*self.arena.take(nbytes)) if nbytes else None, BufferPool())
 
     def crossed(self, result: Any, memory: TaskMemory) -> Any:
-        """Return what arrives of `result`; None if it is not for this transport."""
-        said = packed(result, memory)
-        if said is None:
+        """Return what arrives of `result`; None if it needs a RESULT frame."""
+        frame = packed(result, memory)
+        if frame is None:
             return None
-        self.places = said[1]
-        return unpacked(said[0], [self.arena.array(place) for place in said[1]])  # type: ignore[arg-type]
+        self.places = frame[1]
+        return unpacked(frame[0], [self.arena.array(Extent(place.offset, place.size)) for place in frame[1]])
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +108,7 @@ def test_a_part_of_a_slots_array_is_not_copied(lender: Lender) -> None:
     assert [place.size for place in lender.places] == [100_032]
 
 
-def test_what_lies_elsewhere_is_copied_to_a_slot(lender: Lender) -> None:
+def test_what_lies_elsewhere_is_copied_to_the_slot(lender: Lender) -> None:
     memory = lender.memory(MB)
     (arrived,) = lender.crossed((np.full((300, 300), 5.0),), memory)
     assert (arrived == 5).all()
@@ -135,23 +126,18 @@ def test_arrays_by_name_go_the_same_way(lender: Lender) -> None:
     assert [place.size for place in lender.places] == [200_000]
 
 
-def test_more_room_is_asked_for_by_the_number_of_the_task(lender: Lender) -> None:
-    lender.asked.clear()
+def test_what_has_no_room_in_the_slot_goes_with_the_message(lender: Lender) -> None:
     memory = lender.memory(100_000)
     parts = tuple([np.full(90_000, k, np.uint8) for k in range(3)])
-    arrived = lender.crossed(parts, memory)
-    assert [part[0] for part in arrived] == [0, 1, 2]
-    assert lender.asked == [(SLOT, 7, 90_000)] * 2
+    assert packed(parts, memory) is None
+    raw = memoryview(parts[2])
+    assert memory.place(raw) is raw
 
 
-def test_without_room_another_road_is_taken(lender: Lender) -> None:
-    lender.gives = False
-    try:
-        memory = lender.memory()
-        assert packed((np.zeros(MB),), memory) is None
-        assert memory.empty((MB,), np.dtype("u1")).nbytes == MB  # of the worker's own
-    finally:
-        lender.gives = True
+def test_without_a_slot_memory_is_the_workers_own(lender: Lender) -> None:
+    memory = lender.memory()
+    assert packed((np.zeros(MB),), memory) is None
+    assert memory.empty((MB,), np.dtype("u1")).nbytes == MB
 
 
 @pytest.mark.parametrize("result", [
@@ -159,26 +145,17 @@ def test_without_room_another_road_is_taken(lender: Lender) -> None:
     (np.array([{}]),), (np.zeros((0, 3)),), (np.asfortranarray(np.zeros((5, 7))),), (np.arange(9)[::2],),
     (np.ma.zeros(3),), (np.zeros(3, [("a", "i4")]),), (np.zeros(3, np.dtype("i4", metadata={"unit": "m"})),),
 ])  # fmt: skip
-def test_what_is_anything_else_takes_another_road(lender: Lender, result: Any) -> None:
+def test_anything_else_is_pickled(lender: Lender, result: Any) -> None:
     assert packed(result, lender.memory(MB)) is None
 
 
-def test_what_takes_another_road_is_copied_once(lender: Lender) -> None:
+def test_a_slot_in_which_nothing_of_the_result_lies_is_not_named(lender: Lender) -> None:
     memory = lender.memory(MB)
-    array = np.zeros(MB - 64, np.uint8)
-    assert packed((array, {}), memory) is None
-    assert memory.written(0).size == 0
-    first = memory.place(memoryview(array))
-    assert memory.place(memoryview(array)) == first
-
-
-def test_slots_in_which_nothing_of_the_result_lies_are_not_named(lender: Lender) -> None:
-    memory = lender.memory(5000, MB)
     memory.empty((5000,), np.dtype("u1"))
-    lender.crossed((np.ones(9000, np.uint8), np.ones(3)), memory)
-    assert [place.size for place in lender.places] == [9024]
-    assert packed((np.ones(3),), memory) is not None
-    assert packed((np.ones(3),), memory)[1] == []  # type: ignore[index]
+    result = packed((np.ones(3),), memory)
+    assert result is not None
+    assert result[1] == []
+    assert memory.written().size == 5056
 
 
 def test_an_array_that_stands_in_a_tuple_twice_stays_one(lender: Lender) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.packed_list import SHORTEST, packed_list
+from batchup_ng.work_pool.processes.serialization import SHORTEST, packed_list
 
 
 class Sample:

@@ -16,8 +16,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed, RemoteTraceback, SerializationError, WorkerDied
-from batchup_ng.work_pool.processes import launch
 from batchup_ng.work_pool.processes import process as begin
+from batchup_ng.work_pool.processes import supervisor
 from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import one
 
@@ -155,7 +155,7 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
         monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}" if len(starts) == 1 else boot)
         return real(module, *arguments)
 
-    monkeypatch.setattr(launch, "run", first_one_fails)
+    monkeypatch.setattr(supervisor, "run", first_one_fails)
     with bu.WorkerProcessPool(1, start_method="spawn") as pool:
         assert one(pool, len, "abc") == 3
     assert len(starts) == 2
@@ -163,7 +163,7 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
 
 def test_a_worker_that_exits_is_lost(fresh: Any) -> None:
     for code in (0, 7):
-        with pytest.raises(WorkerDied, match=f"ended with exit code {code} while it had work to do"):
+        with pytest.raises(WorkerDied, match=f"exited with code {code} while running this task"):
             one(fresh, leave, code)
         assert one(fresh, len, "abc") == 3
 

@@ -22,19 +22,21 @@ import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes import process as begin
-from batchup_ng.work_pool.processes.launch import launcher
 from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, Given, WorkerProcess
+from batchup_ng.work_pool.processes.serialization import encode
+from batchup_ng.work_pool.processes.supervisor import launcher_for
 from tests.extent import methods, quick
 
 
 @contextmanager
 def starting(method: str, **given: Any) -> Iterator[Any]:
     """Give a launcher that is closed with the block."""
-    made = launcher(method, Given(1, **given))
+    made = launcher_for(method, Given(1, **given))
     try:
         yield made
     finally:
-        made.close()
+        made.interrupt()
+        made.rest()
 
 
 def ready(worker: WorkerProcess) -> int:
@@ -352,7 +354,7 @@ def test_frames_go_through_sockets_of_workers_unharmed(method: str) -> None:
     with starting(method) as starter:
         worker = starter.start()
         ready(worker)
-        protocol.write_frame(worker.sock, protocol.encode(protocol.Kind.TASK, 5, (len, ("abc",), {})))
+        protocol.write_frame(worker.sock, encode(protocol.Kind.TASK, 5, (len, ("abc",), {})))
         frame = protocol.FrameReader(worker.sock).next()
         assert frame is not None
         assert (frame.number, frame.load()) == (5, 3)

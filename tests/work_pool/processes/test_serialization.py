@@ -88,7 +88,7 @@ def test_what_was_packed_goes_with_its_last_reference() -> None:
     array = np.arange(100_000.0)
     alive = [weakref.ref(offset), weakref.ref(array)]
     packed = pack(bu.ArrayDataSource([array]).map(lambda x, offset=offset: (x + offset[0],)))
-    assert packed.servable
+    assert len(packed.buffers) >= 2
     gc.disable()  # which would only come to it some time
     try:
         del array, offset, packed
@@ -113,18 +113,17 @@ def test_other_kinds_of_arrays_arrive_as_they_were(make: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("arrays", ["shared", "served"])
-def test_batches_from_workers_are_those_of_the_source(method: str, arrays: str) -> None:
+def test_batches_from_workers_are_those_of_the_source(method: str) -> None:
     images = np.random.default_rng(1).integers(0, 255, (900, 12, 11, 3), dtype=np.uint8)
     weights = np.asfortranarray(np.random.default_rng(2).random((900, 40)))
     offsets = np.arange(30_000.0)
     source = bu.ArrayDataSource([images, weights, np.arange(900)]).map(lambda x, w, i: (x, w, offsets[i]))
     with bu.WorkerProcessPool(2, start_method=method) as pool:
-        constant = pool.shared_constant(source, arrays=arrays)
+        constant = pool.shared_constant(source)
         rows = np.random.default_rng(3).permutation(900)
         tasks = [(lambda s, r: s.samples_by_indices(r), (constant, rows[i : i + 100])) for i in range(0, 900, 100)]
         made = list(pool.work_stream(iter(tasks)).retrieve_iter())
-        assert constant.arrays == arrays
+        assert constant.arrays == "shared"
     for i, batch in enumerate(made):
         for got, expected in zip(batch, source.samples_by_indices(rows[i * 100 :][:100]), strict=True):
             np.testing.assert_array_equal(got, expected)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.work_pool.processes.mapping import HUGE, PAGE
-from batchup_ng.work_pool.processes.shared_memory import Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.protocol import Placed
+from batchup_ng.work_pool.processes.shared_memory import PAGE, Arena, ArenaFull, Extent, SharedView, SlotPool
 
 MB = 1 << 20
 
@@ -26,10 +26,11 @@ def arena() -> Any:
 
 def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
     extent = arena.take(3 * MB)
-    view = SharedView(os.dup(arena.fd))
+    view = SharedView(os.dup(arena.fd), os.getpid())
     view.bytes[extent.offset : extent.offset + extent.size][:5] = 7
     assert arena.array(extent)[:6].tolist() == [7, 7, 7, 7, 7, 0]
-    private = view.private(extent.offset, extent.size)
+    place = Placed(extent.offset, extent.size)
+    private = view.private([place])[place]
     assert private[4] == 7
     private[4] = 9
     assert arena.array(extent)[4] == 7
@@ -55,7 +56,7 @@ def test_extents_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[
             try:
                 out.append(arena.take(nbytes))
             except ArenaFull:
-                assert sum(extent.size for extent in out) + nbytes > 16 * MB - len(out) * HUGE - 5 * MB
+                assert sum(extent.size for extent in out) + nbytes > 16 * MB - len(out) * PAGE - 5 * MB
                 continue
             assert out[-1].size >= nbytes
             assert out[-1].offset % PAGE == 0

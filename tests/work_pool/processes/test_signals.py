@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import launch
+from batchup_ng.work_pool.processes import supervisor
 from batchup_ng.work_pool.processes.signals import InterruptsHeld
 from tests.extent import methods
 
@@ -82,11 +82,11 @@ def end_oneself() -> None:
 def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = []
 
-    def noted(self: launch.Launcher, start: Any) -> Any:
+    def noted(self: supervisor.Launcher, start: Any) -> Any:
         masks.append((threading.current_thread().name, signal.SIGINT in own_mask()))
         return start(self)
 
-    for launcher in (launch.ServerLauncher, launch.SpawnLauncher):
+    for launcher in (supervisor.ServerLauncher, supervisor.Launcher):
         monkeypatch.setattr(launcher, "start", functools.partialmethod(noted, launcher.start))
     with bu.WorkerProcessPool(1, start_method=kind) as pool:
         # Where a worker ignores it instead, for programs that a user's function starts inherit what is blocked.
