@@ -23,9 +23,11 @@ EXTRAS = {
         "h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
         "jax>=0.4.30", "orbax-checkpoint>=0.6",
     ],
-    "benchmarks": [PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "matplotlib>=3.7"],
+    "benchmarks": [
+        PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "tabulate>=0.9", "matplotlib>=3.7",
+    ],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
-    "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "psutil>=5.9"],
+    "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "psutil>=5.9", "tabulate>=0.9"],
     "lint": ["ruff>=0.15"],
     "types": ["mypy>=1.15", "types-psutil>=5.9"],
     "release": ["build>=1.0", "setuptools>=70", "tox>=4.20", "wheel>=0.43"],

@@ -107,21 +107,17 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
     """Return one batch in which the samples of ``parts[i]`` stand at ``offsets[i]``.
 
     Args:
-        parts: Batches of the same structure.
+        parts: Batches of one structure.
         offsets: For each, where its samples go; together every place from 0 to the number of samples, once.
         buffers: Where the memory comes from.
 
     Raises:
-        ArgumentError: the parts differ in structure, dtype or the shape of a sample.
+        ArgumentError: the parts differ in dtype or the shape of a sample.
     """
     first = parts[0]
     if isinstance(first, tuple):
-        if any(not isinstance(part, tuple) or len(part) != len(first) for part in parts):
-            raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
         return tuple([scatter(column, offsets, buffers) for column in zip(*parts, strict=True)])
     if isinstance(first, Mapping):
-        if any(not isinstance(part, Mapping) or part.keys() != first.keys() for part in parts):
-            raise ArgumentError("the sources that were joined give batches of different structure; map them to one")
         return {name: scatter([part[name] for part in parts], offsets, buffers) for name in first}
     n = sum(len(places) for places in offsets)
     if any(not isinstance(part, np.ndarray) for part in parts):
@@ -130,27 +126,18 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
             for place, sample in zip(places, part, strict=True):
                 samples[place] = sample
         return samples
-    out = buffers.empty((n, *_common_shape(parts)), _common_dtype(parts))
-    for part, places in zip(parts, offsets, strict=True):
-        out[places] = part
-    return out
-
-
-def _common_shape(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
-    shapes = {array.shape[1:] for array in arrays}
+    shapes, dtypes = {array.shape[1:] for array in parts}, {array.dtype for array in parts}
     if len(shapes) > 1:
         raise ArgumentError(f"the sources that were joined have samples of shapes {sorted(shapes)}; map them to one")
-    return shapes.pop()
-
-
-def _common_dtype(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
-    dtypes = {array.dtype for array in arrays}
     if len(dtypes) > 1 and not all(dtype.kind in "US" for dtype in dtypes):
         raise ArgumentError(
             f"the sources that were joined have samples of dtypes {sorted(map(str, dtypes))}, so that batches would "
             f"change their dtype from one to the next; map them to one"
         )
-    return np.result_type(*dtypes)
+    out = buffers.empty((n, *shapes.pop()), np.result_type(*dtypes))
+    for part, places in zip(parts, offsets, strict=True):
+        out[places] = part
+    return out
 
 
 def batch_of(samples: Sequence[Any]) -> Any:

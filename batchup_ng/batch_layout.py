@@ -37,7 +37,7 @@ _PASSED = _counted([object()])
 
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
-"""Types of values that nobody can change."""
+"""Types of values that cannot be changed."""
 
 _CHANGEABLE = (list, deque, set, bytearray, plain_array)
 """Other types of Python's that can be changed, and of classes derived from them."""

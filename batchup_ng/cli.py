@@ -1,8 +1,7 @@
 """The command line: ``python -m batchup_ng COMMAND``.
 
 Exit codes: 0 done, 1 the command ran, with a result below what it promises, 2 a wrong option (one line on the error
-stream), 130 stopped by Ctrl-C. A new command is a function that takes the parsed arguments plus a few lines in
-`build_parser`.
+stream), 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -29,14 +28,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        arguments: The words after the program's name; None for those of this process.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command that `arguments` name, those of this process if they are None; return the exit code."""
     parser = build_parser()
     parsed = parser.parse_args(arguments)
     try:

@@ -24,11 +24,10 @@ LONGEST = 60
 """Characters of a name or value that are shown."""
 
 BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
-FACTS = "opacity:0.75;font-size:90%"
 
 
 class Shown:
-    """A node of a graph that tells what it is: ``repr``, and nested boxes in a notebook."""
+    """A node of a graph that says what it is: ``repr``, and nested boxes in a notebook."""
 
     _not_parts: tuple[str, ...] = ()
     """Attributes that hold nodes and are told in ``_facts``."""
@@ -53,7 +52,7 @@ def arguments(thing: Any) -> list[str]:
     """Return the arguments that `thing` was made with, as far as its attributes of the same names tell.
 
     Those that have their default, and sources, which are shown as parts, are left out. A required argument that was
-    not kept is ``name=...``, or what ``_name_in_words`` tells of it.
+    not kept is ``name=...``, or ``_name_in_words`` of the object.
     """
     words = []
     for parameter in inspect.signature(type(thing)).parameters.values():
@@ -97,17 +96,14 @@ def listed(words: Sequence[str]) -> str:
     return ", ".join([*words[:MAX_ITEMS], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _parts(node: Any) -> list[Shown]:
-    """Return the nodes that `node` is made of."""
-    found: list[Shown] = []
-    for name, value in list(vars(node).items()):
-        if name not in node._not_parts and _is_parts(value):
-            found.extend(part for part in ([value] if isinstance(value, Shown) else value) if isinstance(part, Shown))
-    return found
-
-
 def _is_parts(value: Any) -> bool:
     return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, Shown)
+
+
+def _parts(node: Any) -> list[Shown]:
+    """Return the nodes that `node` is made of."""
+    values = [value for name, value in vars(node).items() if name not in node._not_parts and _is_parts(value)]
+    return [part for value in values for part in ([value] if isinstance(value, Shown) else value)]
 
 
 def _text(node: Any, count: Iterator[int]) -> str:
@@ -121,7 +117,7 @@ def _boxes(node: Any, count: Iterator[int]) -> str:
     parts, left_out = _some(node, count)
     inner = "".join([_boxes(part, count) for part in parts]) + f" and {left_out} more" * (left_out > 0)
     name, facts = html.escape(type(node).__name__), html.escape(", ".join(_safely(node._facts)))
-    return f'<div style="{BOX}"><b>{name}</b> <span style="{FACTS}">{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
+    return f'<div style="{BOX}"><b>{name}</b> <span>{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
 
 
 def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
@@ -144,4 +140,3 @@ def _equal(value: Any, parameter: inspect.Parameter) -> bool:
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-

@@ -7,7 +7,6 @@ masks are NumPy arrays, as all that a batch holds.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +52,7 @@ def pad_batch(
 
     Returns:
         The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. Of no
-        arrays, whose dtype nobody knows, a ``float64`` array of length 0.
+        arrays, a ``float64`` array of length 0.
 
     Raises:
         ArgumentError: the arrays differ in dtype, dimensions or another axis, an array is longer than `max_length`, the
@@ -67,23 +66,9 @@ def pad_batch(
     >>> x.tolist(), lengths.tolist()
     ([[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0]], [2, 1])
     """
-    options = _Options(
-        padding_value=padding_value,
-        padding=padding,
-        max_length=max_length,
-        truncation=truncation,
-        pad_to_multiple_of=pad_to_multiple_of,
-        padding_side=padding_side,
-        axes=axes,
-        return_lengths=return_lengths,
-        return_mask=return_mask,
-    )
-    parts = _padded(arrays, options, "arrays")
+    options = {name: value for name, value in locals().items() if name != "arrays"}
+    parts = _padded(arrays, _Options(**options), "arrays")
     return parts[0] if len(parts) == 1 else parts
-
-
-_OPTIONS = list(inspect.signature(pad_batch).parameters.values())[1:]
-_DEFAULTS = {option.name: option.default for option in _OPTIONS}
 
 
 class PadColumns:
@@ -101,25 +86,17 @@ class PadColumns:
         ArgumentTypeError: a column is no whole number, there is no such option, or one is of another kind.
 
     >>> pad = PadColumns(0, padding_value=-1, return_lengths=True)
-    >>> for column in pad([np.array([7]), np.array([8, 9])], np.array([0, 1])):
-    ...     print(column.tolist())
-    [[7, -1], [8, 9]]
-    [1, 2]
-    [0, 1]
+    >>> [column.tolist() for column in pad([np.array([7]), np.array([8, 9])], np.array([0, 1]))]
+    [[[7, -1], [8, 9]], [1, 2], [0, 1]]
     """
 
     def __init__(self, *columns: int, **options: Any) -> None:
         self.columns = tuple([validation.integer(f"columns[{i}]", column) for i, column in enumerate(columns)])
         if not columns or len(set(self.columns)) < len(columns):
             raise ArgumentError(f"columns must be at least one column, each once, not {columns!r}; 0 is the first")
-        unknown = sorted(options.keys() - _DEFAULTS.keys())
-        if unknown:
-            raise ArgumentTypeError(f"{unknown[0]} is no option of PadColumns; it has {', '.join(_DEFAULTS)}")
-        self._options = _Options(**{**_DEFAULTS, **options})
-
-    __signature__ = inspect.Signature(  # for help(): the columns, then the options of pad_batch
-        [inspect.Parameter("columns", inspect.Parameter.VAR_POSITIONAL, annotation="int"), *_OPTIONS],
-    )
+        defaults: dict[str, Any] = pad_batch.__kwdefaults__ or {}
+        validation.no_unknown("PadColumns", options, defaults)
+        self._options = _Options(**{**defaults, **options})
 
     def __call__(self, *batch: Any, **named: Any) -> tuple[Any, ...]:
         """Return the batch with its columns padded."""
@@ -128,16 +105,17 @@ class PadColumns:
                 f"PadColumns pads columns by number, and this batch has them by name: {', '.join(named)}; map a "
                 f"function that pads them with pad_batch and returns a dict"
             )
-        wanted = {self._place(column, len(batch)) for column in self.columns}
+        n = len(batch)
+        for column in self.columns:
+            if not -n <= column < n:
+                raise ArgumentError(
+                    f"PadColumns was given column {column}, and the batch has {n}; name one that it has"
+                )
+        wanted = {column % n for column in self.columns}
         result: list[Any] = []
         for place, column in enumerate(batch):
             result.extend(_padded(column, self._options, f"column {place}") if place in wanted else [column])
         return tuple(result)
-
-    def _place(self, column: int, n: int) -> int:
-        if not -n <= column < n:
-            raise ArgumentError(f"PadColumns was given column {column}, and the batch has {n}; name one that it has")
-        return column % n
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,7 +149,13 @@ class _Options:
             )
         if np.ndim(self.padding_value) != 0:
             raise ArgumentTypeError(f"padding_value must be a single value, not {self.padding_value!r}")
-        object.__setattr__(self, "places", _as_axes(self.axes))
+        given = (self.axes,) if np.ndim(self.axes) == 0 else tuple(self.axes)  # type: ignore[arg-type]  # ndim is 1
+        places = tuple([validation.integer("axes", axis) for axis in given])
+        if not places or len(set(places)) < len(places) or min(places) < 0:
+            raise ArgumentError(
+                f"axes must be at least one axis, each once, counted from 0, not {self.axes!r}; 0 is the first"
+            )
+        object.__setattr__(self, "places", places)
 
     def target(self, longest: int) -> int:
         """Return the length to pad to."""
@@ -181,75 +165,50 @@ class _Options:
         return -(-longest // multiple) * multiple
 
 
-def _as_axes(axes: Any) -> tuple[int, ...]:
-    given = (axes,) if np.ndim(axes) == 0 else tuple(axes)
-    places = tuple([validation.integer("axes", axis) for axis in given])
-    if not places or len(set(places)) < len(places) or min(places) < 0:
-        raise ArgumentError(f"axes must be at least one axis, each once, counted from 0, not {axes!r}; 0 is the first")
-    return places
-
-
 def _padded(arrays: Any, options: _Options, name: str) -> tuple[np.ndarray, ...]:
     """Return the padded array, with lengths and mask as the options ask for them."""
-    listed = [_as_array(array, f"{name}[{i}]") for i, array in enumerate(_as_list(arrays, name))]
-    if not listed:
-        return _of_none(options)
-    _check_shapes(listed, options.places, name)
-    dtype = _common_dtype(listed, name)
-    lengths = np.array([[array.shape[axis] for axis in options.places] for array in listed], dtype=np.int64)
+    listed = _as_arrays(arrays, name)
+    places, left = options.places, options.padding_side == "left"
+    shape = _common_shape(listed, places, name) if listed else [0] * len(places)
+    lengths = np.array([[array.shape[axis] for axis in places] for array in listed], np.int64).reshape(-1, len(places))
     kept = _kept(lengths, options, name)
-    shape = list(listed[0].shape)
-    for axis, longest in zip(options.places, kept.max(axis=0), strict=True):
-        shape[axis] = options.target(int(longest))
-    out = np.full((len(listed), *shape), _as_value(options.padding_value, dtype), dtype)
-    mask = np.zeros((len(listed), *[shape[axis] for axis in options.places]), bool)
-    left = options.padding_side == "left"
+    for i, axis in enumerate(places):
+        shape[axis if listed else i] = options.target(int(kept[:, i].max(initial=0)))
+    dtype = _common_dtype(listed, name) if listed else np.dtype(np.float64)
+    out = np.full((len(listed), *shape), _as_value(options.padding_value, dtype) if listed else 0, dtype)
+    mask = np.zeros((len(listed), *[shape[axis] for axis in places]) if listed else out.shape, bool)
     for array, own, row, row_mask in zip(listed, kept.tolist(), out, mask, strict=True):
         spans = [slice(size - n, None) if left else slice(n) for n, size in zip(own, row_mask.shape, strict=True)]
         into, taken = [slice(None)] * array.ndim, [slice(None)] * array.ndim
-        for axis, n, span in zip(options.places, own, spans, strict=True):
+        for axis, n, span in zip(places, own, spans, strict=True):
             into[axis], taken[axis] = span, slice(n)
         row[tuple(into)] = array[tuple(taken)]
         row_mask[tuple(spans)] = True
-    return _asked_for(out, kept, mask, options)
+    told = [kept[:, 0] if len(places) == 1 else kept] * options.return_lengths
+    return (out, *told, *[mask] * options.return_mask)
 
 
-def _as_list(arrays: Any, name: str) -> list[Any]:
+def _as_arrays(arrays: Any, name: str) -> list[np.ndarray]:
     try:
-        iterator = iter(arrays)
+        listed = list(iter(arrays))
     except TypeError:
         raise ArgumentTypeError(
             f"{name} must be arrays to be padded to one, in a list or an array of objects, not {arrays!r} of type "
             f"{type(arrays).__name__}"
         ) from None
-    return list(iterator)
+    for i, array in enumerate(listed):
+        try:
+            listed[i] = np.asarray(array)
+        except ValueError as error:  # lists of different lengths
+            raise ArgumentError(
+                f"{name}[{i}] must be an array, and is a list whose own lists differ in length; pad these first, "
+                f"pad_batch(...)"
+            ) from error
+    return listed
 
 
-def _as_array(array: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(array)
-    except ValueError as error:  # lists of different lengths
-        raise ArgumentError(
-            f"{name} must be an array, and is a list whose own lists differ in length; pad these first, pad_batch(...)"
-        ) from error
-
-
-def _asked_for(out: np.ndarray, lengths: np.ndarray, mask: np.ndarray, options: _Options) -> tuple[np.ndarray, ...]:
-    parts = [out]
-    if options.return_lengths:
-        parts.append(lengths[:, 0] if lengths.shape[1] == 1 else lengths)
-    if options.return_mask:
-        parts.append(mask)
-    return tuple(parts)
-
-
-def _of_none(options: _Options) -> tuple[np.ndarray, ...]:
-    n_axes = len(options.places)
-    shape = (0, *[options.target(0)] * n_axes)
-    return _asked_for(np.empty(shape), np.empty((0, n_axes), np.int64), np.empty(shape, bool), options)
-
-
-def _check_shapes(arrays: list[np.ndarray], axes: tuple[int, ...], name: str) -> None:
+def _common_shape(arrays: list[np.ndarray], axes: tuple[int, ...], name: str) -> list[int]:
+    """Return the shape of the arrays, which they share but for `axes`."""
     first = arrays[0]
     for i, array in enumerate(arrays):
         if array.ndim <= max(axes):
@@ -262,6 +221,7 @@ def _check_shapes(arrays: list[np.ndarray], axes: tuple[int, ...], name: str) ->
                 f"{name}[{i}] is of shape {array.shape}, and {name}[0] of {first.shape}: they may only differ in "
                 f"length along axes={axes if len(axes) > 1 else axes[0]}; name the axes along which to pad"
             )
+    return list(first.shape)
 
 
 def _common_dtype(arrays: list[np.ndarray], name: str) -> np.dtype[Any]:
@@ -278,7 +238,7 @@ def _kept(lengths: np.ndarray, options: _Options, name: str) -> np.ndarray:
     """Return how much of each length is kept."""
     if options.max_length is None:
         return lengths
-    if not options.truncation and int(lengths.max()) > options.max_length:
+    if not options.truncation and int(lengths.max(initial=0)) > options.max_length:
         i = int(np.argmax(lengths.max(axis=1) > options.max_length))
         raise ArgumentError(
             f"max_length is {options.max_length}, and {name}[{i}] has length {int(lengths[i].max())}; raise it, or "
@@ -289,19 +249,19 @@ def _kept(lengths: np.ndarray, options: _Options, name: str) -> np.ndarray:
 
 def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return the padding value, if the dtype can hold it; a float is rounded."""
+    given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
+    of_text = given.dtype.kind in "US"
+    # NumPy would read a number from text, and drop a part of a complex one.
+    fits = dtype.kind == "O" or (of_text == (dtype.kind in "US") and (given.dtype.kind != "c" or dtype.kind == "c"))
     with np.errstate(all="ignore"):
         try:
-            given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
-            if given.dtype.kind == "c" and dtype.kind not in "cO":
-                raise TypeError("of a complex number NumPy would drop a part, with a warning")
-            if given.dtype.kind in "US" and dtype.kind in "fc":
-                raise TypeError("NumPy would read a number from text")
-            held = given.astype(dtype)
-            same = bool(held == given) or bool(given != given and held != held)
-            if dtype.kind == "f" and not same:
-                same = bool(np.isclose(held.astype(float), float(value), rtol=float(np.finfo(dtype).eps), atol=0.0))
+            held = given.astype(dtype) if fits else given
+            if fits and dtype.kind in "fc":
+                fits = bool(np.isclose(held, given, rtol=float(np.finfo(dtype).eps), atol=0.0, equal_nan=True))
+            elif fits:
+                fits = bool(held == given)
         except (TypeError, ValueError, OverflowError):
-            same = False
-    if not same:
+            fits = False
+    if not fits:
         raise ArgumentError(f"padding_value must be one that {dtype} can hold, not {value!r}; convert the arrays")
     return held

@@ -23,26 +23,14 @@ ELSEWHERE = {
     "generator": "pass it as shuffle=, which takes generators of NumPy's, or an int seed",
     "sampler": "give it to the source: ArrayDataSource(data, sampler=...)",
     "batch_sampler": "give a sampler to the source: ArrayDataSource(data, sampler=...)",
-    "rank": "pass it with the number of ranks as shard=(rank, world)",
     "world_size": "pass it with the rank as shard=(rank, world)",
-    "num_replicas": "pass it with the rank as shard=(rank, world)",
     "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
-    "prefetch": "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
     "prefetch_factor": "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
     "batch_buffer_size": "give it to a pool: pool.parallel_data_source(source, batch_buffer_size=...)",
-    "buffer_bytes": "give it to a pool: pool.parallel_data_source(source, buffer_bytes=...)",
     "timeout": "give it to a pool: pool.parallel_data_source(source, timeout=...)",
-    "persistent_workers": "a pool keeps its workers until it is closed: WorkerProcessPool(n)",
-    "multiprocessing_context": "give the way to start workers to the pool: WorkerProcessPool(n, start_method=...)",
     "collate_fn": "make it part of the source: source.collate(fn)",
     "pin_memory": "copy in a map behind the pool: pool.parallel_data_source(source).map(fn), whose fn pins",
-    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
-    "shuffle": TO_BATCH_ITERATOR,
-    "batch_size": TO_BATCH_ITERATOR,
-    "drop_last": TO_BATCH_ITERATOR,
-    "epoch": TO_BATCH_ITERATOR,
-    "shard": TO_BATCH_ITERATOR,
-    "state": TO_BATCH_ITERATOR,
+    **dict.fromkeys(["shuffle", "batch_size", "drop_last", "epoch", "shard", "state"], TO_BATCH_ITERATOR),
 }
 """What to do instead of options of PyTorch's ``DataLoader``, and of options of ours that belong elsewhere."""
 
@@ -64,18 +52,11 @@ def known_names(
         named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         known = frozenset(each.name for each in named[1:])
         where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
-        by_position = [each.name for each in named if each.kind is each.POSITIONAL_OR_KEYWORD]
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not known.issuperset(kwargs) and not (unless is not None and unless(args[0])):
                 no_unknown(where, kwargs, known, elsewhere)
-            if len(args) > len(by_position):
-                taken, others = ", ".join(by_position[1:]), ", ".join(sorted(known.difference(by_position)))
-                raise ArgumentTypeError(
-                    f"{where} takes {taken or 'nothing'} by position, and was given {len(args) - 1} arguments; "
-                    f"{f'pass others by name: {others}' if others else 'leave the others out'}"
-                )
             return function(*args, **kwargs)
 
         function.__qualname__ = where  # which Python's own messages name; that of the class may be an internal one
@@ -86,12 +67,7 @@ def known_names(
 
 
 def positive_int(name: str, value: Any) -> int:
-    """Return `value` as an ``int`` of at least 1.
-
-    Raises:
-        ArgumentTypeError: `value` is not an integer.
-        ArgumentError: `value` is below 1.
-    """
+    """Return `value` as an ``int`` of at least 1, or raise an error that names it, as all functions here do."""
     number = integer(name, value)
     if number < 1:
         raise ArgumentError(f"{name} must be at least 1, not {number}; pass a positive whole number")
@@ -111,12 +87,7 @@ def integer(name: str, value: Any) -> int:
 
 
 def not_negative(name: str, value: Any) -> int:
-    """Return `value` as an ``int`` of at least 0.
-
-    Raises:
-        ArgumentTypeError: `value` is not an integer.
-        ArgumentError: it is negative.
-    """
+    """Return `value` as an ``int`` of at least 0."""
     number = integer(name, value)
     if number < 0:
         raise ArgumentError(f"{name} must not be negative, and is {number}; pass 0 or more")
@@ -124,23 +95,14 @@ def not_negative(name: str, value: Any) -> int:
 
 
 def true_or_false(name: str, value: Any) -> bool:
-    """Return `value` as a ``bool``; NumPy's are welcome, numbers are not.
-
-    Raises:
-        ArgumentTypeError: it is no ``bool``.
-    """
+    """Return `value` as a ``bool``; NumPy's are welcome, numbers are not."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
 
 
 def number_between(name: str, value: Any, above: float, most: float) -> float:
-    """Return `value` as a ``float`` above `above`, at most `most`.
-
-    Raises:
-        ArgumentTypeError: `value` is not a number.
-        ArgumentError: it is not in range.
-    """
+    """Return `value` as a ``float`` above `above`, at most `most`."""
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise ArgumentTypeError(f"{name} must be a number, not {value!r} of type {type(value).__name__}; pass a float")
     number = float(value)
@@ -151,7 +113,7 @@ def number_between(name: str, value: Any, above: float, most: float) -> float:
 
 
 def repeats(value: Any) -> int:
-    """Return a number of repeats: at least 1, or -1 for ever."""
+    """Return a number of repeats: at least 1, or -1 without end."""
     number = integer("repeats", value)
     if number == 0 or number < -1:
         raise ArgumentError(
@@ -161,11 +123,7 @@ def repeats(value: Any) -> int:
 
 
 def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
-    """Return `value` if it is one of `options`.
-
-    Raises:
-        ArgumentError: it is not; the message lists the options and the closest one.
-    """
+    """Return `value` if it is one of `options`; else the error lists them, and the closest one."""
     options = list(options)
     if value in options:
         return value
@@ -177,16 +135,13 @@ def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
 def no_unknown(
     where: str, given: Mapping[str, Any], known: Iterable[str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse options that `where` does not have.
+    """Refuse options `given` by name that the function `where` does not have; the error names the closest of `known`.
 
     Args:
         where: Name of the function.
         given: Options by name.
         known: Names of those that it has.
         elsewhere: What to do instead of options that others have, in words.
-
-    Raises:
-        ArgumentTypeError: naming the first unknown option and the closest known one.
     """
     known = sorted(known)
     for name in given:

@@ -1,6 +1,6 @@
 """Command line of the benchmarks.
 
-    python -m benchmarks arrays --peers ours,torch --rounds 5 --output results
+    python -m benchmarks arrays sizes --peers ours,plain --against ../before --output results
 
 The exit code is 1 if a variant of ours failed, 2 if the command line is wrong or the data cannot be made.
 """
@@ -8,59 +8,65 @@ The exit code is 1 if a variant of ours failed, 2 if the command line is wrong o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-from benchmarks import campaign
-from benchmarks.case import Result
-from benchmarks.data import MissingPhotographs
-from benchmarks.harness import Options
-from benchmarks.peers.base import Variant
-from benchmarks.report import pages
+from benchmarks.harness import Options, measure
+from benchmarks.peer_process import PACKAGE, ROOT
+from benchmarks.peers.base import BEFORE, OURS, Variant
+from benchmarks.plan import Part, Result, Study, part_names, peer_names
+from benchmarks.report import pages, plots
 from benchmarks.studies import STUDIES
-from benchmarks.studies.base import Study
-from benchmarks.studies.svg import NoPlot
+from benchmarks.workloads import make
+from benchmarks.workloads.base import Workload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the page, write the files."""
+    """Make all data, then measure study by study; print the page and write the files of each as soon as it is done."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     choice = parser.parse_args(arguments)
-    study = STUDIES[choice.study]
-    choice.rounds = study.rounds if choice.rounds is None else choice.rounds
-    try:
-        options = Options(rounds=choice.rounds, workers=choice.workers, timeout=choice.timeout)
-        study = study.only(choice.parts)
-        names = study.names(choice.peers)
-    except ValueError as error:
-        parser.error(str(error))
+    everything: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         try:
-            results = campaign.run(study, names, options, Path(folder), quick=choice.quick, say=_say)
-        except MissingPhotographs as error:
+            plan = _plan(choice)
+            made = _made(plan, Path(folder), quick=choice.quick)
+        except ValueError as error:
             parser.error(str(error))
-    _publish(study, _setting(study, choice, arguments, study.variants(names)), results, choice.output)
-    outcomes = [outcome for result in results for outcome in result.outcomes]
-    return int(any(outcome.family == "ours" and outcome.status == "failed" for outcome in outcomes))
+        except ModuleNotFoundError as error:
+            parser.error(f"the data cannot be made: {error}; install it with: pip install 'batchup_ng[benchmarks]'")
+        for study, options, parts in plan:
+            results = []
+            for part, variants in parts:
+                _say(f"{study.name}: {part.title}")
+                workload = part.adapt(made[part.kind])
+                results.append(measure(part.sized(quick=choice.quick), variants, workload, options))
+            taken_part = [variant for _, variants in parts for variant in variants]
+            _publish(study, _setting(choice, options, arguments, taken_part), results, choice.output)
+            everything += results
+    if len(plan) > 1:
+        print(pages.changes(everything))
+    return int(any(one.family == OURS and one.status == "failed" for result in everything for one in result.outcomes))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
-    parser.add_argument("study", choices=tuple(STUDIES), help="what to measure")
+    parser.add_argument("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
     parser.add_argument("--peers", help="families or variants, comma-separated (default: the usual ones)")
-    parser.add_argument("--parts", help="parts of the study, comma-separated, as its JSON calls them (default: all)")
+    parser.add_argument("--parts", help="parts of the studies, comma-separated, by their JSON names (default: all)")
+    parser.add_argument("--against", type=Path, help="another checkout of ours, to take part as NAME@before")
     parser.add_argument("--rounds", type=int, help="turns of each variant after its first (default: the study's own)")
     parser.add_argument("--workers", type=int, default=2, help="threads or processes of a variant (default: 2)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one turn may take (default: 300)")
@@ -69,77 +75,90 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _leave(signum: int, frame: Any) -> NoReturn:
-    """Turn a polite kill into an exception, so that processes and files are cleared away."""
-    sys.exit(128 + signum)
+Plan: TypeAlias = "list[tuple[Study, Options, list[tuple[Part, tuple[Variant, ...]]]]]"
+"""The studies with the parts in which somebody takes part."""
+
+
+def _plan(choice: argparse.Namespace) -> Plan:
+    """What the command line asks for; ValueError if it is wrong."""
+    if choice.against and not (choice.against / PACKAGE / "__init__.py").is_file():
+        raise ValueError(f"against must be a checkout with {PACKAGE}/__init__.py; got {str(choice.against)!r}")
+    studies = [STUDIES[name] for name in choice.studies]
+    peers, named = peer_names(studies, choice.peers), part_names(studies, choice.parts)
+    plan: Plan = []
+    for study in studies:
+        rounds = study.rounds if choice.rounds is None else choice.rounds
+        options = Options(rounds=rounds, workers=choice.workers, timeout=choice.timeout, say=_say)
+        chosen = [part for part in study.parts if named is None or part.name in named]
+        parts = [(part, part.variants(peers, str(choice.against or ""))) for part in chosen]
+        plan.append((study, options, [(part, variants) for part, variants in parts if variants]))
+    return [(study, options, parts) for study, options, parts in plan if parts]
+
+
+def _made(plan: Plan, folder: Path, *, quick: bool) -> dict[str, Workload]:
+    """The data of all parts, each kind made once."""
+    kinds = dict.fromkeys(part.kind for _, _, parts in plan for part, _ in parts)
+    for kind in kinds:
+        (folder / kind).mkdir()
+    return {kind: make(kind, folder / kind, quick=quick) for kind in kinds}
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _publish(study: Study, setting: pages.Setting, results: Sequence[Result], output: Path | None) -> None:
-    page = pages.page(setting, results, study.tell, study.summary(results))
+def _publish(study: Study, setting: Mapping[str, Any], results: Sequence[Result], output: Path | None) -> None:
+    page = pages.page(study, setting, results)
     print(page)
     if output is None:
         return
-    fields = json.dumps(pages.to_json(setting, results), indent=2)
-    files = {f"{study.name}.md": page, f"{study.name}.json": fields + "\n", **_drawn(study, results)}
     output.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (output / name).write_text(text, encoding="utf-8")
-
-
-def _drawn(study: Study, results: Sequence[Result]) -> dict[str, str]:
-    try:
-        return study.draw(results)
-    except NoPlot as error:
-        _say(str(error))
-        return {}
+    fields = {"study": study.name, "setting": setting, "cases": pages.cases(results)}
+    (output / f"{study.name}.md").write_text(page, encoding="utf-8")
+    (output / f"{study.name}.json").write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    if study.across and any(one.told for result in results for one in result.outcomes):
+        (output / f"{study.name}.svg").write_text(plots.curves(study, results), encoding="utf-8")
 
 
 def _setting(
-    study: Study, choice: argparse.Namespace, arguments: Sequence[str], variants: Sequence[Variant]
-) -> pages.Setting:
-    return pages.Setting(
-        study=study.name,
-        title=study.title,
-        command=pages.without_paths(shlex.join(["python", "-m", "benchmarks", *_without_output(arguments)])),
-        date=date.today().isoformat(),
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        system=f"{platform.system()} {platform.machine()}",
-        python=platform.python_version(),
-        libraries=_versions(variants),
-        workers=choice.workers,
-        rounds=choice.rounds,
-        quick=choice.quick,
-    )
+    choice: argparse.Namespace, options: Options, arguments: Sequence[str], variants: Sequence[Variant]
+) -> dict[str, Any]:
+    """Under what the figures were taken; names no host and no folder."""
+    words = [word for word in arguments if word not in ("--output", str(choice.output))]
+    return {
+        "command": pages.without_paths(shlex.join(["python", "-m", "benchmarks", *words])),
+        "date": date.today().isoformat(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "libraries": _versions(variants, choice.against),
+        "workers": options.workers,
+        "rounds": options.rounds,
+        "quick": choice.quick,
+    }
 
 
-def _without_output(arguments: Sequence[str]) -> list[str]:
-    """The arguments but for the output folder, which is nobody's business.
-
-    >>> _without_output(["arrays", "--output", "x", "--quick"])
-    ['arrays', '--quick']
-    """
-    kept = [word for word in arguments if not word.startswith("--output=")]
-    if "--output" in kept:
-        place = kept.index("--output")
-        del kept[place : place + 2]
-    return kept
-
-
-def _versions(variants: Sequence[Variant]) -> dict[str, str]:
-    """Versions of the installed libraries that took part; found without importing them."""
-    names = dict.fromkeys(["numpy", "pillow", *(module for variant in variants for module in variant.needs)])
+def _versions(variants: Sequence[Variant], against: Path | None) -> dict[str, str]:
+    """Versions of the installed libraries that took part, found without importing them; of checkouts the commit."""
     versions = {}
-    for name in names:
-        try:
+    for name in dict.fromkeys(["numpy", "pillow", *(module for variant in variants for module in variant.needs)]):
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            if find_spec(name) is not None:
-                versions[name] = "from the checkout"
-    return versions
+    checkouts = {PACKAGE: ROOT, f"{PACKAGE}@{BEFORE}": against}
+    return versions | {name: _commit(folder) for name, folder in checkouts.items() if folder is not None}
+
+
+def _commit(checkout: Path) -> str:
+    asks = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(asks, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "of no known commit"
+
+
+def _leave(signum: int, frame: Any) -> NoReturn:
+    """Turn a polite kill into an exception, so that processes and files are cleared away."""
+    sys.exit(128 + signum)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Process side of the harness: makes one trial, then does a turn of it whenever it is told to.
+"""Process side of the harness: opens one feed, then does a turn of its trial whenever it is told to.
 
-The protocol is JSON lines: the parent's on stdin, one answer to each on the descriptor that stdout had at the
-start. Descriptor 1 itself is pointed at stderr, since libraries print.
+Messages are JSON, in both directions of the pipe whose descriptor is the argument:
 
     {"module", "variant", "workers", "workload", "trial", "settings"}  ->  {"ready": true}
-    {"turn": number}                                                   ->  the fields of outcome.Epoch
-    {"close": true}, or the end of stdin          ->  leaves, with its whole process group at the latter
+    {"turn": number}                                                   ->  the fields of records.Epoch
+    {"close": true}                                                    ->  leaves without an answer
 
-Any exception is answered as {"error": "Type: message"}, with the traceback on stderr. An end of stdin without ``close``
-means that the parent is gone, so that nobody else is left to kill the group.
+Any exception is answered as {"error": "Type: message"}, with the traceback on stderr. An end of the pipe without
+``close`` means that the parent is gone: then this process kills its own group, as nobody else can.
 
-Methods that start each worker anew import this module there by its name, so that it must do nothing on import.
+The start method ``spawn`` imports this module in each worker by its name, so that it must do nothing on import.
 """
 
 from __future__ import annotations
@@ -21,48 +20,49 @@ import signal
 import sys
 import traceback
 from dataclasses import asdict
-from typing import Any, TextIO
+from multiprocessing.connection import Connection
+from typing import Any
 
-from benchmarks.peers.base import find
+from benchmarks.peers import find
 from benchmarks.trials import TRIALS
-from benchmarks.workloads import Workload
+from benchmarks.workloads.base import Workload
 
 
 def main() -> int:
     """Serve the parent until it says close."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)
+    pipe = Connection(int(sys.argv[1]))
+    os.set_inheritable(pipe.fileno(), False)
     try:
-        return _serve(answers)
+        _serve(pipe)
     except Exception as error:
         traceback.print_exc()
-        _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+        _answer(pipe, {"error": f"{type(error).__name__}: {error}"})
         return 1
+    return 0
 
 
-def _serve(answers: TextIO) -> int:
-    request = json.loads(sys.stdin.readline())
-    workload = Workload.from_json(request["workload"])
-    variant = find(request["module"], workload.kind, request["variant"])
-    trial = TRIALS[request["trial"]](variant, workload, request["workers"], request["settings"])
-    _answer(answers, {"ready": True})
-    for message in map(json.loads, sys.stdin):
-        if "close" in message:
-            trial.close()
-            return 0
-        _answer(answers, asdict(trial.turn(message["turn"])))
-    _leave_with_group()
-    return 1
+def _serve(pipe: Connection) -> None:
+    request = _message(pipe)
+    workload = Workload(**request["workload"])
+    feed = find(request["module"], request["variant"]).open(workload, request["workers"])
+    _answer(pipe, {"ready": True})
+    while "close" not in (message := _message(pipe)):
+        _answer(pipe, asdict(TRIALS[request["trial"]](feed, workload, message["turn"], request["settings"])))
+    feed.close()
 
 
-def _answer(answers: TextIO, message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message) + "\n")
-    answers.flush()
+def _message(pipe: Connection) -> dict[str, Any]:
+    try:
+        message: dict[str, Any] = json.loads(pipe.recv_bytes())
+    except EOFError:
+        if os.getpgid(0) == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        raise
+    return message
 
 
-def _leave_with_group() -> None:
-    if os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)
+def _answer(pipe: Connection, message: dict[str, Any]) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
 
 
 if __name__ == "__main__":

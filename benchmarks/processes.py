@@ -1,40 +1,13 @@
-"""What this process and those that it started use of the machine.
-
-Read from Linux's ``/proc``, through psutil where it reads the same. psutil is imported on use, since only some
-benchmarks need it.
-"""
+"""What this process and those that it started use of the machine, by psutil and Linux's ``/proc``."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 
-_MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ (\S{4}) ")
-_KILOBYTES = re.compile(r"(\w+): +(\d+) kB")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Footprint:
-    """Memory and descriptors of several processes together.
-
-    Attributes:
-        rss: Bytes resident, a page that two of them share counted twice.
-        pss: Bytes resident, a shared page counted once.
-        uss: Bytes that no other process has mapped.
-        descriptors: Open file descriptors.
-        processes: How many processes there are.
-    """
-
-    rss: int
-    pss: int
-    uss: int
-    descriptors: int
-    processes: int
+import psutil
 
 
 def tree() -> list[int]:
@@ -42,8 +15,6 @@ def tree() -> list[int]:
 
     Those are its descendants, and what began after it in its session: a process may leave either, hardly both.
     """
-    import psutil
-
     this, session = psutil.Process(), os.getsid(0)
     ids = {this.pid, *(child.pid for child in this.children(recursive=True))}
     for pid in set(psutil.pids()) - ids:
@@ -53,19 +24,23 @@ def tree() -> list[int]:
     return sorted(ids)
 
 
-def footprint() -> Footprint:
-    """The footprint of :func:`tree`."""
-    import psutil
-
-    rss = pss = uss = descriptors = processes = 0
+def footprint() -> dict[str, float]:
+    """How many processes :func:`tree` has, their descriptors, their bytes (PSS, which counts a shared page once)."""
+    found = []
     for pid in tree():
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
-            memory = process.memory_full_info()
-            descriptors += process.num_fds()
-            rss, pss, uss = rss + memory.rss, pss + memory.pss, uss + memory.uss
-            processes += 1
-    return Footprint(rss=rss, pss=pss, uss=uss, descriptors=descriptors, processes=processes)
+            found.append((process.memory_full_info().pss, process.num_fds()))
+    return {"processes": len(found), "pss": sum(one[0] for one in found), "descriptors": sum(one[1] for one in found)}
+
+
+def private_bytes(pid: int) -> int:
+    """Resident bytes in private mappings that no other process has mapped: what this process alone is the cause of.
+
+    USS counts pages of shared mappings too, in the process that happens to be the only one to have touched them.
+    """
+    maps = psutil.Process(pid).memory_maps(grouped=False)
+    return sum(one.private_clean + one.private_dirty for one in maps if one.perms.endswith("p"))
 
 
 class CpuMeter:
@@ -85,45 +60,6 @@ class CpuMeter:
         return sum(clock - self._before.get(pid, 0.0) for pid, clock in now.items())
 
 
-QUIET_SECONDS = 1.5
-"""How long all processes of a variant must be quiet to be at rest."""
-
-QUIET_SHARE = 0.05
-"""The share of a CPU that they may use meanwhile."""
-
-
-def come_to_rest(most: float = 30.0) -> None:
-    """Wait, so many seconds at most, until what the first epoch began in the background is done, in all processes."""
-    deadline = time.perf_counter() + most
-    quiet_since = time.perf_counter()
-    while (now := time.perf_counter()) < min(deadline, quiet_since + QUIET_SECONDS):
-        meter = CpuMeter()
-        time.sleep(0.1)
-        if meter.seconds() > QUIET_SHARE * (time.perf_counter() - now):
-            quiet_since = time.perf_counter()
-
-
-def resident_bytes() -> int:
-    """Resident bytes of this process."""
-    return _status("VmRSS")
-
-
-def peak_bytes() -> int:
-    """The most that were ever resident at once, since :func:`forget_peak` if that was called."""
-    return _status("VmHWM")
-
-
-def forget_peak() -> None:
-    """Let the peak of this process begin anew from what is resident now."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _status(name: str) -> int:
-    """An entry of ``/proc/self/status``, which counts in kB, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
-
-
 def _cpu_clocks(ids: Iterable[int]) -> dict[int, float]:
     """The CPU clock of each process that lives."""
     clocks = {}
@@ -133,38 +69,19 @@ def _cpu_clocks(ids: Iterable[int]) -> dict[int, float]:
     return clocks
 
 
-def unique_bytes(pid: int) -> int:
-    """Resident bytes that no other process has mapped (USS), of shared mappings too."""
-    import psutil
+QUIET_SECONDS = 1.5
+"""How long all processes of a variant must be quiet to be at rest."""
 
-    unique: int = psutil.Process(pid).memory_full_info().uss
-    return unique
-
-
-def private_bytes(pid: int) -> int:
-    """Resident bytes in private mappings that no other process has mapped: what this process alone is the cause of.
-
-    Pages of a shared mapping (a file's, or of memory that was shared on purpose) exist once however many have them
-    mapped, but count towards USS in whoever happens to be the only one that has touched them.
-    """
-    return _private_bytes(Path(f"/proc/{pid}/smaps").read_text())
+QUIET_SHARE = 0.05
+"""The share of a CPU that they may use meanwhile."""
 
 
-def _private_bytes(smaps: str) -> int:
-    """The sum of the private pages of private mappings in the text of ``/proc/PID/smaps``.
-
-    >>> _private_bytes('''7f00-7f10 rw-p 0 00:00 0
-    ... Private_Dirty:         4 kB
-    ... 7f10-7f20 r--s 0 00:01 7 data.npy
-    ... Private_Clean:       100 kB
-    ... ''')
-    4096
-    """
-    total = 0
-    counted = False
-    for line in smaps.splitlines():
-        if mapping := _MAPPING.match(line):
-            counted = mapping[1].endswith("p")
-        elif counted and (size := _KILOBYTES.match(line)) and size[1] in ("Private_Clean", "Private_Dirty"):
-            total += int(size[2]) * 1024
-    return total
+def come_to_rest(most: float) -> None:
+    """Wait, so many seconds at most, until what the first epoch began in the background is done, in all processes."""
+    deadline = time.perf_counter() + most
+    quiet_since = time.perf_counter()
+    while (now := time.perf_counter()) < min(deadline, quiet_since + QUIET_SECONDS):
+        meter = CpuMeter()
+        time.sleep(0.1)
+        if meter.seconds() > QUIET_SHARE * (time.perf_counter() - now):
+            quiet_since = time.perf_counter()

@@ -7,7 +7,7 @@ from batchup_ng.demo.digits import load_digits
 
 images, labels = load_digits()
 
-# Make the set lopsided: all zeros, and of digit n only one in n + 1.
+# Make the classes unequal: keep all zeros, and one in n + 1 of digit n.
 keep = np.concatenate([np.flatnonzero(labels == digit)[:: digit + 1] for digit in range(10)])
 images, labels = images[keep], labels[keep].astype(np.int64)
 print("in the data:", np.bincount(labels, minlength=10).tolist())
@@ -15,7 +15,7 @@ print("in the data:", np.bincount(labels, minlength=10).tolist())
 sampler = bu.WeightedSampler.class_balancing_sampler(labels)
 source = bu.ArrayDataSource([images, labels], sampler=sampler)
 
-# A weighted draw has no end, so the loop says how many batches it wants.
+# Weighted draws have no end, so the loop sets the number of batches.
 drawn = np.zeros(10, dtype=int)
 with bu.WorkerThreadPool(2) as pool, pool.parallel_data_source(source).batch_iterator(64, shuffle=1) as batches:
     for _, (_, y) in zip(range(150), batches, strict=False):

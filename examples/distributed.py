@@ -1,4 +1,4 @@
-"""Train on 4 processes, stop in mid-epoch, go on with 2: all of the epoch is seen, each sample once."""
+"""Train on 4 processes, stop in mid-epoch and resume with 2: each sample of the epoch is seen once."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def to_unit_range(rows, images, labels):
 
 
 def train(folder, n_batches):
-    """Be one of the processes that torchrun starts: train for `n_batches` batches, or to the end of the epoch."""
+    """Train for `n_batches` batches, or to the end of the epoch, in each process that torchrun starts."""
     distributed.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, world = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(SEED)  # the same first weights everywhere
@@ -31,13 +31,13 @@ def train(folder, n_batches):
     if checkpoint.exists():
         saved = torch.load(checkpoint)
         network.load_state_dict(saved["network"])
-        state = saved["data"]  # that of one process is as good as that of any other
+        state = saved["data"]  # rank 0 saved it; the states of all ranks are the same
 
     images, labels = load_digits()
     digits = bu.ArrayDataSource([images, labels], include_indices=True).map(to_unit_range)
     with bu.WorkerThreadPool(1) as pool:
-        # "auto" is the rank and the number of processes that torchrun says. All get equally many samples: where the
-        # last ones cannot be shared out evenly, some get one once more, for which `real` is False.
+        # "auto" reads the rank and the world size that torchrun sets. All ranks get equally many samples: if the last
+        # ones cannot be shared evenly, some ranks get a sample twice, for which `real` is False.
         options = {"shuffle": SEED, "shard": "auto", "pad_mask": True, "state": state}
         with pool.parallel_data_source(digits).batch_iterator(BATCH_SIZE, **options) as batches:
             for number, (rows, x, y, real) in enumerate(batches, start=1):

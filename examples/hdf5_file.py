@@ -1,4 +1,4 @@
-"""Read an HDF5 data set from several processes, each of which opens the file for itself."""
+"""Read an HDF5 data set from several processes, each of which opens the file itself."""
 
 import tempfile
 from pathlib import Path
@@ -11,14 +11,14 @@ from batchup_ng.demo.digits import load_digits
 
 
 class Hdf5Rows:
-    """An accessor: it has a length, gives rows, and travels to other processes as a path."""
+    """An accessor: it has a length, returns rows, and is pickled as a path."""
 
     def __init__(self, path, name):
         self.path, self.name, self.opened = path, name, None
 
     def data(self):
         if self.opened is None:
-            # Kept, for HDF5 forgets the chunks that it has decompressed with the data set; let it keep enough of them.
+            # Kept open, since HDF5 caches decompressed chunks for each open data set; the cache holds 64 MB.
             self.opened = h5py.File(self.path, "r", rdcc_nbytes=64 << 20)[self.name]
         return self.opened
 
@@ -28,7 +28,7 @@ class Hdf5Rows:
     def __getitem__(self, rows):
         if not isinstance(rows, np.ndarray):
             return self.data()[rows]
-        # HDF5 takes rows in rising order, each once.
+        # HDF5 takes rows in increasing order, each once.
         rising, places = np.unique(rows, return_inverse=True)
         return self.data()[rising][places]
 

@@ -39,7 +39,7 @@ def random_square(images, widths, rng):
 with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool() as pool:
     paths, widths = write_pictures(folder)
     images = bu.ImageFiles(paths)  # no size: a batch is a list of arrays (height, width, 3)
-    print("as they lie there:", [image.shape for image in images[:3]])
+    print("as stored:", [image.shape for image in images[:3]])
 
     source = bu.ArrayDataSource([images, widths]).map(random_square, rng="sample")
     shapes = {x.shape[1:] for x, _ in pool.parallel_data_source(source).batch_iterator(16, shuffle=1)}

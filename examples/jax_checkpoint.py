@@ -1,4 +1,4 @@
-"""Save weights and place in the data together by Orbax, load them into a new training in JAX."""
+"""Save weights and iterator state together with Orbax, and resume a JAX training from them."""
 
 import itertools
 import tempfile
@@ -32,7 +32,7 @@ def train_batch(weights, x, y):
 
 
 def train(source, folder, n_batches=None):
-    """Return the weights after so many batches, or all; begins with the latest checkpoint and ends with another."""
+    """Return the weights after `n_batches` batches, or all; resume from the latest checkpoint, and save another."""
     weights, state = {"matrix": jnp.zeros((64, 10)), "bias": jnp.zeros(10)}, None
     with ocp.CheckpointManager(folder) as manager:
         if manager.latest_step() is not None:

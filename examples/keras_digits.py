@@ -18,12 +18,12 @@ keras.utils.set_random_seed(SEED)
 
 
 def to_planes(images, labels):
-    """One grey plane an image, 0 to 1: (n, 8, 8, 1)."""
+    """Return one grey plane an image, 0 to 1: (n, 8, 8, 1) float32."""
     return images[..., None].astype(np.float32) / 255, labels
 
 
 def epochs_without_end(source):
-    """Yield the batches of one epoch after the other; `fit` takes as many as an epoch has."""
+    """Yield the batches of all epochs in turn; `fit` takes as many as an epoch has."""
     with source.epochs(None, BATCH_SIZE, shuffle=SEED) as epochs:
         for batches in epochs:
             yield from batches

@@ -1,4 +1,4 @@
-"""Train in Lightning from a checkpoint of mid-epoch: its loaders may say where they are, and this one does."""
+"""Resume a Lightning training in mid-epoch: the loader saves and loads its own state."""
 
 import tempfile
 import warnings
@@ -14,7 +14,7 @@ from batchup_ng.demo.digits import load_digits
 EPOCHS, BATCH_SIZE, SEED = 3, 32, 1
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
 torch.set_num_threads(1)
-warnings.filterwarnings("ignore", module="pytorch_lightning")  # which would rather have its own loaders
+warnings.filterwarnings("ignore", module="pytorch_lightning")  # it recommends its own loaders
 
 
 def augment(images, labels, rng):
@@ -23,7 +23,7 @@ def augment(images, labels, rng):
 
 
 class Loader:
-    """Gives the epochs of a source, one after the other; Lightning saves and loads what has the last two methods."""
+    """Yields the epochs of a source in turn; Lightning saves and loads its state by the last two methods."""
 
     def __init__(self, source):
         self.source, self.epoch, self.state, self.batches = source, 0, None, None
@@ -31,10 +31,10 @@ class Loader:
     def __len__(self):
         return bu.num_batches(self.source.num_samples(), BATCH_SIZE)
 
-    def __iter__(self):  # a generator, for Lightning also calls this without asking for batches
+    def __iter__(self):  # a generator, since Lightning also calls this without taking a batch
         state, self.state = self.state, None
         self.batches = self.source.batch_iterator(BATCH_SIZE, shuffle=SEED, epoch=self.epoch, state=state)
-        if len(self.batches) == 0:  # saved at the end of an epoch: the next one is due
+        if len(self.batches) == 0:  # saved at the end of an epoch: begin the next
             self.epoch += 1
             self.batches = self.source.batch_iterator(BATCH_SIZE, shuffle=SEED, epoch=self.epoch)
         self.epoch += 1
@@ -62,7 +62,7 @@ class Digits(lightning.LightningModule):
 
 
 def train(source, steps=-1, save=None, checkpoint=None):
-    """Return the network after so many steps, or all epochs; saved on the way or begun from a checkpoint, if asked."""
+    """Return the network after `steps` steps, or all epochs; `save` it, or resume from `checkpoint`, if given."""
     callbacks = {"callbacks": save, "enable_checkpointing": save is not None}
     trainer = lightning.Trainer(max_epochs=EPOCHS, max_steps=steps, accelerator="cpu", **callbacks, **QUIET)
     network = Digits()

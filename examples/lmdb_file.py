@@ -1,4 +1,4 @@
-"""Read an LMDB file from several processes, each of which opens the file for itself, once for all that read it."""
+"""Read an LMDB file from several processes, each of which opens the file once for all its accessors."""
 
 import os
 import tempfile
@@ -12,8 +12,8 @@ from batchup_ng.demo.digits import load_digits
 
 
 def environment(path):
-    """Return the environment of a file, which LMDB lets a process open only once."""
-    # It is kept in LMDB's own module, of which each process has one; a script's own variables travel with its classes.
+    """Return the environment of a file; LMDB lets a process open it only once."""
+    # Kept in the lmdb module, of which each process has one; a global of this script would be copied with the class.
     opened = vars(lmdb).setdefault("opened_by_path", {})
     if path not in opened:
         opened[path] = lmdb.open(path, readonly=True, lock=False, subdir=False)
@@ -21,7 +21,7 @@ def environment(path):
 
 
 class LmdbImages:
-    """An accessor: it has a length, gives rows, and travels to other processes as a path."""
+    """An accessor: it has a length, returns rows, and is pickled as a path."""
 
     def __init__(self, path, shape):
         self.path, self.shape = os.path.abspath(path), shape
@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
         for row, image in enumerate(images):
             transaction.put(b"%08d" % row, image.tobytes())
 
-    # Two loaders, as for training and validation, each with an accessor of its own over the one file.
+    # Two sources, as for training and validation, each with an accessor of its own over the one file.
     train, test = (
         bu.ArrayDataSource([LmdbImages(path, images.shape[1:]), labels], rows)
         for rows in np.split(np.arange(len(labels)), [1400])

@@ -1,4 +1,4 @@
-"""Train in a process that is killed again and again, go on from its checkpoints, and get the very same weights."""
+"""Kill a training again and again, resume it from its checkpoints, and get the same weights, bit for bit."""
 
 import argparse
 import os
@@ -19,14 +19,14 @@ EPOCHS, BATCH_SIZE, SEED = 5, 32, 1
 
 
 def augment(images, labels, rng):
-    """Shift each image sideways and add noise: every sample has its own row of draws, in whatever run it is made."""
+    """Shift each image sideways and add noise; every sample has its own row of draws, the same in every run."""
     columns = np.arange(8) + rng.integers(-1, 2)[:, None]
     shifted = np.take_along_axis(images, columns.clip(0, 7)[:, None, :], axis=2)
     return shifted / np.float32(16) + rng.normal(size=(8, 8)).astype(np.float32) / 10, labels.astype(np.int64)
 
 
 def train(checkpoint):
-    """Train, from the checkpoint on if there is one; say each batch."""
+    """Train, resuming from the checkpoint if there is one; print a line for each batch."""
     network, state = pickle.loads(checkpoint.read_bytes()) if checkpoint.exists() else (Classifier(64, 10), None)
     with bu.WorkerProcessPool(2) as pool:
         digits = pool.parallel_data_source(bu.ArrayDataSource(list(load_digits())).map(augment, rng="sample"))
@@ -40,7 +40,7 @@ def train(checkpoint):
 
 
 def save(path, what):
-    """Write the weights, the optimiser and the place in the data as one file, which is never there in part."""
+    """Write the weights, the optimiser and the iterator's state to one file, which is never incomplete."""
     unfinished = path.with_suffix(".unfinished")
     with open(unfinished, "wb") as file:
         pickle.dump(what, file)
@@ -50,7 +50,7 @@ def save(path, what):
 
 
 def run(checkpoint, kill_after):
-    """Train in a process of its own, which SIGKILL ends after so many batches; return whether it got to its end."""
+    """Train in a process of its own, kill it after `kill_after` batches; return whether it finished."""
     with subprocess.Popen([sys.executable, __file__, "--train", checkpoint], stdout=subprocess.PIPE) as process:
         for number, _ in enumerate(process.stdout, start=1):
             if number == kill_after:

@@ -15,7 +15,7 @@ train, test = bu.split(everything, [0.75, 0.25], 1, stratify=labels)
 x_train, y_train = next(iter(train.batch_iterator(len(images))))
 x_test, y_test = next(iter(test.batch_iterator(len(images))))
 
-# The labelled digits are few, so they are repeated for ever: an epoch ends with the last one without a label.
+# The labelled digits are few, so they repeat without end: an epoch ends with the last unlabelled digit.
 labelled = bu.ArrayDataSource([x_train[:N_LABELLED], y_train[:N_LABELLED]], repeats=-1)
 unlabelled = bu.ArrayDataSource([x_train[N_LABELLED:]])
 both = bu.CompositeDataSource([labelled, unlabelled])
@@ -26,7 +26,7 @@ with bu.WorkerThreadPool(2) as pool:
     for batches in background.epochs(EPOCHS, 32, shuffle=7):
         for x, y, x_without in batches:
             network.train_batch(x, y)
-            # The network's own answer is taken as the label where it is sure of it (from the second epoch on).
+            # From the second epoch on, an answer that the network is sure of is taken as the label.
             guess = network.probabilities(x_without)
             sure = guess.max(axis=1) > SURE
             if batches.epoch > 0 and sure.any():

@@ -19,7 +19,7 @@ with tempfile.TemporaryDirectory() as folder:
     table = pd.DataFrame({"path": paths, "label": labels})
     print(table.sample(3, random_state=0).to_string())
 
-    # The table is read once; what is kept is the list of paths, and files are opened batch by batch.
+    # Only the list of paths is kept; workers open the files batch by batch.
     images = bu.ImageFiles(table["path"].tolist(), size=(128, 128), mode="RGB")
     source = bu.ArrayDataSource([images, table["label"].to_numpy()]).map(to_signed_range)
 

@@ -1,4 +1,4 @@
-"""Save weights, optimiser and place in the data by torch.distributed.checkpoint; load them into a new training."""
+"""Save weights, optimiser and iterator state with torch.distributed.checkpoint, and resume from them."""
 
 import tempfile
 import warnings
@@ -13,7 +13,7 @@ from batchup_ng.demo.digits import load_digits
 
 EPOCHS, SEED, SAVE_AFTER = 3, 1, 100
 torch.set_num_threads(1)
-warnings.filterwarnings("ignore", "torch.distributed is disabled")  # this is a single process, and meant to be
+warnings.filterwarnings("ignore", "torch.distributed is disabled")  # this is a single process on purpose
 
 
 def augment(images, labels, rng):
@@ -22,7 +22,7 @@ def augment(images, labels, rng):
 
 
 class Training:
-    """A network with its optimiser; what torch saves has `state_dict` and `load_state_dict`."""
+    """A network and its optimiser; torch saves objects that have `state_dict` and `load_state_dict`."""
 
     def __init__(self):
         torch.manual_seed(SEED)
@@ -48,7 +48,7 @@ class Training:
         )
 
 
-# One stream of all epochs, each in an order of its own, so that one iterator is all there is to save.
+# One stream of all epochs, each in an order of its own, so that there is one iterator to save.
 digits = bu.repeat(bu.ArrayDataSource(list(load_digits())).map(augment, rng="sample"), EPOCHS)
 with tempfile.TemporaryDirectory() as folder:
     with bu.WorkerThreadPool(2) as pool, pool.parallel_data_source(digits).batch_iterator(32, shuffle=SEED) as batches:
@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory() as folder:
             if step == SAVE_AFTER:
                 checkpoint.save({"training": unbroken, "data": batches}, checkpoint_id=folder)
 
-    # Another process may do this, on another machine: with other workers, or without any.
+    # This may run in another process, on another machine, with other workers or none.
     resumed, batches = Training(), digits.batch_iterator(32, shuffle=SEED)
     checkpoint.load({"training": resumed, "data": batches}, checkpoint_id=folder)
     print(f"{len(batches)} of {step} batches are left after step {SAVE_AFTER}")

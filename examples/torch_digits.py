@@ -14,7 +14,7 @@ torch.set_num_threads(1)
 
 
 def to_planes(images, labels):
-    """One grey plane an image, 0 to 1: (n, 1, 8, 8)."""
+    """Return one grey plane an image, 0 to 1: (n, 1, 8, 8) float32."""
     return images[:, None].astype(np.float32) / 255, labels
 
 
@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     paths, labels = write_digits(folder)
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_planes)
     parts = bu.split(digits, [0.75, 0.25], SEED, stratify=labels)
-    # A map behind the pool runs in this process: the place to hand arrays over to torch.
+    # A map behind the pool runs in this process: convert arrays to tensors there.
     train, test = (pool.parallel_data_source(part).map(to_tensors) for part in parts)
 
     for batches in train.epochs(EPOCHS, 32, shuffle=SEED):

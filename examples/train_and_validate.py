@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_unit_range)
     train, validation = bu.split(digits, [0.8, 0.2], 1, stratify=labels)
 
-    # Two producers on the same two workers; each fills a buffer of its own.
+    # Two iterators share the two workers; each fills a prefetch buffer of its own.
     train = pool.parallel_data_source(train, batch_buffer_size=20)
     validation = pool.parallel_data_source(validation, batch_buffer_size=4)
 

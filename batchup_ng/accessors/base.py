@@ -8,6 +8,7 @@ a copy a batch; one that knows what its samples are called is a :class:`NamesSam
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any, Protocol, runtime_checkable
 
@@ -56,7 +57,7 @@ class NamesSamples(Protocol):
 
 
 def sample_name(accessor: Any, row: int) -> str | None:
-    """Return what `row` of `accessor` is called; None where nobody knows."""
+    """Return what `row` of `accessor` is called; None if it has no name."""
     return accessor.sample_name(row) if isinstance(accessor, NamesSamples) else None
 
 
@@ -159,9 +160,9 @@ def chosen_rows(key: Any, length: int) -> int | np.ndarray:
     """
     if isinstance(key, slice):
         return np.arange(*key.indices(length), dtype=np.intp)
-    single = _as_int(key)
-    if single is not None:
-        return int(checked_rows(np.array([single]), length)[0])
+    if not isinstance(key, bool) and getattr(key, "ndim", 0) == 0:  # nor is an array with one entry one row
+        with contextlib.suppress(TypeError):
+            return int(checked_rows(np.array([operator.index(key)]), length)[0])
     rows = np.asarray(key) if isinstance(key, (list, range)) or hasattr(key, "__array__") else np.empty((0, 0))
     if rows.ndim == 1 and rows.dtype == bool:
         if len(rows) != length:
@@ -173,16 +174,6 @@ def chosen_rows(key: Any, length: int) -> int | np.ndarray:
         f"an index must be a whole number, a slice, a 1-D array or list of whole numbers, or a boolean mask, "
         f"not {key!r:.80} of type {type(key).__name__}"
     )
-
-
-def _as_int(key: Any) -> int | None:
-    """Return `key` as an ``int`` if it asks for one row; a boolean does not, nor does an array with one entry."""
-    if isinstance(key, bool) or getattr(key, "ndim", 0) != 0:
-        return None
-    try:
-        return operator.index(key)
-    except TypeError:
-        return None
 
 
 def _as_run(rows: np.ndarray) -> slice | None:

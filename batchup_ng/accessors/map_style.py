@@ -65,7 +65,6 @@ class MapStyle:
         Raises:
             IndexError: a row is out of range, or a mask has another length than the data set.
             SampleReadError: a sample has another structure than the others; ``.source`` is its row.
-            ArgumentTypeError: `rows` is of another kind, or ``__getitems__`` gives anything but a list of samples.
         """
         chosen = chosen_rows(rows, len(self))
         if isinstance(chosen, int):
@@ -75,11 +74,7 @@ class MapStyle:
         return _without_rows(_stack([self.dataset[0]], [0]))
 
     def samples(self, rows: np.ndarray) -> list[Any]:
-        """Return the samples of some rows as the data set gives them; those that it keeps are copied.
-
-        Args:
-            rows: ``(n,) int``.
-        """
+        """Return the samples of some rows, ``(n,) int``, as the data set gives them; those that it keeps are copied."""
         return list(finished(self._samples(checked_rows(rows, len(self)).tolist()), FRESH))
 
     def __repr__(self) -> str:
@@ -145,20 +140,16 @@ def _form(sample: Any) -> tuple[str, Any]:
         return "tuple", len(sample)
     if isinstance(sample, Mapping):
         return "mapping", frozenset(sample)
-    if isinstance(sample, (str, bytes)):
-        return "object", None
-    if isinstance(sample, SCALARS) or hasattr(type(sample), "__array__"):
-        return "array", None
-    return "object", None
+    of_array = isinstance(sample, SCALARS) or hasattr(type(sample), "__array__")
+    return "array" if of_array and not isinstance(sample, (str, bytes)) else "object", None
 
 
 def _in_words(form: tuple[str, Any]) -> str:
     kind, detail = form
-    if kind == "tuple":
-        return f"a tuple of {detail}"
-    if kind == "mapping":
-        return f"a mapping with the keys {sorted(map(repr, detail))}"
-    return "a number or array" if kind == "array" else "a string or other object"
+    keys = sorted(map(repr, detail)) if kind == "mapping" else ""
+    return {
+        "tuple": f"a tuple of {detail}", "mapping": f"a mapping with the keys {keys}", "array": "a number or array",
+    }.get(kind, "a string or other object")  # fmt: skip
 
 
 def _as_array(sample: Any, row: int) -> np.ndarray:

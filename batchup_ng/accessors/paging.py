@@ -1,9 +1,9 @@
 """Asks the system for the rows that are about to be read from a file that is larger than memory.
 
-Left to itself, the system reads a mapped file where a page is touched, with as much around it as the disk's read-ahead
-says, which may be megabytes, and lets the reader wait each time. Of a file that fits into memory all is wanted sooner
-or later, so that this is no loss. Of rows that are picked at random from a larger one nearly all that is read around
-them is read in vain. So it is told beforehand which rows come next: it then reads these, all at once, and no others.
+The system reads a mapped file with as much around a page as the disk's read-ahead says, which may be megabytes, and
+lets the reader wait each time. Of a file that fits into memory all is wanted sooner or later. Of rows picked at random
+from a larger one nearly all of that is read in vain; so the system is told which rows come next, and reads these, all
+at once, and no others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
     starts = array.__array_interface__["data"][0] + rows * row_bytes
     first = starts // mmap.PAGESIZE * mmap.PAGESIZE
     lengths = starts + row_bytes - first
-    # Calls that keep the interpreter's lock: to let go of it for microseconds may cost milliseconds to get it back.
+    # Calls that keep the interpreter's lock: releasing it for microseconds may cost milliseconds to get it back.
     for address, length in zip(first.tolist(), lengths.tolist(), strict=True):
         _LIBC.madvise(address, length, mmap.MADV_WILLNEED)
 
@@ -53,11 +53,9 @@ def _half_of_memory() -> float:
 def _is_mapped(array: np.ndarray) -> bool:
     """Return whether `array` lies over a mapping that Python made."""
     owner: Any = array
-    while owner is not None:
-        if isinstance(owner, mmap.mmap):
-            return True
+    while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-    return False
+    return owner is not None
 
 
 _LIBC = ctypes.PyDLL(None)

@@ -25,20 +25,20 @@ class ImageArrayUInt8ToFloat32:
     >>> ImageArrayUInt8ToFloat32(np.array([0, 255], dtype=np.uint8), -1.0, 1.0)[:]
     array([-1.,  1.], dtype=float32)
 
-    Attributes:
-        arr_u8: The array or accessor that is read.
-        scale: What a stored value is multiplied by, ``float32``.
-        offset: What is then added, ``float32``.
-        dtype: ``numpy.float32``.
-
     Args:
         arr_u8: A NumPy array or any accessor.
         val_lower: What 0 becomes.
         val_upper: What 255 becomes. It may be the lower of the two, which inverts the picture.
 
+    Attributes:
+        scale: What a stored value is multiplied by, ``float32``.
+        offset: What is then added, ``float32``.
+
     Raises:
         ArgumentTypeError: `arr_u8` is no accessor, or a limit is not a number.
     """
+
+    dtype = np.float32
 
     def __init__(self, arr_u8: Any, val_lower: float = 0.0, val_upper: float = 1.0) -> None:
         if not hasattr(arr_u8, "__len__") or not hasattr(arr_u8, "__getitem__"):
@@ -52,21 +52,11 @@ class ImageArrayUInt8ToFloat32:
         self.arr_u8 = arr_u8
         self.offset = np.float32(val_lower)
         self.scale = np.float32((val_upper - val_lower) / 255.0)
-        self.dtype = np.float32
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array inside.
-
-        Raises:
-            AttributeError: the array inside has none.
-        """
-        try:
-            shape: tuple[int, ...] = self.arr_u8.shape
-        except AttributeError:
-            raise AttributeError(
-                f"the rows have no common shape, for the array inside, {type(self.arr_u8).__name__}, has no `shape`"
-            ) from None
+        """Shape of the array inside; ``AttributeError`` if it has none, for its rows differ."""
+        shape: tuple[int, ...] = self.arr_u8.shape
         return shape
 
     def __len__(self) -> int:
@@ -81,10 +71,6 @@ class ImageArrayUInt8ToFloat32:
 
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write `rows` into `out`, the same bits that ``a[rows]`` has.
-
-        Args:
-            rows: 1-D integer array.
-            out: ``(len(rows), *shape[1:])`` float32.
 
         Raises:
             ArgumentError: `out` has another shape or dtype.

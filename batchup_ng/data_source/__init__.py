@@ -3,7 +3,7 @@
 from ..accessors.base import Accessor
 from ..sampling.plans.rows import ChoiceBatch
 from .array import ArrayDataSource
-from .base import AbstractDataSource, CollateDataSource, MapDataSource, PlannedDataSource, SampleMapDataSource
+from .base import AbstractDataSource, PlannedDataSource
 from .choice import ChoiceDataSource
 from .composite import CompositeDataSource
 from .epoch.epochs import Epochs
@@ -12,6 +12,7 @@ from .functions import coerce_data_source, concat, mix, repeat, split, subset, t
 from .functions import zip as zip  # not in __all__, so that no star import hides Python's own
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
+from .map import CollateDataSource, MapDataSource, SampleMapDataSource
 from .random_access import RandomAccessDataSource
 from .reduce import batch_map_concat, batch_map_mean
 from .take_repeat import RoundsDataSource, TakeDataSource

@@ -32,9 +32,9 @@ class ArrayDataSource(RandomAccessDataSource):
     Args:
         data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
             row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
-            side by side. Arrays of pandas and matrices become plain arrays.
+            side by side.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 for ever.
+        repeats: How often each is handed out an epoch; -1 without end.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
         include_indices: Whether each batch begins with the array of its row numbers, ``(n,) int``; in a dict,
             ``"index"``.
@@ -73,6 +73,8 @@ class ArrayDataSource(RandomAccessDataSource):
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self.data = list(columns.values())
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
+        plain = all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
+        self.runs_user_code = type(self) is not ArrayDataSource or not plain
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # which may write to rows
 
     @property
@@ -113,10 +115,6 @@ class ArrayDataSource(RandomAccessDataSource):
         """Return what the accessors call the row; else the files that the arrays are mapped from."""
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
         return joined_names(map(file_name, self.data)) if own is None else own
-
-    def uses_global_rng(self) -> bool:
-        own = type(self) is ArrayDataSource
-        return not own or not all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
 
     def _gather(self, rows: Any, buffers: Buffers) -> Any:
         if self._has_accessors:

@@ -1,41 +1,37 @@
-"""Data sources: the base class of all, the one of those with a plan, the maps over both."""
+"""Data sources: the base class of all, and the one of those that make batches of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from .. import batch as batches
-from .. import validation
-from ..batch import as_batch
-from ..error_context import function_name, note_map
-from ..errors import ArgumentTypeError, MapResultError
-from ..faults.policy import RAISE
+from .. import randomness
+from ..errors import ArgumentTypeError
 from ..memory_pool import FRESH, BufferPool, Buffers
-from ..randomness import BatchKey, OrderKey
+from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
-from ..sampling.plans.rows import RowPlan, planned_samples
 from ..sampling.plans.sharding import START
-from .draws import Draws
-from .epoch.accounting import Accounting
-from .epoch.checkpoint import open_epoch
-from .epoch.epochs import MakesEpochs, Seam
-from .epoch.failures import Failures
-from .epoch.iterator import Engine, Epoch, StreamRunner, entered, finished_stream, walk
-from .epoch.stream_checkpoint import open_stream
-from .epoch_options import EpochOptions, known_count
-from .hooks import SourceNode
+from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
+from .epoch.epochs import MakesEpochs
+from .epoch.opening import Epoch, Runner
+from .epoch.stream_checkpoint import put_back
+from .epoch_options import EpochOptions
+from .hooks import SourceNode, any_node
 from .looking import HasSamples
-from .map_results import checked_result
 
 
 class Functions(NamedTuple):
     """The functions behind the methods that compose sources.
 
     They make classes that derive from the one with the methods, so they lie in modules above this one, the last of
-    which, ``compose``, hands them over.
+    which, ``functions``, hands them over.
     """
 
+    map: Callable[..., EpochSource]
+    map_samples: Callable[..., EpochSource]
+    collate: Callable[..., EpochSource]
     take: Callable[..., PlannedDataSource]
     repeat: Callable[..., AbstractDataSource]
     subset: Callable[..., PlannedDataSource]
@@ -73,7 +69,7 @@ class AbstractDataSource(HasSamples):
             MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict; or arrays that
                 differ in length, or have another length than those that it was called with.
         """
-        return MapDataSource(self, fn, rng=rng, resizes=resizes)
+        return self._functions.map(self, fn, rng=rng, resizes=resizes)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
         """Return a source whose samples are ``fn(*sample)``, stacked to batches; of dicts ``fn(**sample)``.
@@ -84,7 +80,7 @@ class AbstractDataSource(HasSamples):
             fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers, or a dict.
             rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
         """
-        return SampleMapDataSource(self, fn, rng=rng)
+        return self._functions.map_samples(self, fn, rng=rng)
 
     def collate(self, fn: Callable[[list[Any]], Any]) -> EpochSource:
         """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
@@ -100,7 +96,7 @@ class AbstractDataSource(HasSamples):
                 by name. What `fn` returns is handed out as it is. A map behind it takes a list for a tuple, a dict by
                 name.
         """
-        return CollateDataSource(self, fn)
+        return self._functions.collate(self, fn)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         return [batches.marked(sample) for sample in super().read_samples(rows, key, buffers)]
@@ -176,42 +172,23 @@ class PlannedDataSource(EpochSource):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
             raise self._no_random_access("plan")
-        size, drop_last, rng = options.batch_size, options.drop_last, options.rng
-        if rng is None:
-            rows = self.row_plan(size, options.order_key(), drop_last)
-            which = options.seed, options.epoch
-            if rows.n_samples is not None:
-                return SamplesPlan(rows, size, *which, drop_last, options.shard, options.reached)
-            return part_of(BatchesPlan(rows, size, *which), options)
+        size, drop_last = options.batch_size, options.drop_last
+        if options.rng is not None:
+            return drawn_plan(self, options, options.rng, self.count(size, drop_last))
+        rows = self.row_plan(size, options.order_key(), drop_last)
+        which = options.seed, options.epoch
+        if rows.n_samples is not None:
+            return SamplesPlan(rows, size, *which, drop_last, options.shard, options.reached)
+        return part_of(BatchesPlan(rows, size, *which), options)
 
-        draws = options.draws or Draws(rng)
-
-        def count() -> int:
-            return sum(1 for _ in self.drawn_rows(size, draws.copy(), drop_last))
-
-        drawn = draws.of(lambda: self.drawn_rows(size, rng, drop_last))
-        whole = DrawnPlan(drawn, size, options.seed, options.epoch, self.count(size, drop_last), count)
-        return part_of(whole, options)
-
-    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
-        return open_epoch(self, options, state, seam) if self.is_random_access else open_stream(self, options, state)
-
-    def _streamed(self, options: EpochOptions) -> Iterator[Any]:
-        stream = whole_stream(self, options)
-        return stream if behind_pool(self) else finished_stream(stream, self._buffers())
-
-    def start_plan(self, plan: BatchPlan, options: EpochOptions, seam: Seam | None) -> tuple[Engine, Accounting]:
-        # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
-        seeded, accounting, n = options.shuffled and self.uses_global_rng(), Accounting(), self.num_samples()
-        n_samples = -(-int(n) // options.shard.world) if known_count(n) else None
-        failures = Failures(self, options.policy or RAISE, accounting, n_samples, options.shard.world)
-        return StreamRunner(walk(self, plan, self._buffers(), failures, options.shard.pad_mask, seeded)), accounting
-
-    def start_stream(self, options: EpochOptions, accounting: Accounting) -> Engine:
-        return StreamRunner(entered(self._streamed(options), accounting))
-
-    def stream_owner(self) -> Any:
-        return self.checkpointable()
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
+        if epoch.plan is not None:
+            return DirectRunner(direct_batches(self, epoch, self._buffers()))
+        owner = self.checkpointable()
+        put_back(owner, epoch.saved)
+        stream = whole_stream(self, epoch.options)
+        buffers = None if any_node(self, "of_pool") else self._buffers()
+        return StreamRunner(streamed_batches(stream, epoch.accounting, buffers), owner, epoch)
 
     def _buffers(self) -> BufferPool:
         """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
@@ -241,36 +218,38 @@ class PlannedDataSource(EpochSource):
         return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
 
 
-def behind_pool(source: SourceNode) -> bool:
-    """Return whether a pool makes the batches of a source, or of one below it.
-
-    Those are handed out as they are, and so is what maps behind the pool make of them.
-    """
-    values = getattr(source, "__dict__", {}).values()
-    parts = [part for value in values for part in (value if isinstance(value, (list, tuple)) else [value])]
-    return source.of_pool or any(behind_pool(part) for part in parts if isinstance(part, SourceNode))
-
-
 def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:
     """Return the part of a plan of batches that the options ask for."""
     if options.shard.world == 1 and options.reached == START:
         return whole
-    if isinstance(whole, DrawnPlan):
-        whole.draw_to(options.reached.batches)  # before anybody else draws from the generator that was put back
     return PartPlan(whole, options.shard, options.reached, options.drop_last and options.shard.world > 1)
+
+
+def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: float | None) -> BatchPlan:
+    """Return the plan of an epoch whose order is drawn as it goes.
+
+    Args:
+        source: Draws it.
+        options: What was asked for.
+        rng: What it is drawn from; None is in order.
+        n_batches: How many batches there are; None where only drawing tells, which is then done on a copy.
+    """
+    size, drop_last = options.batch_size, options.drop_last
+    again = rng if n_batches is not None or rng is None else randomness.copy_of(rng)
+
+    def count() -> int:
+        if source.num_samples() is None:
+            raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
+        return sum(1 for _ in source.drawn_rows(size, again, drop_last))
+
+    drawn = source.drawn_rows(size, rng, drop_last)
+    return part_of(DrawnPlan(drawn, size, options.seed, options.epoch, n_batches, count), options)
 
 
 def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:
     """Return an iterator of the batches that the options ask for, made on the calling thread."""
     stream = source.stream(options, path)
     return _without_short_last(stream, options.batch_size) if options.drop_last else stream
-
-
-def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
-    """Call a function of a batch, or sample, with its parts; those of a dict by name."""
-    if type(batch) is tuple or not isinstance(batch, Mapping):
-        return fn(*batch, **keywords)
-    return fn(**batch, **keywords)
 
 
 def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
@@ -281,185 +260,3 @@ def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]
         held = batch
     if held is not None and batches.length(held) >= batch_size:
         yield held
-
-
-class MapDataSource(PlannedDataSource):
-    """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
-
-    _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
-
-    def __init__(
-        self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
-    ) -> None:
-        if not isinstance(source, AbstractDataSource):
-            raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
-        if not callable(fn):
-            raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
-        self.source = source
-        self.fn = fn
-        self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
-        self.resizes = validation.true_or_false("resizes", resizes)
-
-    @property
-    def is_random_access(self) -> bool:
-        return self.source.is_random_access
-
-    def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.rng, self.source.fingerprint()]
-
-    def num_samples(self, **kwargs: Any) -> Any:
-        return self.source.num_samples(**kwargs)
-
-    def samples_by_indices(self, indices: Any) -> Any:
-        if not self.is_random_access:
-            raise self._no_random_access("samples_by_indices")
-        batch = as_batch(self.source.samples_by_indices(indices))
-        return self._apply(batch, BatchKey(), planned_samples(indices, batch))
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        return self._apply(batch, key, planned_samples(rows, batch))
-
-    def sample_name(self, rows: Any) -> str | None:
-        return self.source.sample_name(rows)
-
-    def _apply(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return the batch, of so many planned samples, after the map, whose name an exception carries along."""
-        try:
-            return self._mapped(batch, key, planned)
-        except BaseException as error:
-            self._note(error)
-            raise
-
-    def _note(self, error: BaseException) -> None:
-        """Note on what the map raised the name of the map.
-
-        Raises:
-            RuntimeError: it raised ``StopIteration``, which would end the loop over batches.
-        """
-        name = function_name(self.fn)
-        note_map(error, name)
-        if isinstance(error, StopIteration):
-            told = RuntimeError(f"a map raised StopIteration({error.value!r}), which would end the loop over batches")
-            note_map(told, name)
-            raise told from error
-
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
-
-    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return what the function returns for a batch of so many planned samples, as it is."""
-        if self.rng is None:
-            result = call(self.fn, batch)
-        elif self.rng == "batch":
-            result = call(self.fn, batch, rng=key.generator())
-        else:
-            result = call(self.fn, batch, rng=key.sample_rng(batches.length(batch), planned))
-        if result is None:
-            name = function_name(self.fn)
-            raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
-        return result
-
-    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        return self.source.drawn_rows(batch_size, rng, drop_last)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        return self.source.count(batch_size, drop_last)
-
-    def rows_at(self, positions: Any) -> Any:
-        return self.source.rows_at(positions)
-
-    def permutes_rows(self) -> bool:
-        return self.source.permutes_rows()
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        stream = map(as_batch, self.source.stream(options, (*path, 0)))
-        for number, batch in enumerate(stream, options.reached.batches):
-            # Batches may be of any length here, and another after the map, so the position is counted.
-            start = options.counted.get(path, 0)
-            n = batches.length(batch)
-            options.counted[path] = start + n
-            yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path), n)
-
-    def stream_count(self, options: EpochOptions) -> float | None:
-        return self.source.stream_count(options)
-
-    def heeds_shuffle(self) -> bool:
-        return self.rng is not None or self.source.heeds_shuffle()
-
-    def calls_user_functions(self) -> bool:
-        return self.source.calls_user_functions()
-
-    def has_random_maps(self) -> bool:
-        return self.rng is not None or self.source.has_random_maps()
-
-    # uses_global_rng() is true whatever `rng` is, for a function that takes one may call others that do not.
-
-    def checkpointable(self) -> Any:
-        return self.source.checkpointable()
-
-
-class SampleMapDataSource(MapDataSource):
-    """A source whose samples are those of another with a function applied.
-
-    See :meth:`AbstractDataSource.map_samples`.
-    """
-
-    _kinds_of_rng = (None, "sample")
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        try:
-            return self._samples(batch, key, planned_samples(rows, batch))
-        except BaseException as error:
-            self._note(error)
-            raise
-
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self.result_of(batch, key, planned)
-
-    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = self._samples(batch, key, planned)
-        try:
-            return batches.batch_of(samples)
-        except (TypeError, RuntimeError) as error:
-            raise MapResultError(
-                f"map {function_name(self.fn)!r} returned samples that NumPy cannot stack ({error}); let it return "
-                f"arrays of one kind, or tensors that are dense (x.to_dense()), without gradients (x.detach()), in "
-                f"main memory and of a dtype that NumPy has"
-            ) from error
-
-    def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
-        if self.rng is None:
-            samples = [call(self.fn, sample) for sample in batches.samples_of(batch)]
-        else:
-            rngs = key.sample_rng(batches.length(batch), planned).generators()
-            pairs = zip(batches.samples_of(batch), rngs, strict=True)
-            samples = [call(self.fn, sample, rng=generator) for sample, generator in pairs]
-        if any(sample is None for sample in samples):
-            name = function_name(self.fn)
-            raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
-        return samples
-
-
-class CollateDataSource(MapDataSource):
-    """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
-
-    _kinds_of_rng = (None,)
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
-
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self.result_of(batch, key, planned)
-
-    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = batch if type(batch) is list else map(batches.marked, batches.samples_of(batch))
-        result = self.fn([batches.as_given(sample) for sample in samples])
-        if result is None:
-            name = function_name(self.fn)
-            raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
-        return result

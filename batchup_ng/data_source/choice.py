@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
-from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, interleaved
+from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
@@ -33,6 +33,8 @@ class ChoiceDataSource(PlannedDataSource):
         ArgumentError: there are no sources.
         ArgumentTypeError: one of them is no data source, or `stratified` is not True or False.
     """
+
+    runs_user_code = False
 
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
@@ -109,15 +111,6 @@ class ChoiceDataSource(PlannedDataSource):
         whole = [int(n) for n in counts]
         return lambda: _spread_turns(whole, rng)
 
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.datasets)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.datasets)
-
-    def calls_user_functions(self) -> bool:
-        return any(source.calls_user_functions() for source in self.datasets)
-
 
 def _in_turn(parts: Sequence[Iterator[Any]], turns: Callable[[], Iterator[int]]) -> Iterator[tuple[int, Any]]:
     """Yield the source and what it gives, turn by turn, until the turn of one that has nothing left."""
@@ -135,7 +128,9 @@ def _rounds(n_sources: int, rng: Any) -> Iterator[int]:
 
 
 def _spread_turns(counts: list[int], rng: Any) -> Iterator[int]:
-    order = interleaved(counts) if rng is None else np.repeat(np.arange(len(counts)), counts)
-    if rng is not None:
-        rng.shuffle(order)
-    yield from map(int, order)
+    turns = np.repeat(np.arange(len(counts)), counts)
+    if rng is None:
+        turns = turns[even_order(counts)]
+    else:
+        rng.shuffle(turns)
+    yield from map(int, turns)

@@ -14,11 +14,11 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.groups import GroupsPlan, drawn_groups, group_positions, grouped, ungrouped, whole_groups
-from ..sampling.plans.rows import RowPlan, TogetherPlan, count_batches, read_only, take_rows, trim_rows, whole_samples
+from ..sampling.groups import drawn_groups, group_positions, grouped, groups_plan, ungrouped, whole_groups
+from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
-from .hooks import joined_names
+from .hooks import any_node, joined_names
 
 
 class CompositeDataSource(PlannedDataSource):
@@ -45,6 +45,9 @@ class CompositeDataSource(PlannedDataSource):
         ArgumentTypeError: one of them is no data source, or an option is of a wrong kind.
     """
 
+    runs_user_code = False
+    heeds_shuffle = False
+
     def __init__(
         self,
         datasets: Sequence[AbstractDataSource],
@@ -58,6 +61,7 @@ class CompositeDataSource(PlannedDataSource):
         self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
+        self._resized = any(any_node(source, "resizes") for source in self.datasets)
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
 
@@ -73,7 +77,7 @@ class CompositeDataSource(PlannedDataSource):
         counts = [source.num_samples(**kwargs) for source in self.datasets]
         if any(n is None for n in counts):
             return None
-        return min(n if size == 1 else whole_groups(n, size) for n, size in zip(counts, self._sizes, strict=True))
+        return min(whole_groups(n, size) for n, size in zip(counts, self._sizes, strict=True))
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
@@ -104,7 +108,7 @@ class CompositeDataSource(PlannedDataSource):
     def _ungrouped(self, rows: Any) -> Any:
         if self.batch_size is None:
             return rows
-        return [part if n == 1 else ungrouped(part) for part, n in zip(rows, self._sizes, strict=True)]
+        return [ungrouped(part, n) for part, n in zip(rows, self._sizes, strict=True)]
 
     def _check_rows(self, rows: Any) -> None:
         if len(rows) != len(self.datasets):
@@ -114,45 +118,37 @@ class CompositeDataSource(PlannedDataSource):
             )
 
     def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
-        """Return one batch of the batches of all sources; those of a plan, which has cut their rows, are even."""
-        uneven = self.trim and not (rows is not None and _even(rows))
+        """Return one batch of the batches of all sources; a plan has cut the rows already, maps may shorten batches."""
+        uneven = self.trim and (self._resized or rows is None or not _even(rows))
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
         parts = [
-            source.row_plan(batch_size, own, drop_last)
-            if size == 1
-            else GroupsPlan(source.row_plan(batch_size * size, own, False), size, batch_size, drop_last)
+            groups_plan(source.row_plan(batch_size * size, own, drop_last and size == 1), size, batch_size, drop_last)
             for source, size, own in zip(self.datasets, self._sizes, keys, strict=True)
         ]
-        return TogetherPlan(tuple(parts), self.trim)
+        return side_by_side(parts, self.trim, batch_size, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         if max(self._sizes) > 1:
             self.row_plan(batch_size, OrderKey(0, 0), drop_last)  # which refuses parts that cannot be put in groups
         parts = [
-            source.drawn_rows(batch_size, rng, drop_last)
-            if size == 1
-            else drawn_groups(source.drawn_rows(batch_size * size, rng, False), size, batch_size, drop_last)
-            for source, size in zip(self.datasets, self._sizes, strict=True)
+            drawn_groups(source.drawn_rows(batch_size * n, rng, drop_last and n == 1), n, batch_size, drop_last)
+            for source, n in zip(self.datasets, self._sizes, strict=True)
         ]
         for rows in zip(*parts, strict=False):
             yield trim_rows(rows) if self.trim else rows
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
         pairs = zip(self.datasets, self._sizes, strict=True)
-        return _least(
-            source.count(batch_size, drop_last) if size == 1 else _count_groups(source, size, batch_size, drop_last)
-            for source, size in pairs
-        )
+        return _least(_count_groups(source, size, batch_size, drop_last) for source, size in pairs)
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:
             return super().rows_at(positions)
-        pairs = list(zip(self.datasets, self._sizes, strict=True))
-        rows = [source.rows_at(positions if n == 1 else group_positions(positions, n)) for source, n in pairs]
-        return tuple([part if n == 1 else grouped(part, n) for part, (_, n) in zip(rows, pairs, strict=True)])
+        pairs = zip(self.datasets, self._sizes, strict=True)
+        return tuple([grouped(source.rows_at(group_positions(positions, n)), n) for source, n in pairs])
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         pairs = enumerate(zip(self.datasets, self._sizes, strict=True))
@@ -170,18 +166,6 @@ class CompositeDataSource(PlannedDataSource):
         if max(self._sizes) > 1:
             return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
-
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.datasets)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.datasets)
-
-    def heeds_shuffle(self) -> bool:
-        return any(source.heeds_shuffle() for source in self.datasets)
-
-    def calls_user_functions(self) -> bool:
-        return any(source.calls_user_functions() for source in self.datasets)
 
 
 def _even(rows: Any) -> bool:
@@ -236,6 +220,8 @@ def _least(counts: Iterable[float | None]) -> float | None:
 
 
 def _count_groups(source: AbstractDataSource, size: int, batch_size: int, drop_last: bool) -> float | None:
+    if size == 1:
+        return source.count(batch_size, drop_last)
     n = source.num_samples()
     return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from ..error_context import described, function_name, note_map
 from ..randomness import BatchKey
-from .base import MapDataSource
-from .epoch.iterator import with_mask
+from .epoch.reading import with_mask
+from .map import MapDataSource
 
 
 class ConsumerMaps(NamedTuple):

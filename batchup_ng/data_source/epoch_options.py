@@ -16,7 +16,6 @@ from ..faults.policy import ErrorPolicy, error_policy
 from ..randomness import OrderKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
-from .draws import Draws
 
 BITS = 63
 """Bits of the largest number of an epoch, of a batch's samples, of ranks: positions and counts are int64."""
@@ -54,7 +53,6 @@ class EpochOptions:
         own: Options of functions of the user's.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
         counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
-        draws: Where the draws from `rng` begin, if somebody asks.
         policy: What to do about samples that cannot be made; None as the source says.
     """
 
@@ -71,7 +69,6 @@ class EpochOptions:
     shard: Shard = ALONE
     reached: Reached = START
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
-    draws: Draws | None = None
     policy: ErrorPolicy | None = None
 
     def child(self, number: int) -> EpochOptions:

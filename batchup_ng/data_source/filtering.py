@@ -14,8 +14,9 @@ from ..accessors.map_style import MapStyle
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
 from .array import ArrayDataSource
-from .base import AbstractDataSource, call
+from .base import AbstractDataSource
 from .looking import numbered_length, read_in_order
+from .map import call
 from .views import SubsetDataSource
 
 AT_ONCE = 256

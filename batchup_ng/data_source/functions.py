@@ -18,6 +18,7 @@ from .filtering import filter_samples
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
 from .looking import numbered_length
+from .map import CollateDataSource, MapDataSource, SampleMapDataSource
 from .take_repeat import RoundsDataSource, TakeDataSource
 from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
 
@@ -49,8 +50,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
             sources several times. -1: no end.
 
     Raises:
-        ArgumentError: there are no sources, one has an epoch that never ends, or the proportions are not what they
-            should be.
+        ArgumentError: as for :func:`concat`, or the weights are not what they should be.
         ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
 
     >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), weights=[2, 1])
@@ -159,9 +159,9 @@ def take(source: AbstractDataSource, n: int) -> TakeDataSource:
 
 
 def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
-    """Return a source whose epoch is `times` epochs of `source`, each shuffled anew; -1 for ever.
+    """Return a source whose epoch is `times` epochs of `source`, each in an order of its own; -1 without end.
 
-    Where a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
+    If a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
     reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a
     stream) each epoch ends with a batch of its own, which may be short.
 
@@ -197,11 +197,8 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
     """Return `x` as a data source.
 
     A source is returned as it is; a list, tuple or dict of arrays becomes an :class:`ArrayDataSource`, an iterator an
-    :class:`IteratorDataSource`, a function a :class:`CallableDataSource`.
-
-    Raises:
-        ArgumentError: `x` is an empty sequence.
-        ArgumentTypeError: it is none of these.
+    :class:`IteratorDataSource`, a function a :class:`CallableDataSource`. All else is an :class:`ArgumentTypeError`, an
+    empty sequence an :class:`ArgumentError`.
     """
     if isinstance(x, AbstractDataSource):
         return x
@@ -228,6 +225,6 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
 
 
 AbstractDataSource._functions = Functions(
-    take=take, repeat=repeat, subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource,
-    filter=filter_samples,
+    map=MapDataSource, map_samples=SampleMapDataSource, collate=CollateDataSource, take=take, repeat=repeat,
+    subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource, filter=filter_samples,
 )  # fmt: skip

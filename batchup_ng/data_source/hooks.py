@@ -1,16 +1,15 @@
 """What every node of a graph of sources can be asked, with an answer for sources that only know BatchUp's methods.
 
 A source is written against BatchUp's four methods (``batch_iterator``; for random access ``batch_indices_iterator``,
-``samples_by_indices``, ``samples_by_indices_nomapping``), or against the hooks below, which are what the library
-itself calls: ``read`` in the worker, the others in the consumer's process, where they only do index arithmetic.
-The answers here express the hooks by BatchUp's methods, so that either kind of source goes anywhere.
+``samples_by_indices``, ``samples_by_indices_nomapping``), or against three protocols, which are what the library itself
+calls. The answers here express the second by the first, so that either kind of source goes anywhere.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,15 +19,95 @@ from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import OfBatches, RowPlan, count_batches, read_only, rows_length
+from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only, rows_length
 from .epoch_options import EpochOptions, taken_by
 
 
+class ReadsRows(Protocol):
+    """What a worker calls."""
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        """Return the batch of `rows`.
+
+        Args:
+            rows: Rows as the plan gives them: ``(n,) int``, or a nest; read-only, for others use them too.
+            key: Names the randomness of the batch at this node.
+            buffers: Where to take memory from.
+        """
+        ...
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
+        ...
+
+    def sample_name(self, rows: Any) -> str | None:
+        """Return the path or key of a sample, to be named in an error; None where it has none.
+
+        Args:
+            rows: The rows of a batch of this one sample.
+        """
+        ...
+
+
+class PlansRows(Protocol):
+    """What a plan asks for, in the consumer's process: index arithmetic only."""
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        """Return the rows of each batch of the epoch that `key` names; None is in order."""
+        ...
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
+        ...
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        """Return the number of batches of an epoch, in whatever order; None where it depends on the order."""
+        ...
+
+    def rows_at(self, positions: np.ndarray) -> Any:
+        """Return the rows at `positions`, ``(n,) int``, of the epoch in order.
+
+        Raises:
+            ArgumentTypeError: the source has no such order.
+        """
+        ...
+
+    def permutes_rows(self) -> bool:
+        """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
+        ...
+
+
+class Streams(Protocol):
+    """What is asked of a source without random access, on the thread that iterates over it."""
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        """Yield the batches of an epoch; `path` is the place of this node in the graph."""
+        ...
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where it is not known."""
+        ...
+
+    def checkpointable(self) -> Any:
+        """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
+        ...
+
+
 class SourceNode(Shown):
-    """A node of a graph of sources."""
+    """A node of a graph of sources: has the methods of :class:`ReadsRows`, :class:`PlansRows` and :class:`Streams`."""
 
     of_pool = False
-    """Whether a pool makes its batches."""
+    """Whether a pool makes its batches, which are handed out as they are, and so is what maps make of them."""
+    runs_user_code = True
+    """Whether code of the user's makes its batches, which may draw from NumPy's or Python's global generator."""
+    heeds_shuffle = True
+    """Whether ``shuffle=`` can change the order of its batches, or what it draws."""
+    takes_options = False
+    """Whether it passes options that the library does not know to a function of the user's."""
+    rng: str | None = None
+    """How it draws random numbers, where it is a map that does."""
+    resizes = False
+    """Whether it is a map that may return another number of samples."""
 
     @property
     def is_random_access(self) -> bool:
@@ -78,94 +157,80 @@ class SourceNode(Shown):
     def _facts(self) -> list[str]:
         return [samples_in_words(self), *arguments(self)]
 
-    # -- the hooks ---------------------------------------------------------------------------------------------
+    # -- what the library calls: see the protocols above -------------------------------------------------------
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        """Return the batch of `rows`: what a worker does.
-
-        Args:
-            rows: Rows as the plan gives them: ``(n,) int``, or a nest; read-only, for others use them too.
-            key: Names the randomness of the batch at this node.
-            buffers: Where to take memory from.
-        """
         return self.samples_by_indices_nomapping(read_only(rows))
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
         return list(batches.samples_of(as_batch(self.read(rows, key, buffers))))
 
+    def sample_name(self, rows: Any) -> str | None:
+        return None
+
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        """Return the rows of each batch of the epoch that `key` names; None is in order."""
-        return _ListedPlan(self, batch_size, key, drop_last)
+        rng = None if key is None else key.random_state("listed")
+        n_batches = math.inf if self.num_samples() == math.inf else None
+        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
         for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
             if not drop_last or rows_length(rows) >= batch_size:
                 yield rows
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch, in whatever order; None where it depends on the order."""
         n = self.num_samples()
         return None if n is None else count_batches(n, batch_size, drop_last)
 
     def rows_at(self, positions: np.ndarray) -> Any:
-        """Return the rows at `positions`, ``(n,) int``, of the epoch in order.
-
-        Raises:
-            ArgumentTypeError: the source has no such order.
-        """
         raise ArgumentTypeError(
             f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be indexed, nor be "
             f"part of concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
         )
 
-    def sample_name(self, rows: Any) -> str | None:
-        """Return the path or key of a sample, to be named in an error; None where nobody knows.
-
-        Args:
-            rows: The rows of a batch of this one sample.
-        """
-        return None
-
     def permutes_rows(self) -> bool:
-        """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
         return False
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        """Yield the batches of an epoch on the calling thread: the way of sources without random access."""
         yield from self.batch_iterator(options.batch_size, **taken_by(self.batch_iterator, options.given))
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where nobody can know."""
         return None
-
-    def heeds_shuffle(self) -> bool:
-        """Return whether ``shuffle=`` can change the order of an epoch, or what its maps draw."""
-        return True
-
-    def uses_global_rng(self) -> bool:
-        """Return whether code of the user's makes batches, which may draw from NumPy's or Python's global generator."""
-        return True
-
-    def has_random_maps(self) -> bool:
-        """Return whether there is a map that draws random numbers: one with ``rng=``."""
-        return False
 
     def checkpointable(self) -> Any:
-        """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
         return None
 
-    def calls_user_functions(self) -> bool:
-        """Whether options that the library does not know belong to a function of the user's below this node."""
-        return False
 
-
-HOOKS = frozenset(name for name in vars(SourceNode) if not name.startswith("_")) - {
-    "batch_indices_iterator", "batch_iterator", "is_random_access", "num_samples", "samples_by_indices",
-    "samples_by_indices_nomapping",
-} | {"begin_epoch", "plan_of", "start_plan", "start_stream", "stream_owner"}  # fmt: skip
+HOOKS = frozenset(
+    name for kind in (ReadsRows, PlansRows, Streams) for name in vars(kind) if not name.startswith("_")
+) | {
+    "fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "resizes", "runs_user_code", "start",
+    "takes_options",
+}  # fmt: skip
 """What the library calls, and users do not."""
+
+
+def nodes_of(root: SourceNode) -> list[SourceNode]:
+    """Return the nodes of a graph of sources, each once, children before their parents."""
+    found: dict[int, SourceNode] = {}
+
+    def visit(node: SourceNode) -> None:
+        if id(node) in found:
+            return
+        for value in list(getattr(node, "__dict__", {}).values()):
+            parts = value.values() if isinstance(value, dict) else value
+            for part in list(parts) if isinstance(value, (dict, list, tuple)) else [value]:
+                if isinstance(part, SourceNode):
+                    visit(part)
+        found[id(node)] = node
+
+    visit(root)
+    return list(found.values())
+
+
+def any_node(root: SourceNode, attribute: str) -> bool:
+    """Return whether an attribute of a node of the graph is true: ``"rng"``, say, where a map draws random numbers."""
+    return any(getattr(node, attribute) for node in nodes_of(root))
 
 
 def samples_in_words(source: SourceNode) -> str:
@@ -178,25 +243,3 @@ def joined_names(names: Iterable[str | None]) -> str | None:
     """Return the names of the parts of one sample, each once; None if there are none."""
     known = [name for name in dict.fromkeys(names) if name is not None]
     return ", ".join(known) if known else None
-
-
-class _ListedPlan(OfBatches):
-    """The rows that a source's own ``batch_indices_iterator`` lists, remembered as far as they were needed."""
-
-    def __init__(self, source: SourceNode, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
-        rng = None if key is None else key.random_state("listed")
-        self._iterator = source.drawn_rows(batch_size, rng, drop_last)
-        self._listed: list[Any] = []
-        self._endless = source.num_samples() == math.inf
-
-    @property
-    def n_batches(self) -> float:
-        if self._endless:
-            return math.inf
-        self._listed.extend(self._iterator)
-        return len(self._listed)
-
-    def rows(self, number: int) -> Any:
-        while len(self._listed) <= number:
-            self._listed.append(next(self._iterator))
-        return self._listed[number]

@@ -28,6 +28,8 @@ class CallableDataSource(PlannedDataSource):
         ArgumentTypeError: one of them is of another kind.
     """
 
+    takes_options = True
+
     def __init__(self, batch_iterator_fn: Callable[..., Iterator[Any]], num_samples_fn: Any = None) -> None:
         if not callable(batch_iterator_fn):
             raise ArgumentTypeError(
@@ -52,9 +54,6 @@ class CallableDataSource(PlannedDataSource):
         n = self.num_samples(**options.keywords_for(self.num_samples))
         return None if n is None else count_batches(n, options.batch_size, options.drop_last)
 
-    def calls_user_functions(self) -> bool:
-        return True
-
 
 class IteratorDataSource(PlannedDataSource):
     """Batches from an iterator, which has one epoch, with batches of its own size, in its own order.
@@ -73,6 +72,8 @@ class IteratorDataSource(PlannedDataSource):
         ArgumentTypeError: one of them is of another kind.
     """
 
+    heeds_shuffle = False
+
     def __init__(self, batch_iter: Iterator[Any], n_samples: Any = None) -> None:
         if not hasattr(batch_iter, "__next__") and not hasattr(batch_iter, "__iter__"):
             hint = "; for a function that returns one use CallableDataSource" if callable(batch_iter) else ""
@@ -87,9 +88,6 @@ class IteratorDataSource(PlannedDataSource):
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.n_samples
-
-    def heeds_shuffle(self) -> bool:
-        return False
 
     def checkpointable(self) -> Any:
         return self if has_state(self.batch_iter) else None

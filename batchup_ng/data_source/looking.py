@@ -13,8 +13,8 @@ from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH
 from ..randomness import BatchKey, globals_seeded
-from .epoch.iterator import read_batch
-from .hooks import SourceNode
+from .epoch.reading import read_batch
+from .hooks import SourceNode, any_node
 from .reduce import MapsEpochs
 
 
@@ -85,7 +85,7 @@ def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ..
         path: The place of the source in the graph, for the random numbers.
     """
     key = key_in_order(positions)._replace(path=path)
-    with globals_seeded(key) if source.uses_global_rng() else contextlib.nullcontext():
+    with globals_seeded(key) if any_node(source, "runs_user_code") else contextlib.nullcontext():
         return read_batch(source, source.rows_at(positions), key, FRESH)
 
 

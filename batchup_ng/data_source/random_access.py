@@ -11,8 +11,7 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
-from ..sampling.batch_sampler import BatchSampler
-from ..sampling.plans.rows import RowPlan, SamplerPlan, count_batches, read_only
+from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
@@ -28,7 +27,7 @@ class RandomAccessDataSource(PlannedDataSource):
     Args:
         length: How many rows there are.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 for ever.
+        repeats: How often each is handed out an epoch; -1 without end.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
         include_indices: Whether each batch begins with the array of its row numbers.
 
@@ -88,31 +87,17 @@ class RandomAccessDataSource(PlannedDataSource):
         return type(self).batch_indices_iterator is not PlannedDataSource.batch_indices_iterator
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        if isinstance(self.sampler, BatchSampler) and not self._lists_rows_itself():
-            return self.sampler.row_plan(batch_size, key, drop_last)
-        if self._lists_rows_itself() or not isinstance(self.sampler, RandomAccessSampler):
+        if self._lists_rows_itself():
             return SourceNode.row_plan(self, batch_size, key, drop_last)
-        if key is None:
-            self.sampler.check_in_order()
-        self.sampler.check_batch_size(batch_size)
-        return SamplerPlan(self.sampler, batch_size, key, drop_last)
+        return self.sampler.row_plan(batch_size, key, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         if self._lists_rows_itself():
             return SourceNode.drawn_rows(self, batch_size, rng, drop_last)
-        if isinstance(self.sampler, BatchSampler):
-            return self.sampler.drawn_rows(batch_size, rng, drop_last)
-        if rng is None:
-            drawn = self.sampler.in_order_indices_batch_iterator(batch_size)
-        else:
-            drawn = self.sampler.shuffled_indices_batch_iterator(batch_size, rng)
-        return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
+        return self.sampler.drawn_rows(batch_size, rng, drop_last)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        if isinstance(self.sampler, BatchSampler) and not self._lists_rows_itself():
-            return self.sampler.count(batch_size, drop_last)
-        n = None if self._lists_rows_itself() else self.sampler.num_indices_generated()
-        return None if n is None else count_batches(n, batch_size, drop_last)
+        return None if self._lists_rows_itself() else self.sampler.count(batch_size, drop_last)
 
     def permutes_rows(self) -> bool:
         whole = isinstance(self.sampler, StandardSampler) and self.sampler.repeats == 1

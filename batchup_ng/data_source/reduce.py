@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,11 +59,9 @@ def batch_map_mean(
 
     Args:
         func: Called with the arrays of each batch; returns an array, a number, a tuple of these, or None.
-        batch_iter: Iterator of batches.
-        progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
         sum_axis: The axis along which to add up each result; None where `func` did.
-        n_batches: How many batches to process at most; also the total that is shown.
-        prepend_args: What to call `func` with before the arrays of the batch.
+
+    The other arguments are those of :func:`batch_map_concat`.
 
     Returns:
         One mean for each result of `func`, as ``float64``; None if there was no result.
@@ -117,12 +116,7 @@ def results_of(
     most: int | None,
     prepend_args: tuple[Any, ...] | None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield each batch with the result of `func` for it.
-
-    Args:
-        total: The number of batches that is shown.
-        most: The number of batches to process at most.
-    """
+    """Yield each batch with the result of `func` for it, at most `most` of the `total` that is shown."""
     if progress is not None:
         batch_iter = progress(batch_iter, total=total, leave=False)
     before = prepend_args or ()
@@ -162,10 +156,9 @@ class MapsEpochs(SourceNode):
             **kwargs: Options of ``batch_iterator``.
 
         Raises:
-            ValueError: the epoch never ends and `n_batches` is not given.
+            ArgumentError: the epoch never ends and `n_batches` is not given.
         """
-        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
-        return joined(results)
+        return joined(self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs))
 
     def batch_map_mean(
         self,
@@ -177,17 +170,8 @@ class MapsEpochs(SourceNode):
         prepend_args: tuple[Any, ...] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...] | None:
-        """Return the mean of ``func(*batch)`` over an epoch: see the function of the same name.
-
-        Args:
-            batch_size: Samples a batch.
-            **kwargs: Options of ``batch_iterator``.
-
-        Raises:
-            ValueError: the epoch never ends and `n_batches` is not given.
-        """
-        results = self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs)
-        return mean(results, sum_axis)
+        """Return the mean of ``func(*batch)`` over an epoch: see the function, and ``batch_map_concat``."""
+        return mean(self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs), sum_axis)
 
     def _results(
         self,
@@ -199,26 +183,17 @@ class MapsEpochs(SourceNode):
         kwargs: dict[str, Any],
     ) -> Iterator[tuple[Any, Any]]:
         """Return an iterator of each batch of an epoch with the result of `func`, at most `n_batches` of them."""
+        for_counting = {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}
         if n_batches is not None:
             n_batches = validation.positive_int("n_batches", n_batches)
-        elif self.num_samples(**_for_counting(kwargs)) == math.inf:
+        elif self.num_samples(**for_counting) == math.inf:
             raise ArgumentError(
                 "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
                 "; pass n_batches="
             )
         iterator = self.batch_iterator(batch_size, **kwargs)
-        return results_of(func, iterator, progress, _total(iterator, n_batches), n_batches, prepend_args)
-
-
-def _total(iterator: Any, n_batches: int | None) -> int | None:
-    """Return the number of batches to show: as many as were asked for, or else as there are, where that is known."""
-    if n_batches is not None:
-        return n_batches
-    try:
-        return len(iterator)
-    except TypeError:
-        return None
-
-
-def _for_counting(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}
+        total = n_batches
+        if total is None:
+            with contextlib.suppress(TypeError):  # whose length is not known
+                total = len(iterator)  # type: ignore[arg-type]  # a user's own iterator may have none
+        return results_of(func, iterator, progress, total, n_batches, prepend_args)

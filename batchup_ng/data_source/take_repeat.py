@@ -12,7 +12,7 @@ from .. import validation
 from ..batch import as_batch
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import FirstPlan, RoundsPlan, RowPlan, count_batches, first_rows, rows_length
+from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples, rows_length
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
 from .epoch_options import EpochOptions
@@ -20,6 +20,9 @@ from .epoch_options import EpochOptions
 
 class Wrapped(PlannedDataSource):
     """A source that makes its batches as another does."""
+
+    runs_user_code = False
+    heeds_shuffle = False
 
     def __init__(self, source: AbstractDataSource) -> None:
         self.source = checked_sources("source", [source])[0]
@@ -40,18 +43,6 @@ class Wrapped(PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(rows)
 
-    def uses_global_rng(self) -> bool:
-        return self.source.uses_global_rng()
-
-    def has_random_maps(self) -> bool:
-        return self.source.has_random_maps()
-
-    def heeds_shuffle(self) -> bool:
-        return self.source.heeds_shuffle()
-
-    def calls_user_functions(self) -> bool:
-        return self.source.calls_user_functions()
-
 
 class TakeDataSource(Wrapped):
     """The first samples of each epoch: see :func:`~batchup_ng.take`."""
@@ -68,7 +59,7 @@ class TakeDataSource(Wrapped):
         return None if n is None else min(n, self.n)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return FirstPlan(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
+        return first_samples(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         left = self.n
@@ -83,8 +74,7 @@ class TakeDataSource(Wrapped):
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
         plan = self.source.row_plan(batch_size, OrderKey(0, 0), drop_last)
-        n = count_batches(self.n, batch_size, drop_last)
-        return min(plan.n_batches, n) if plan.regular else None
+        return None if plan.n_samples is None else first_samples(plan, batch_size, self.n, drop_last).n_batches
 
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)

@@ -25,6 +25,8 @@ from .random_access import RandomAccessDataSource
 class _Rearranged(RandomAccessDataSource):
     """A random-access source whose rows are made from those of others."""
 
+    runs_user_code = False
+
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return self.read(indices, BatchKey(), FRESH)
 
@@ -38,7 +40,7 @@ class SubsetDataSource(_Rearranged):
     Args:
         source: Where the samples come from.
         rows: Their positions in the source's epoch in order: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 for ever.
+        repeats: How often each is handed out an epoch; -1 without end.
 
     Attributes:
         kept_by: The name of the predicate that the rows were kept by, if there was one.
@@ -64,12 +66,6 @@ class SubsetDataSource(_Rearranged):
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
-
-    def uses_global_rng(self) -> bool:
-        return self.source.uses_global_rng()
-
-    def has_random_maps(self) -> bool:
-        return self.source.has_random_maps()
 
     def _facts(self) -> list[str]:
         return [*super()._facts(), *([f"kept by {self.kept_by}"] if self.kept_by else [])]
@@ -123,12 +119,6 @@ class ConcatDataSource(_Rearranged):
         present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
         return present, [np.flatnonzero(owners == i) for i in present]
 
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.sources)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.sources)
-
     def sample_name(self, rows: Any) -> str | None:
         owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
         source = self.sources[owner]
@@ -159,12 +149,6 @@ class ZipDataSource(_Rearranged):
         pairs = enumerate(self.sources)
         parts = [source.read_samples(source.rows_at(rows), key.child(i), buffers) for i, source in pairs]
         return join_samples(parts, self.flatten)
-
-    def uses_global_rng(self) -> bool:
-        return any(source.uses_global_rng() for source in self.sources)
-
-    def has_random_maps(self) -> bool:
-        return any(source.has_random_maps() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

@@ -11,38 +11,27 @@ import itertools
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..randomness import generator
-from ..validation import positive_int
 
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
+_LEARNING_RATE = 0.003
 
 
 class Classifier:
     """Tells classes apart from flat inputs: linear, ReLU, linear, softmax.
 
-    Not safe to train from two threads; `predict` may run in any thread or process while no training runs.
-
     Args:
         n_inputs: Numbers in one sample.
         n_classes: Number of classes; labels are 0 to `n_classes` - 1.
         hidden: Units of the hidden layer. Up to 128, products of 32 samples stay below the size from which common
-            BLAS libraries use threads of their own, which would stand in the way of the pool's.
-        learning_rate: Adam's step size.
+            BLAS libraries use threads of their own, which would compete with the pool's.
         seed: Of the initial weights.
     """
 
-    def __init__(
-        self, n_inputs: int, n_classes: int, *, hidden: int = 128, learning_rate: float = 0.003, seed: int = 0
-    ) -> None:
-        named = {"n_inputs": n_inputs, "hidden": hidden, "n_classes": n_classes}
-        sizes = [positive_int(name, size) for name, size in named.items()]
-        if not learning_rate > 0:
-            raise ArgumentError(f"learning_rate must be above 0, not {learning_rate!r}; 0.003 is a fair start")
+    def __init__(self, n_inputs: int, n_classes: int, *, hidden: int = 128, seed: int = 0) -> None:
         rng = generator("classifier", seed)
-        self.learning_rate = learning_rate
         self.weights: list[np.ndarray] = []
-        for n_in, n_out in itertools.pairwise(sizes):
+        for n_in, n_out in itertools.pairwise([n_inputs, hidden, n_classes]):
             scale = np.float32(np.sqrt(2.0 / n_in))
             self.weights += [rng.standard_normal((n_in, n_out), dtype=np.float32) * scale, np.zeros(n_out, np.float32)]
         self._means = [np.zeros_like(w) for w in self.weights]
@@ -50,11 +39,7 @@ class Classifier:
         self._steps = 0
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Return the probability of each class: ``(n, n_classes) float32``.
-
-        Args:
-            x: ``(n, ...)`` of a float type, `n_inputs` numbers a sample.
-        """
+        """Return the probability of each class, ``(n, n_classes) float32``, of samples ``(n, ...)``."""
         return self._forward(_flat(x))[1]
 
     def predict(self, x: np.ndarray) -> np.ndarray:
@@ -63,14 +48,11 @@ class Classifier:
         return classes
 
     def train_batch(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Take one step of Adam on a batch.
+        """Take one step of Adam on a batch; return its mean cross-entropy before the step, in nats.
 
         Args:
             x: ``(n, ...)`` of a float type, `n_inputs` numbers a sample.
             y: ``(n,)`` of an integer type, the classes.
-
-        Returns:
-            The mean cross-entropy of the batch before the step, in nats.
         """
         x = _flat(x)
         rows = np.arange(len(y))
@@ -95,7 +77,7 @@ class Classifier:
 
     def _step(self, slopes: list[np.ndarray]) -> None:
         self._steps += 1
-        rate = self.learning_rate * np.sqrt(1.0 - _BETA2**self._steps) / (1.0 - _BETA1**self._steps)
+        rate = _LEARNING_RATE * np.sqrt(1.0 - _BETA2**self._steps) / (1.0 - _BETA1**self._steps)
         for weight, mean, square, slope in zip(self.weights, self._means, self._squares, slopes, strict=True):
             mean += (1.0 - _BETA1) * (slope - mean)
             square += (1.0 - _BETA2) * (slope * slope - square)

@@ -1,9 +1,6 @@
 """The demo's job: digits as image files, augmented in the background, train a classifier.
 
-The files lie in a temporary folder that is removed at the end, however the job ends. Threads are the default pool:
-Pillow decodes and NumPy gathers without holding the interpreter's lock, and threads cost neither start-up nor the
-memory of more interpreters. Processes pay when the maps are Python code that takes long; here each pool takes a few
-seconds.
+The files lie in a temporary folder that is removed at the end, however the job ends.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +17,18 @@ import numpy as np
 
 from ..accessors import ImageFiles
 from ..data_source import AbstractDataSource, ArrayDataSource, split
-from ..errors import ArgumentError
 from ..randomness import SampleRng
-from ..validation import integer, one_of, positive_int
-from ..work_pool import SerialPool, WorkerProcessPool, WorkerThreadPool
+from ..validation import not_negative, one_of, positive_int
+from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .classifier import Classifier
 from .digits import write_digits
 
-POOLS = ("serial", "thread", "process")
+POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
+    "serial": lambda workers: SerialPool(),
+    "thread": WorkerThreadPool,
+    "process": WorkerProcessPool,
+}
 WANTED_ACCURACY = 0.95
-TEMPORARY_PREFIX = "batchup_ng-demo-"
 # Products of larger matrices are shared out by BLAS among threads of its own, which then wait for the pool's for a CPU.
 _BATCH_SIZE = 32
 _TEST_FRACTION = 0.25
@@ -59,22 +58,18 @@ class DemoOptions:
         positive_int("epochs", self.epochs)
         if self.workers is not None:
             positive_int("workers", self.workers)
-        if integer("seed", self.seed) < 0:
-            raise ArgumentError(f"seed must be 0 or more, not {self.seed}; pass any whole number from 0 up")
+        not_negative("seed", self.seed)
 
 
 def run_demo(options: DemoOptions, say: Say = print, progress: Progress | None = None) -> float:
-    """Run the job.
+    """Run the job; return the share of the test digits that the network tells right at the end, 0 to 1.
 
     Args:
         options: What the user chose.
         say: Takes each line of the report.
-        progress: A function like ``tqdm.tqdm`` to draw a bar an epoch; without it, none is drawn.
-
-    Returns:
-        The share of the test digits that the network tells right at the end, 0 to 1.
+        progress: A function like ``tqdm.tqdm`` to draw a bar an epoch; None draws none.
     """
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX) as folder, make_pool(options) as pool:
+    with tempfile.TemporaryDirectory(prefix="batchup_ng-demo-") as folder, POOLS[options.pool](options.workers) as pool:
         train, test = digit_sources(Path(folder), options.seed)
         say(f"{train.num_samples()} digits to train on, {test.num_samples()} to test on; {options.pool} pool")
         network = Classifier(64, 10, seed=options.seed)
@@ -87,15 +82,6 @@ def run_demo(options: DemoOptions, say: Say = print, progress: Progress | None =
             accuracy = measure_accuracy(network, checking)
             say(f"epoch {number:2d}: {speed}, accuracy {accuracy:.3f}")
     return accuracy
-
-
-def make_pool(options: DemoOptions) -> SerialPool | WorkerThreadPool | WorkerProcessPool:
-    """Return the pool that `options` name; the caller closes it."""
-    if options.pool == "serial":
-        return SerialPool()
-    if options.pool == "thread":
-        return WorkerThreadPool(options.workers)
-    return WorkerProcessPool(options.workers)
 
 
 def digit_sources(folder: Path, seed: int) -> tuple[AbstractDataSource, AbstractDataSource]:
@@ -127,26 +113,16 @@ def to_unit_range(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
 def train_epoch(network: Classifier, batches: Any, progress: Progress | None, title: str) -> str:
     """Train on every batch of one epoch; return its speed and its share of waiting, in words."""
     rows, started = 0, time.perf_counter()
-    with drawn(batches, progress, title) as shown:
+    bar: contextlib.AbstractContextManager[Any] = contextlib.nullcontext(batches)
+    if progress is not None:
+        bar = contextlib.closing(progress(batches, total=len(batches), desc=title, leave=False, disable=None))
+    with bar as shown:
         for x, y in shown:
             network.train_batch(x, y)
             rows += len(y)
     seconds = time.perf_counter() - started
     waited = min(batches.stats()["wait_seconds"] / seconds, 1.0)
     return f"{rows / seconds:6,.0f} samples/s, {waited:4.0%} of the time spent waiting for data"
-
-
-@contextlib.contextmanager
-def drawn(batches: Any, progress: Progress | None, title: str) -> Iterator[Any]:
-    """Give the batches, with a bar drawn by `progress` where there is one."""
-    if progress is None:
-        yield batches
-        return
-    bar = progress(batches, total=len(batches), desc=title, leave=False, disable=None)
-    try:
-        yield bar
-    finally:
-        bar.close()
 
 
 def measure_accuracy(network: Classifier, source: AbstractDataSource) -> float:

@@ -1,9 +1,11 @@
 """Which samples of a batch cannot be made, found by reading its rows again where the exception was met.
 
-A sample is bad if it fails when it is read alone, with the random numbers that it has in its batch. The rows of the
-batch are read again in halves, then in halves of those that fail, so that one bad sample among n costs about 2 log2(n)
-reads. Where each sample can be made alone, or all fail in another way than the batch did (a map that needs a whole
-batch), no sample is to blame: the batch is made again once, and if it fails again the whole batch is to blame.
+The worker that has the batch does so, or the consumer's thread where it makes the batches itself, so that an exception
+costs one trip: the answer holds the good samples and what was raised for the others. A sample is bad if it fails when
+it is read alone, with the random numbers that it has in its batch. The rows are read again in halves, then in halves of
+those that fail, so that one bad sample among n costs about 2 log2(n) reads. Where each sample can be made alone, or all
+fail in another way than the batch did (a map that needs a whole batch), no sample is to blame: the batch is made again
+once, and if it fails again the whole batch is to blame.
 """
 
 from __future__ import annotations
@@ -15,17 +17,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import AccountingError, BatchError, MapResultError, PoolBroken, PoolClosed, ReentrantIteration
-from ..sampling.plans.rows import put_rows, take_rows, whole_samples
-from .policy import ErrorPolicy
+from ..sampling.plans.rows import take_rows, whole_samples
 
 FAILURES = (Exception, GeneratorExit)
-"""What a failed read raises. Ctrl-C and SystemExit end the program, they are no failure of a sample."""
+"""What a failed read raises on the consumer's thread. There Ctrl-C and SystemExit end the program, in a worker they are
+failures like any other."""
 
 NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, MapResultError)
 """Errors for which no sample is to blame."""
-
-MAX_REPLACEMENTS = 32
-"""How many other rows are tried in the place of a bad one."""
 
 MAX_ROUNDS = 3
 """How often the samples of one batch are isolated, if it still fails without those that were found bad."""
@@ -35,31 +34,30 @@ Read = Callable[[Any, "np.ndarray | None"], Any]
 
 
 @dataclasses.dataclass(slots=True)
-class Verdict:
-    """What became of a batch that failed.
+class PartialBatch:
+    """What a batch gives of which samples failed, in the place of the batch.
 
     Attributes:
-        made: Whether there is a batch.
-        batch: The batch, of those samples that could be made.
-        bad: What was raised for each sample that is bad, by its place.
-        kept: How many samples the batch has.
-        error: What is to be raised, where no single sample is to blame.
+        batch: The batch of the samples that could be made; None where `kept` is 0.
+        kept: How many samples it has.
+        failures: What was raised for each bad sample, by its place in the batch: of the first alone where the policy is
+            to raise it.
+        error: What was raised for the whole batch, where no single sample is to blame; None else.
     """
 
-    made: bool = False
     batch: Any = None
-    bad: dict[int, BaseException] = dataclasses.field(default_factory=dict)
     kept: int = 0
+    failures: dict[int, BaseException] = dataclasses.field(default_factory=dict)
     error: BaseException | None = None
 
 
-def of_a_sample(error: BaseException) -> bool:
-    """Return whether `error` may be a sample's fault, and not that of the pool or of how the iterator is used."""
-    return isinstance(error, BatchError) or not isinstance(error, NOT_A_SAMPLE)
+def isolable(error: BaseException, rows: Any) -> bool:
+    """Return whether `error` may be a sample's fault, and `rows` tell the samples apart.
 
-
-def isolable(rows: Any) -> bool:
-    """Return whether the rows of a batch tell its samples apart; those of a source of the user's may not."""
+    The rows of a source of the user's may not; other errors are faults of the pool, or of how the iterator is used.
+    """
+    if isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError):
+        return False
     try:
         return whole_samples(rows)[1] > 0
     except TypeError:
@@ -67,87 +65,75 @@ def isolable(rows: Any) -> bool:
 
 
 def isolate(
-    read: Read, rows: Any, error: BaseException, policy: ErrorPolicy, another: Callable[[int, int], Any]
-) -> Verdict:
-    """Return what becomes of the batch of `rows`, whose read raised `error`.
+    read: Read, rows: Any, error: BaseException, action: str, retries: int, caught: tuple[type[BaseException], ...]
+) -> Any:
+    """Return the batch of `rows`, whose read raised `error`, if it can be made now; else a :class:`PartialBatch`.
 
     Args:
         read: Reads rows of the batch.
         rows: Its rows, as the plan gives them.
         error: What was raised.
-        policy: What to do about bad samples.
-        another: Returns the rows of one other sample for a place and attempt; None if there is none for that attempt.
+        action: What is done about bad samples. ``"raise"``: the first is looked for. ``"replace"``: all are.
+            ``"skip"``: all are, and the others are made into a batch.
+        retries: How often to make the whole batch again first.
+        caught: The exceptions that are failures.
     """
     probed, n = whole_samples(rows)
-    for _ in range(policy.retries):
-        try:
-            return Verdict(True, read(rows, None), kept=n)
-        except FAILURES as raised:
-            error = raised
-    verdict, places = Verdict(kept=n), np.arange(n)
+    for _ in range(retries):
+        made, raised = _tried(read, rows, None, caught)
+        if raised is None:
+            return made
+        error = raised
+    places, bad = np.arange(n), dict[int, BaseException]()
     for _ in range(MAX_ROUNDS):
         suspects = places[places < probed]
-        bad = _find_bad(read, rows, suspects, error, policy.action == "raise")
-        if len(bad) == len(suspects) > 1 and not any(type(raised) is type(error) for raised in bad.values()):
-            bad = {}
-        verdict.bad = {**bad, **verdict.bad}
-        if bad and policy.action == "raise":
-            return verdict
-        if policy.action == "replace":
-            for place in sorted(bad):
-                replaced = _replaced(read, rows, place, another)
-                if replaced is None:
-                    return Verdict(bad={place: bad[place]}, error=bad[place])
-                rows = replaced
-        else:
-            places = np.setdiff1d(places, list(bad))
-            verdict.kept = len(places)
-            if not verdict.kept:
-                return verdict
-        try:
-            verdict.batch = read(rows, None) if len(places) == n else read(take_rows(rows, places), places)
-        except FAILURES as raised:
-            error = raised
-            if not bad:
-                break
-            continue
-        verdict.made = True
-        return verdict
-    verdict.error = error
-    return verdict
+        found = _find_bad(read, rows, suspects, error, action == "raise", caught)
+        if len(found) == len(suspects) > 1 and not any(type(one) is type(error) for one in found.values()):
+            found = {}
+        bad = {**found, **bad}
+        places = np.setdiff1d(places, list(found))
+        if (found and action != "skip") or not len(places):
+            return PartialBatch(failures=bad)
+        whole = len(places) == n
+        made, raised = _tried(read, rows if whole else take_rows(rows, places), None if whole else places, caught)
+        if raised is None:
+            return made if whole else PartialBatch(made, len(places), bad)
+        error = raised
+        if not found:
+            break
+    return PartialBatch(failures=bad, error=error)
+
+
+def _tried(
+    read: Read, rows: Any, places: np.ndarray | None, caught: tuple[type[BaseException], ...]
+) -> tuple[Any, BaseException | None]:
+    """Return what a read gives, or else what it raises."""
+    try:
+        return read(rows, places), None
+    except caught as error:
+        return None, error
 
 
 def _find_bad(
-    read: Read, rows: Any, places: np.ndarray, error: BaseException, first_only: bool
+    read: Read,
+    rows: Any,
+    places: np.ndarray,
+    error: BaseException,
+    first_only: bool,
+    caught: tuple[type[BaseException], ...],
 ) -> dict[int, BaseException]:
     """Return what was raised for each bad sample at `places`, which fail together with `error`."""
     if len(places) == 1 and whole_samples(rows)[1] == 1:
         return {int(places[0]): error}
     bad: dict[int, BaseException] = {}
-    parts = np.array_split(places, 2) if len(places) > 1 else [places]
-    for part in parts:
-        try:
-            read(take_rows(rows, part), part)
-        except FAILURES as raised:
-            if first_only and type(raised) is not type(error):
-                continue  # of a map that needs a whole batch, say
-            bad.update({int(part[0]): raised} if len(part) == 1 else _find_bad(read, rows, part, raised, first_only))
+    for part in np.array_split(places, 2) if len(places) > 1 else [places]:
+        _, raised = _tried(read, take_rows(rows, part), part, caught)
+        if raised is None or (first_only and type(raised) is not type(error)):  # of a map that needs a whole batch, say
+            continue
+        if len(part) == 1:
+            bad[int(part[0])] = raised
+        else:
+            bad.update(_find_bad(read, rows, part, raised, first_only, caught))
         if bad and first_only:
             break
     return bad
-
-
-def _replaced(read: Read, rows: Any, place: int, another: Callable[[int, int], Any]) -> Any:
-    """Return `rows` with another sample's row at `place`, which can be made there; None if none was found."""
-    only = np.array([place])
-    for attempt in range(MAX_REPLACEMENTS):
-        row = another(place, attempt)
-        if row is None:
-            continue
-        replaced = put_rows(rows, place, row)
-        try:
-            read(take_rows(replaced, only), only)
-        except FAILURES:
-            continue
-        return replaced
-    return None

@@ -1,6 +1,6 @@
 """The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream.
 
-Nothing here keeps state between batches, so a batch has the same draws whoever makes it, in whatever order.
+Nothing here keeps state between batches, so a batch has the same draws in every pool and in whatever order.
 
 * :class:`OrderKey` names the order of one epoch of one node of the graph of sources.
 * :class:`BatchKey` names one batch at one node; maps draw from it.
@@ -14,11 +14,9 @@ from .numpy_rng import (
     copy_of,
     globals_kept,
     globals_seeded,
-    put_state,
     seed_draw,
     seed_from_state,
     seed_globals,
-    state_of,
     torch_generator,
     uniform_draws,
 )
@@ -40,11 +38,9 @@ __all__ = [
     "high_product",
     "mix64",
     "pair_words",
-    "put_state",
     "seed_draw",
     "seed_from_state",
     "seed_globals",
-    "state_of",
     "torch_generator",
     "uniform_draws",
     "unit_floats",

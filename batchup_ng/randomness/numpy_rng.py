@@ -65,61 +65,12 @@ def _plain(state: Any) -> Any:
     return state.tobytes().hex() if isinstance(state, np.ndarray) else state
 
 
-def state_of(rng: Any) -> dict[str, Any]:
-    """Return the state of a generator of NumPy's, or of ``numpy.random`` itself, as nested dicts.
-
-    Raises:
-        ArgumentTypeError: it is a generator of another kind.
-    """
-    if isinstance(rng, np.random.Generator):
-        return dict(rng.bit_generator.state)
-    if rng is np.random or isinstance(rng, np.random.RandomState):
-        return dict(rng.get_state(legacy=False))
-    raise ArgumentTypeError(f"the state of a {type(rng).__name__} cannot be saved; shuffle by NumPy's generators")
-
-
-def put_state(rng: Any, state: dict[str, Any]) -> None:
-    """Put a generator in a state that :func:`state_of` returned.
-
-    Raises:
-        ValueError: the state is that of a generator of another kind, or of none.
-    """
-    _check_form(state_of(rng), state)
-    try:
-        if isinstance(rng, np.random.Generator):
-            rng.bit_generator.state = state
-        else:
-            rng.set_state(state)
-    except (TypeError, KeyError, OverflowError, AttributeError) as error:
-        raise ValueError(f"no state of a generator: {error}") from error
-
-
-def _check_form(own: Any, state: Any) -> None:
-    """Refuse a state that has not the form of a generator's own.
-
-    NumPy looks at names and kinds only: with a position beyond its array, it reads memory that is not the generator's.
-    """
-    if isinstance(own, dict):
-        if not isinstance(state, dict) or own.keys() != state.keys():
-            raise ValueError(f"its parts are not {', '.join(own)}")
-        for name, part in own.items():
-            _check_form(part, state[name])
-        for place, array in (("pos", "key"), ("buffer_pos", "buffer")):
-            if place in own and not 0 <= state[place] <= len(state[array]):
-                raise ValueError(f"its {place} is out of range")
-    elif isinstance(own, np.ndarray):
-        if not isinstance(state, np.ndarray) or (state.dtype, state.shape) != (own.dtype, own.shape):
-            raise ValueError(f"an array of it is not {own.dtype} of shape {own.shape}")
-    elif type(state) is not type(own) or (isinstance(own, str) and state != own):
-        raise ValueError(f"one of its values is not {own!r:.40}, or like it")
-
-
 @contextlib.contextmanager
 def globals_seeded(key: BatchKey) -> Iterator[None]:
     """Seed the global generators, those of :func:`seed_globals`, for one batch; put them back after it.
 
-    For the code of users that draws from them, which then draws the same for a batch whoever makes it. It is not for
-    threads, which share them.
+    Code of users that draws from them then draws the same for a batch in every worker process. It is not for threads,
+    which share them.
     """
     with globals_kept():
         seed_globals(key)

@@ -37,10 +37,8 @@ def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np
     check_weights(name, weights)
     with np.errstate(over="ignore"):
         total = weights.sum()
-    if total == np.inf:
-        return cumulative_weights(name, weights / weights.max(), length)
-    if total == 0.0:
-        raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
+    if total == 0.0 or total == np.inf:
+        raise ArgumentError(f"{name} should not sum to {total:g}; at least one must be above 0, all far below 1e308")
     cdf: np.ndarray = (weights / total).cumsum()
     cdf /= cdf[-1]
     return cdf

@@ -1,7 +1,6 @@
 """Which rows, in what order: samplers, the plan of an epoch. Index arithmetic only; no data is read."""
 
-from .base import AbstractSampler, RandomAccessSampler, num_batches
-from .batch_sampler import BatchSampler
+from .base import AbstractSampler, BatchSampler, RandomAccessSampler, num_batches
 from .block_shuffle import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
 from .class_samplers import BalancedBatchSampler, StratifiedSampler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import weakref
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from .. import validation
 from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey, seed_draw
+from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches
 
 CHUNK = 1 << 17
 """Entries of an array that are read in one go: 1 MB of int64."""
@@ -43,12 +45,9 @@ def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
 
 
 def array_outline(array: np.ndarray) -> list[Any]:
-    """Return what tells an array from others: its length, its dtype, a digest (SHA-256) of all its entries.
+    """Return what tells an array ``(n,)`` of numbers from others: its length, its dtype, a digest of all its entries.
 
     It is the same on every machine. 10^8 int64 take 0.7 s where the figures in docs/samplers.md were measured.
-
-    Args:
-        array: Numbers: ``(n,)``.
     """
     plain = array.dtype.newbyteorder("<")
     read = hashlib.sha256()
@@ -62,9 +61,9 @@ _kept: dict[int, tuple[weakref.ref[np.ndarray], list[Any]]] = {}
 
 
 def kept_outline(array: np.ndarray) -> list[Any]:
-    """Return :func:`array_outline` of an array that nobody changes, such as a sampler's own; reads it only once.
+    """Return :func:`array_outline` of an array that never changes, such as a sampler's own; reads it only once.
 
-    What is known of an array is kept here and not with its sampler, so that it does not travel to workers.
+    The outline is kept here and not with its sampler, so that it does not travel to workers.
     """
     name = id(array)
     found = _kept.get(name)
@@ -81,7 +80,7 @@ def num_batches(n: int, batch_size: int) -> int:
     >>> num_batches(10, 4)
     3
     """
-    return -(-n // validation.positive_int("batch_size", batch_size))
+    return int(count_batches(n, validation.positive_int("batch_size", batch_size), drop_last=False))
 
 
 class AbstractSampler:
@@ -90,6 +89,9 @@ class AbstractSampler:
     A sampler of one's own defines the two iterators; one that can tell the row at any position derives from
     :class:`RandomAccessSampler` instead, which makes its epochs cheap to enter anywhere.
     """
+
+    n_rows: int | None = None
+    """How many rows the data must have; None for any number."""
 
     def __repr__(self) -> str:
         return call_words(self)
@@ -101,16 +103,20 @@ class AbstractSampler:
     def fingerprint(self) -> list[Any]:
         """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state.
 
-        This one tells the class and the number of rows, nothing of the options of a sampler of one's own. If those
-        change the order, define it, or a state that was saved with other options is taken for one of this sampler.
+        This one tells the class and the number of rows. If options of a sampler of one's own change the order, define
+        it, or a state that was saved with other options is taken for one of this sampler.
         """
         return [type(self).__name__, str(self.num_indices_generated())]
 
     def check_rows(self, length: int) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if this is not a sampler for data of `length` rows.
 
-        A source asks it once, when it is made; a sampler of one's own need not define it.
+        A source calls it once, when it is made.
         """
+        if self.n_rows is not None and self.n_rows != length:
+            raise ArgumentError(
+                f"sampler is for data of {self.n_rows} rows, but there are {length}; make it for as many rows"
+            )
 
     def map_indices(self, indices: Any) -> Any:
         """Return the rows of the data for `indices`, which count within what the sampler draws from."""
@@ -124,14 +130,63 @@ class AbstractSampler:
         """Return an iterator of the rows of each batch, in an order drawn from `shuffle_rng` as it goes."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
+        """Return an iterator of the rows of each batch of an epoch drawn from `rng`; None is in order."""
+        if rng is None:
+            drawn = self.in_order_indices_batch_iterator(batch_size)
+        else:
+            drawn = self.shuffled_indices_batch_iterator(batch_size, rng)
+        return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
 
-class RandomAccessSampler(AbstractSampler):
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        """Return the rows of each batch of the epoch that `key` names; None is in order.
+
+        Args:
+            batch_size: The most samples that a batch may have.
+            key: Names seed and epoch.
+            drop_last: Whether to leave out a last batch that is not whole.
+        """
+        rng = None if key is None else key.random_state("listed")
+        n_batches = math.inf if self.num_indices_generated() == math.inf else None
+        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        """Return the number of batches of an epoch in whatever order; None if it depends on the order."""
+        n = self.num_indices_generated()
+        return None if n is None else count_batches(n, batch_size, drop_last)
+
+
+class PlannedSampler(AbstractSampler):
+    """A sampler whose order is a function of a key: what the two kinds of them have in common."""
+
+    def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
+        self.row_plan(validation.positive_int("batch_size", batch_size), None, False)  # refuses what has no order
+        return self._walk(batch_size, None, False)
+
+    def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
+        """Return an iterator of the rows of each batch, in the order of a seed.
+
+        The seed is drawn once, when the first batch is asked for: one ``random_sample()`` of a ``RandomState``, one
+        ``random()`` of a ``Generator``.
+        """
+        self.row_plan(validation.positive_int("batch_size", batch_size), OrderKey(0, 0), False)
+        return self._walk(batch_size, shuffle_rng, False)
+
+    def _walk(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
+        plan = self.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last)
+        number = 0
+        while number < plan.n_batches:
+            yield plan.rows(number)
+            number += 1
+
+
+class RandomAccessSampler(PlannedSampler):
     """A sampler that can tell the row at any position of an epoch, in constant memory.
 
     Attributes:
-        block: How many positions of a shuffled order are asked for at once, once an epoch is under way: so many that
-            the calls of NumPy are a small share of the work, so few that nobody waits for them.
-        in_batches: Whether batches are what is in order, so that an epoch is never cut but between two of them.
+        block: How many positions of a shuffled order are computed at once, once an epoch is under way: so many that
+            the fixed cost of NumPy's calls is a small share, so few that no batch has to wait for long.
+        in_batches: Whether batches are what is in order, so that an epoch is only cut between two of them.
     """
 
     block: int = 32768
@@ -155,49 +210,26 @@ class RandomAccessSampler(AbstractSampler):
     def check_in_order(self) -> None:
         """Raise :class:`~batchup_ng.errors.InOrderNotSupported` if there is no order but a drawn one."""
 
-    def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
-        self.check_in_order()
-        return self._walk(self._checked_size(batch_size), None)
-
-    def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        """Return an iterator of the rows of each batch, in the order of a seed.
-
-        The seed is drawn once, when the first batch is asked for: one ``random_sample()`` of a ``RandomState``, one
-        ``random()`` of a ``Generator``.
-        """
-        return self._walk(self._checked_size(batch_size), shuffle_rng)
-
-    def _checked_size(self, batch_size: int) -> int:
-        batch_size = validation.positive_int("batch_size", batch_size)
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        if key is None:
+            self.check_in_order()
         self.check_batch_size(batch_size)
-        return batch_size
-
-    def _walk(self, batch_size: int, rng: Any) -> Iterator[np.ndarray]:
-        key = None if rng is None else OrderKey(seed_draw(rng), 0)
-        total, start, size = self.num_indices_generated(), 0, batch_size
-        while start < total:
-            stop = int(min(start + size, total))
-            rows = checked_order(self, np.arange(start, stop), key)
-            for first in range(0, len(rows), batch_size):
-                yield rows[first : first + batch_size]
-            start = stop
-            if key is not None and 2 * size <= self.block:
-                size = 2 * size  # as a plan does: the first are few, for somebody waits
+        return SamplerPlan(self, batch_size, key, drop_last)
 
 
-def checked_order(sampler: RandomAccessSampler, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
-    """Return ``sampler.rows_at(positions, key)``, a row for each position: ``(n,) int``.
+class BatchSampler(PlannedSampler):
+    """A sampler that decides which rows share a batch.
 
-    Raises:
-        ArgumentError: it gave more or fewer rows, which would lose samples.
-        ArgumentTypeError: it gave something else than whole numbers.
+    One of one's own defines ``row_plan``, ``count`` and ``num_indices_generated``, and a ``fingerprint`` that tells its
+    options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.OfBatches`: an epoch is shared out among
+    ranks, and resumed, batch by batch, with the same batch size.
     """
-    rows = np.asarray(sampler.rows_at(positions, key))
-    name = f"{type(sampler).__name__}.rows_at"
-    if rows.shape != positions.shape:
-        raise ArgumentError(
-            f"{name} must return one row for each position, of shape {positions.shape}, not {rows.shape}"
-        )
-    if rows.dtype.kind not in "iu" and len(rows):
-        raise ArgumentTypeError(f"{name} must return row numbers, an integer array, not {rows.dtype}")
-    return rows.view()  # the sampler's own array stays as it is
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
+        return self._walk(batch_size, rng, drop_last)

@@ -20,9 +20,8 @@ class BlockShuffleSampler(RepeatedSampler):
 
     The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled and shared out to
     windows of at most `window` of them; the rows of a window are shuffled among themselves and handed out before those
-    of the next are begun. So at any time rows leave storage from `window` places, and whoever keeps the latest `window`
-    blocks reads each block once, where a full shuffle goes anywhere. In order, without ``shuffle=``, the rows come as
-    they lie.
+    of the next are begun. So a cache of `window` blocks reads each block once, where a full shuffle goes anywhere. In
+    order, without ``shuffle=``, the rows come as they lie.
 
     The more blocks a window has for the size of a batch, the better the mixing: see :meth:`mixing`. How long the blocks
     are hardly matters to it, so take them as short as storage reads them well, and as many as memory holds.
@@ -31,7 +30,7 @@ class BlockShuffleSampler(RepeatedSampler):
         length: How many rows there are, at most 2^62.
         block: Rows of a block, as storage has them: of a chunk of a compressed file, say.
         window: How many blocks are mixed at most.
-        repeats: How often each row is handed out, the blocks and the rows shuffled anew each time; -1 for ever.
+        repeats: How often each row is handed out, the blocks and the rows shuffled again each time; -1 without end.
 
     Raises:
         ArgumentError: `block` or `window` is below 1, `length` is negative or above 2^62, or `repeats` is neither -1
@@ -40,6 +39,7 @@ class BlockShuffleSampler(RepeatedSampler):
 
     def __init__(self, length: int, block: int, window: int = 16, repeats: int = 1) -> None:
         super().__init__(length, repeats)
+        self.n_rows = self.length
         self.block_rows = validation.positive_int("block", block)
         self.window = validation.positive_int("window", window)
         # One block of all rows is as good as a longer one, and no sum leaves 63 bits.
@@ -57,10 +57,6 @@ class BlockShuffleSampler(RepeatedSampler):
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), self.block_rows, self.window]
-
-    def check_rows(self, length: int) -> None:
-        if self.length != length:
-            raise ArgumentError(f"sampler is for {self.length} rows, but there are {length}; pass that as its length")
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         at = self._n_blocks  # where the short block stands among all
@@ -101,16 +97,7 @@ class BlockShuffleSampler(RepeatedSampler):
         """Return how well batches of that size are mixed: 1.0 as by a full shuffle, ``1 / batch_size`` as by none.
 
         It is the value of :func:`measure_mixing` to be expected, which is close to ``window / (window + batch_size)``
-        where the window is a small part of the data. Some figures, for a million rows in batches of 256, a batch of
-        data that are sorted being worth that share of 256 samples drawn at random:
-
-        ======  ===========  ===========  ============  =============
-        block   window = 16  window = 64  window = 256  window = 1024
-        ======  ===========  ===========  ============  =============
-        32      0.072        0.213        0.512         0.809
-        320     0.060        0.204        0.506         0.804
-        3200    0.060        0.234        0.550         1.000
-        ======  ===========  ===========  ============  =============
+        where the window is a small part of the data; docs/samplers.md has some figures.
 
         Args:
             batch_size: Samples a batch.

@@ -9,7 +9,6 @@ steps.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import array_outline, as_int64
-from .batch_sampler import BatchSampler
-from .plans.permutation import AskedOneByOne, KeyedPermutation, keyed_permutation
+from .base import BatchSampler, array_outline, as_int64, given_array
+from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import OfBatches
-from .standard import row_numbers
+from .standard import check_row_numbers, row_numbers
 
 
 class BucketSampler(BatchSampler):
@@ -29,7 +27,7 @@ class BucketSampler(BatchSampler):
 
     Rows are sorted into buckets by length. Shuffled, the rows of each bucket are shuffled among themselves, cut into
     batches, and the batches of all buckets are shuffled; the one that is not whole, if there is one, comes last. In
-    order, rows come by ascending length. An order that is drawn from a generator is that of a seed which is drawn once.
+    order, rows come by ascending length.
 
     The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens` a batch of n
     samples, the longest of which has length m, has n·m <= `max_tokens` too: the size after padding. It counts as whole
@@ -52,7 +50,6 @@ class BucketSampler(BatchSampler):
         indices: The rows to hand out: ``(m,) int``, not negative; all where it is None.
 
     Attributes:
-        length: How many lengths there are.
         boundaries: The boundaries in use: a tuple.
 
     Raises:
@@ -75,12 +72,17 @@ class BucketSampler(BatchSampler):
         indices: Any = None,
     ) -> None:
         sizes = _as_lengths(lengths)
-        self.length = len(sizes)
+        self.n_rows: int = len(sizes)
         self.max_tokens = None if max_tokens is None else validation.positive_int("max_tokens", max_tokens)
-        self.indices = None if indices is None else _rows_below(self.length, indices)
-        rows = np.arange(self.length) if self.indices is None else self.indices
+        self.indices = None if indices is None else _rows_below(self.n_rows, indices)
+        rows = np.arange(self.n_rows) if self.indices is None else self.indices
         sizes = sizes[rows]
-        self._check_longest(sizes, rows)
+        if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
+            first = int(np.argmax(sizes > self.max_tokens))
+            raise ArgumentError(
+                f"max_tokens is {self.max_tokens}, and row {rows[first]} alone is longer: {sizes[first]}; raise it, or "
+                f"leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
+            )
         order = np.argsort(sizes, kind="stable")
         self._rows = rows[order]
         ascending = sizes[order]
@@ -91,18 +93,6 @@ class BucketSampler(BatchSampler):
         self._ends = ends[ends > 0]
         self._longest = ascending[self._ends - 1]
         self._outline = [array_outline(ascending), array_outline(self._rows)]
-
-    def _check_longest(self, sizes: np.ndarray, rows: np.ndarray) -> None:
-        if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
-            row = int(rows[np.argmax(sizes > self.max_tokens)])
-            raise ArgumentError(
-                f"max_tokens is {self.max_tokens}, and row {row} alone is longer: {int(sizes[rows == row][0])}; raise "
-                f"it, or leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
-            )
-
-    def check_rows(self, length: int) -> None:
-        if self.length != length:
-            raise ArgumentError(f"sampler has {self.length} lengths for {length} rows; pass one length for each row")
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]
@@ -156,26 +146,7 @@ class BucketPlan(OfBatches):
         self._firsts = np.array(firsts)
         self._n_whole = firsts[-1]
         self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
-        self._permutations: dict[int, KeyedPermutation] = {}
-        if key is not None:
-            self._word = key.word("batches")
-            self._shuffled = AskedOneByOne(self._n_whole, self._word)
-
-    @property
-    def steady(self) -> bool:
-        return True
-
-    def samples_before(self, number: int) -> int:
-        return int(self._sums[number])
-
-    @functools.cached_property
-    def _sums(self) -> np.ndarray:
-        """How many samples come before each batch, and in all: ``(n_batches + 1,) int64``, for who cuts an epoch."""
-        sizes = np.repeat(np.array(self._sizes, np.int64), np.diff(self._firsts))
-        if self._key is not None:
-            sizes = sizes[keyed_permutation(self._n_whole, self._word)(np.arange(self._n_whole))]
-        last = [self._carried[-1]] * (int(self.n_batches) - self._n_whole)
-        return np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes, np.array(last, np.int64)]))
+        self._word = None if key is None else key.word("batches")
 
     def _stream_length(self, bucket: int) -> int:
         return int(self._carried[bucket] + self._starts[bucket + 1] - self._starts[bucket])
@@ -185,8 +156,8 @@ class BucketPlan(OfBatches):
             bucket = len(self._sizes) - 1
             end = self._stream_length(bucket)
             return self._stream(bucket, end - self._carried[-1], end)
-        if self._key is not None:
-            number = self._shuffled(number)
+        if self._word is not None:
+            number = sent_to(self._n_whole, self._word, number)
         bucket = int(np.searchsorted(self._firsts, number, side="right")) - 1
         start = (number - int(self._firsts[bucket])) * self._sizes[bucket]
         return self._stream(bucket, start, start + self._sizes[bucket])
@@ -194,41 +165,27 @@ class BucketPlan(OfBatches):
     def _stream(self, bucket: int, start: int, stop: int) -> np.ndarray:
         """Return the rows from one place to another of the stream of a bucket."""
         parts = []
-        while True:
+        while start < stop:
             carried = self._carried[bucket]
             if stop > carried:
                 parts.append(self._own_rows(bucket, max(start - carried, 0), stop - carried))
-            stop = min(stop, carried)
-            if start >= stop:
-                return np.concatenate(parts[::-1])
+            # What is carried over is the end of the stream of the bucket before.
+            shift = self._stream_length(bucket - 1) - carried
+            start, stop = start + shift, min(stop, carried) + shift
             bucket -= 1
-            shift = self._stream_length(bucket) - carried
-            start, stop = start + shift, stop + shift
+        return np.concatenate(parts[::-1])
 
     def _own_rows(self, bucket: int, start: int, stop: int) -> np.ndarray:
         """Return the rows from one place to another of those that are of the bucket itself."""
         places = np.arange(start, stop)
         if self._key is not None:
-            places = self._permutation(bucket)(places)
-        return np.asarray(self._rows[self._starts[bucket] + places])
-
-    def _permutation(self, bucket: int) -> KeyedPermutation:
-        permutation = self._permutations.get(bucket)
-        if permutation is None:
-            assert self._key is not None
             n = self._starts[bucket + 1] - self._starts[bucket]
-            permutation = KeyedPermutation(n, self._key.word("bucket", bucket))
-            self._permutations[bucket] = permutation
-        return permutation
+            places = keyed_permutation(n, self._key.word("bucket", bucket))(places)
+        return np.asarray(self._rows[self._starts[bucket] + places])
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:
-    try:
-        sizes = np.asarray(lengths)
-    except ValueError as error:  # rows of different lengths
-        raise ArgumentTypeError(
-            "lengths must be one whole number a row, and these are rows themselves; pass [len(row) for row in rows]"
-        ) from error
+    sizes = given_array("lengths", lengths, "pass [len(row) for row in rows]")
     if sizes.ndim != 1:
         raise ArgumentError(
             f"lengths must be one-dimensional, not of shape {sizes.shape}; pass [len(row) for row in rows]"
@@ -243,9 +200,9 @@ def _as_lengths(lengths: Any) -> np.ndarray:
 
 def _rows_below(n: int, indices: Any) -> np.ndarray:
     rows = row_numbers("indices", indices)
-    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= n):
-        bad = int(rows.max()) if int(rows.max()) >= n else int(rows.min())
-        raise ArgumentError(f"indices must be row numbers from 0, below {n}, the number of lengths; one is {bad}")
+    if len(rows) and int(rows.min()) < 0:
+        raise ArgumentError(f"indices must be row numbers from 0, and one is {int(rows.min())}; count from the start")
+    check_row_numbers("indices", rows, n)
     return rows
 
 

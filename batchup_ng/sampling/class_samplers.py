@@ -57,19 +57,15 @@ class StratifiedSampler(RepeatedSampler):
 
     So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
     in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less. To hold across the seam of two repeats, too, the
-    order of the classes is the same in all repeats of an epoch; the rows of each class are shuffled anew each repeat.
-    In order, without ``shuffle=``, the rows come as they lie, or as `indices` lists them.
-
-    How the classes are spread, and the reason for that bound, stand at
-    :class:`~batchup_ng.sampling.plans.even_interleave.Spread`.
-
-    Memory: 8 bytes a row. Time to the first batch: that of sorting `y`, once.
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less;
+    :class:`~batchup_ng.sampling.plans.even_interleave.Spread` says why. That holds across the seam of two repeats, too:
+    all repeats of an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order,
+    without ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
 
     Args:
         y: Class of each row of the data: ``(N,) int``, not negative.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
 
     Raises:
         ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of it, or `repeats` is
@@ -79,21 +75,19 @@ class StratifiedSampler(RepeatedSampler):
     def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
         classes = class_numbers(y)
         self._y_in_words = array_words(classes)
-        self._n_classified = len(classes)
+        n_rows = len(classes)
         self.indices = None if indices is None else row_numbers("indices", indices)
         if self.indices is not None:
             check_row_numbers("indices", self.indices, len(classes))
             classes = classes[self.indices]
         super().__init__(len(classes), repeats)
+        self.n_rows = n_rows
         self._by_class = by_class(classes)
         self._spreads: dict[int, Spread] = {}
 
     def fingerprint(self) -> list[Any]:
         own = [] if self.indices is None else kept_outline(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
-
-    def check_rows(self, length: int) -> None:
-        check_classified(self._n_classified, length)
 
     def map_indices(self, indices: Any) -> Any:
         return indices if self.indices is None else self.indices[indices]
@@ -121,21 +115,18 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
     :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
-    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled anew whenever the
-    rows of a batch end with those of the class, so after `per_class` times at most. An epoch ends when the largest
-    class was gone through once; smaller ones are then seen several times. (With `classes_per_batch`, see below.)
+    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled again whenever
+    the rows of a batch end with those of the class. An epoch ends when the largest class was gone through once; smaller
+    ones are then seen several times.
 
     With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
     Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
     classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
-    out, and what they would have handed out. An epoch has as many rounds as the largest class needs. So of n classes,
-    of which ``n % classes_per_batch`` sit out each round, that share of the rows of the largest class does not come in
-    an epoch, on the average, other ones in each; where `classes_per_batch` divides n, all come. In order, without
-    ``shuffle=``, classes and rows come in turn, as they are numbered; an epoch is as long, and leaves out the last.
+    out with their rows of it. In order, without ``shuffle=``, classes and rows come in turn, as they are numbered; an
+    epoch is as long, and leaves out the last.
 
-    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only.
-
-    Memory: 8 bytes a row.
+    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory:
+    8 bytes a row.
 
     Args:
         y: Class of each row: ``(n,) int``, not negative.
@@ -157,7 +148,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         numbers = class_numbers(y)
         self._y_in_words = array_words(numbers)
         self.per_class = validation.positive_int("per_class", per_class)
-        self.length = len(numbers)
+        self.n_rows = len(numbers)
         self._by_class = by_class(numbers)
         self.classes = self._by_class.classes
         n = len(self.classes)
@@ -167,14 +158,11 @@ class BalancedBatchSampler(RandomAccessSampler):
             raise ArgumentError(f"classes_per_batch must be at most {n}, the classes of y, not {classes_per_batch}")
         self.batch_size = self.per_class * self.classes_per_batch
         self._batches_a_round = n // self.classes_per_batch
-        # After as many turns of a class both its rows and its batches begin anew.
+        # After so many turns of a class its rows and its batches end together.
         self._cycles = np.lcm(self._by_class.sizes, self.per_class)
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.fingerprint]
-
-    def check_rows(self, length: int) -> None:
-        check_classified(self.length, length)
 
     def num_indices_generated(self) -> Any:
         rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
@@ -209,9 +197,3 @@ class BalancedBatchSampler(RandomAccessSampler):
         rounds, batches = np.divmod(batches, self._batches_a_round)
         dealt = batches * self.classes_per_batch + places
         return each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds)), rounds
-
-
-def check_classified(n: int, length: int) -> None:
-    """Raise :class:`ArgumentError` if the classes of `n` rows are not those of data of `length` rows."""
-    if n != length:
-        raise ArgumentError(f"sampler has the classes of {n} rows, but there are {length}; pass the class of each row")

@@ -7,36 +7,33 @@ the rows of batches does so by whole samples.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
-from .plans.rows import ChoiceBatch, RowPlan, count_batches, rows_length
+from .plans.rows import RowPlan, SequencePlan, map_rows, rows_length
 
 
 def grouped(rows: Any, size: int) -> Any:
-    """Return rows, which may be a nest, in groups; those that fill none are left out.
+    """Return rows, which may be a nest, in groups; those that fill none are left out. Groups of one are the rows.
 
     >>> grouped(np.arange(5), 2).tolist()
     [[0, 1], [2, 3]]
     """
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(grouped(rows.sample_indices, size), rows.ds_index)
-    if isinstance(rows, tuple):
-        return tuple([grouped(part, size) for part in rows])
-    rows = np.asarray(rows)
-    n = len(rows) // size
-    return rows[: n * size].reshape(n, size, *rows.shape[1:])
+
+    def of(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        n = len(leaf) // size
+        return np.asarray(leaf[: n * size].reshape(n, size, *leaf.shape[1:]))
+
+    return rows if size == 1 else map_rows(of, rows)
 
 
-def ungrouped(rows: Any) -> Any:
+def ungrouped(rows: Any, size: int) -> Any:
     """Return the rows of all groups, one after the other: what :func:`grouped` put in groups."""
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(ungrouped(rows.sample_indices), rows.ds_index)
-    if isinstance(rows, tuple):
-        return tuple([ungrouped(part) for part in rows])
-    return rows.reshape(-1, *rows.shape[2:])
+    return rows if size == 1 else map_rows(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
 
 
 def group_positions(positions: np.ndarray, size: int) -> np.ndarray:
@@ -45,16 +42,16 @@ def group_positions(positions: np.ndarray, size: int) -> np.ndarray:
     >>> group_positions(np.array([0, 3]), 2).tolist()
     [0, 1, 6, 7]
     """
-    return (positions[:, None] * size + np.arange(size)).reshape(-1)
+    return positions if size == 1 else (positions[:, None] * size + np.arange(size)).reshape(-1)
 
 
 def whole_groups(n_rows: float, size: int) -> float:
     """Return how many groups so many rows fill: an int, or ``math.inf``."""
-    return math.inf if n_rows == math.inf else int(n_rows) // size
+    return n_rows if n_rows == math.inf or size == 1 else int(n_rows) // size
 
 
-class GroupsPlan:
-    """The rows of a plan in groups.
+def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> RowPlan:
+    """Return the rows of a plan in groups.
 
     Args:
         part: The plan of the rows.
@@ -65,37 +62,26 @@ class GroupsPlan:
     Raises:
         ArgumentError: batches are what is in order in the plan, so that groups would be torn.
     """
+    if size == 1:
+        return part
+    if part.n_samples is None:
+        raise ArgumentError(
+            "batch_size of a CompositeDataSource is for parts whose samples are one sequence, not for a choice of "
+            "sources, rounds of one, or buckets; give that part 1 and the others their sizes, or leave it out"
+        )
 
-    regular: ClassVar[bool] = True
+    def between(start: int, stop: int) -> Any:
+        return grouped(part.rows_between(start * size, stop * size), size)
 
-    def __init__(self, part: RowPlan, size: int, batch_size: int, drop_last: bool) -> None:
-        if part.n_samples is None:
-            raise ArgumentError(
-                "batch_size of a CompositeDataSource is for parts whose samples are one sequence, not for a choice of "
-                "sources, rounds of one, or buckets; give that part 1 and the others their sizes, or leave it out"
-            )
-        self._part = part
-        self._size = size
-        self._batch_size = batch_size
-        self.n_samples = whole_groups(part.n_samples, size)
-        self.n_batches = count_batches(self.n_samples, batch_size, drop_last)
-
-    @property
-    def steady(self) -> bool:
-        return self._part.steady
-
-    def samples_before(self, number: int) -> int:
-        return int(min(number * self._batch_size, self.n_samples))
-
-    def rows(self, number: int) -> Any:
-        return self.rows_between(self.samples_before(number), self.samples_before(number + 1))
-
-    def rows_between(self, start: int, stop: int) -> Any:
-        return grouped(self._part.rows_between(start * self._size, stop * self._size), self._size)
+    return SequencePlan(between, whole_groups(part.n_samples, size), batch_size, drop_last)
 
 
-def drawn_groups(drawn: Any, size: int, batch_size: int, drop_last: bool) -> Any:
-    """Yield the rows of batch after batch in groups, until one has none."""
+def drawn_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bool) -> Iterator[Any]:
+    """Return an iterator of the rows of batch after batch in groups, until one has none."""
+    return drawn if size == 1 else _in_groups(drawn, size, batch_size, drop_last)
+
+
+def _in_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bool) -> Iterator[Any]:
     for rows in drawn:
         groups = grouped(rows, size)
         if rows_length(groups) < (batch_size if drop_last else 1):

@@ -29,10 +29,9 @@ class MixtureSampler(RandomAccessSampler):
     a period of 4. Whole numbers are kept exactly (which, without a common divisor, add up to a million at most); others
     have the shortest period below 1000 that fits them, or else are kept to a thousandth.
 
-    With ``shuffle=`` each period is shuffled, and each part goes through its own rows in an order of its own, shuffled
-    anew each time. In a period in which a part is begun anew, rows of both rounds stand side by side; but for that,
-    each row of a part comes once before any comes again. In order, the parts are spread evenly over a period, and the
-    rows of each come as they lie, over and over.
+    With ``shuffle=`` each period is shuffled, and each part goes through its own rows in an order of its own, another
+    one each time; but for the period in which it begins again, each of its rows comes once before any comes again. In
+    order, the parts are spread evenly over a period, and the rows of each come as they lie, over and over.
 
     Args:
         lengths: How many rows each part has.
@@ -41,7 +40,7 @@ class MixtureSampler(RandomAccessSampler):
             of a part that is small for its share several times. -1: no end.
 
     Raises:
-        ArgumentError: there are no parts, their number is not that of the proportions, these are all 0, negative, not
+        ArgumentError: there are no parts, their number is not that of the weights, these are all 0, negative, not
             finite or too unlike each other, or a part that is to be handed out is empty.
 
     >>> MixtureSampler([3, 1]).rows_at(np.arange(6), None)
@@ -51,29 +50,25 @@ class MixtureSampler(RandomAccessSampler):
     def __init__(self, lengths: Sequence[int], weights: Any = None, length: int | None = None) -> None:
         self.lengths = [validation.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
         self._counts = _whole_counts(_shares(self.lengths, weights))
+        self.n_rows = sum(self.lengths)
         self.weights = None if weights is None else np.asarray(weights).tolist()
         self._sizes = np.array(self.lengths, dtype=np.int64)
         self._period = int(self._counts.sum())
         self._ends = np.cumsum(self._counts)
         self._schedule, self._earlier = _even_schedule(self._counts)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        self.length = self._whole_length() if length is None else _epoch_length(length)
-
-    def _whole_length(self) -> int:
-        used = self._counts > 0
-        periods = -(-self._sizes[used] // self._counts[used])
-        return int(periods.max()) * self._period
+        if length is None:  # as many periods as the part needs that takes longest
+            used = self._counts > 0
+            length = int((-(-self._sizes[used] // self._counts[used])).max()) * self._period
+        self.length = validation.integer("length", length)
+        if self.length < 1 and self.length != -1:
+            raise ArgumentError(
+                f"length must be at least 1, or -1 for no end, not {self.length}; None goes once through all"
+            )
 
     def fingerprint(self) -> list[Any]:
         parts = [array_outline(self._sizes), array_outline(self._counts)]
         return [type(self).__name__, self.length, *parts]
-
-    def check_rows(self, length: int) -> None:
-        if sum(self.lengths) != length:
-            raise ArgumentError(
-                f"sampler has parts of {sum(self.lengths)} rows together, but there are {length}; pass the length of "
-                f"each part"
-            )
 
     def num_indices_generated(self) -> Any:
         return math.inf if self.length == -1 else self.length
@@ -92,13 +87,6 @@ class MixtureSampler(RandomAccessSampler):
         if key is not None:
             own = each_permuted(own, sizes, pair_words(key.word("part"), parts, repeats))
         return np.asarray(self._starts[parts] + own)
-
-
-def _epoch_length(length: Any) -> int:
-    number = validation.integer("length", length)
-    if number < 1 and number != -1:
-        raise ArgumentError(f"length must be at least 1, or -1 for no end, not {number}; None goes once through all")
-    return number
 
 
 def _shares(lengths: list[int], weights: Any) -> np.ndarray:

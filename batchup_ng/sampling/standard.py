@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,14 @@ REPEATS = 64
 
 
 class RepeatedSampler(RandomAccessSampler):
-    """What samplers have in common that hand out each of some rows once a repeat.
+    """What samplers have in common that hand out each of `length` rows once a repeat, `repeats` times, -1 without end.
 
     A batch may reach over the end of a repeat into the next.
-
-    Args:
-        length: How many rows are handed out a repeat, at most 2^62.
-        repeats: How often each is handed out; -1 for ever.
-
-    Raises:
-        ArgumentError: `repeats` is 0 or below -1, `length` is negative or above 2^62, or nothing is to be repeated for
-            ever.
     """
 
     def __init__(self, length: int, repeats: int = 1) -> None:
         self.length = validation.integer("length", length)
         self.repeats = validation.repeats(repeats)
-        if self.length < 0:
-            raise ArgumentError(f"length must not be negative, and is {self.length}; pass the number of rows")
         check_length("length", self.length)
         if self.length == 0 and self.repeats == -1:
             raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
@@ -45,7 +35,8 @@ class RepeatedSampler(RandomAccessSampler):
         return [type(self).__name__, self.length, self.repeats]
 
     def check_rows(self, length: int) -> None:
-        if self.length > length:
+        super().check_rows(length)
+        if self.length > length and self.n_rows is None:
             raise ArgumentError(
                 f"sampler hands out {self.length} rows, but there are {length}; pass that as its length"
             )
@@ -58,15 +49,8 @@ class RepeatedSampler(RandomAccessSampler):
             return self._rows(positions)
         if key is None:
             return self._rows(positions if self.repeats == 1 else positions % self.length)
-        first, last = int(positions.min()) // self.length, int(positions.max()) // self.length
-        if first == last:
-            return self._shuffled(positions - first * self.length, key, first)
         repeats, places = np.divmod(positions, self.length)
-        rows = np.empty_like(places)
-        for number in np.unique(repeats):
-            mine = repeats == number
-            rows[mine] = self._shuffled(places[mine], key, int(number))
-        return rows
+        return by_repeat(repeats, places, lambda number, some: self._shuffled(some, key, number))
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return the rows of the data for numbers in [0, length), which is their order where nothing is shuffled."""
@@ -77,17 +61,30 @@ class RepeatedSampler(RandomAccessSampler):
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
+def by_repeat(repeats: np.ndarray, places: np.ndarray, order: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the rows of places of repeats, of which `order` returns those of one repeat: ``(n,) int64``."""
+    numbers = np.unique(repeats)
+    if len(numbers) == 1:
+        return order(int(numbers[0]), places)
+    rows = np.empty_like(places)
+    for number in numbers:
+        mine = repeats == number
+        rows[mine] = order(int(number), places[mine])
+    return rows
+
+
 class StandardSampler(RepeatedSampler):
-    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or shuffled anew each repeat.
+    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or in another shuffled order each repeat.
 
     A batch may reach over the end of a repeat into the next.
 
     Args:
         length: How many rows there are.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
 
     Raises:
-        ArgumentError: `repeats` is 0 or below -1, `length` is negative, or nothing is to be repeated for ever.
+        ArgumentError: `repeats` is 0 or below -1, `length` is negative or above 2^62, or nothing is to be repeated for
+            ever.
     """
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
@@ -134,7 +131,7 @@ class SubsetSampler(StandardSampler):
 
     Args:
         indices: Row numbers: ``(n,) int``; a boolean mask is refused, which BatchUp took for rows 0 and 1, or failed.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
     """
 
     def __init__(self, indices: Any, repeats: int = 1) -> None:

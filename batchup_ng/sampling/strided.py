@@ -23,7 +23,7 @@ class StridedSampler(StandardSampler):
         start: The first row; None is the first there is, the last where `stride` is negative.
         stop: The row before which to stop; None goes on to the end.
         stride: How far the next row is, not 0.
-        repeats: How often each is handed out; -1 for ever.
+        repeats: How often each is handed out; -1 without end.
 
     Raises:
         ArgumentError: `stride` is 0, no row is left of those that there are, `length` is negative or above 2^62, or
@@ -41,34 +41,28 @@ class StridedSampler(StandardSampler):
         stride: int = 1,
         repeats: int = 1,
     ) -> None:
-        self._n_rows = validation.integer("length", length)
-        if self._n_rows < 0:
-            raise ArgumentError(f"length must not be negative, and is {self._n_rows}; pass the number of rows")
-        check_length("length", self._n_rows)
+        self.n_rows: int = validation.integer("length", length)
+        check_length("length", self.n_rows)
         start = None if start is None else validation.integer("start", start)
         stop = None if stop is None else validation.integer("stop", stop)
         step = validation.integer("stride", stride)
         if step == 0:
             raise ArgumentError("stride must not be 0; pass 1 for every row, 2 for every second")
-        self.rows = range(self._n_rows)[start:stop:step]
-        if self._n_rows and not len(self.rows):
+        self.rows = range(self.n_rows)[start:stop:step]
+        if self.n_rows and not len(self.rows):
             raise ArgumentError(
-                f"start={start}, stop={stop}, stride={step} leave no row of {self._n_rows}; move start or stop"
+                f"start={start}, stop={stop}, stride={step} leave no row of {self.n_rows}; move start or stop"
             )
         super().__init__(len(self.rows), repeats)
         self._step = self.rows.step if len(self.rows) > 1 else 1  # beyond the only row it may be any number
 
     def __repr__(self) -> str:
         rows = self.rows
-        inner = f"length={self._n_rows}, start={rows.start}, stop={rows.stop}, stride={rows.step}"
+        inner = f"length={self.n_rows}, start={rows.start}, stop={rows.stop}, stride={rows.step}"
         return f"{type(self).__name__}({inner}, repeats={self.repeats})"
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), self._n_rows, self.rows.start, self.rows.step]
-
-    def check_rows(self, length: int) -> None:
-        if self._n_rows != length:
-            raise ArgumentError(f"sampler is for {self._n_rows} rows, but there are {length}; pass that as its length")
+        return [*super().fingerprint(), self.n_rows, self.rows.start, self.rows.step]
 
     def map_indices(self, indices: Any) -> Any:
         return self._rows(np.asarray(indices))

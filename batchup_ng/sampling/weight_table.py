@@ -3,7 +3,7 @@
 What is kept is one copy of the weights, in the dtype in which they came, with the sum of each run of 32 of them, added
 up: 1/32 of the memory again. A draw looks for its run among the sums, then adds up the weights of that run. So setting
 up writes the memory of the weights once and reads it in cache; a cumulative sum as long as they are, or normalised
-weights, are only made where somebody asks for them.
+weights, are only made when they are used.
 
 Sums are made in an order that stands here, by operations that IEEE 754 rounds in one way only, logarithms too; what
 NumPy's ``sum`` and ``log`` give in the last bit is left to the machine. So a draw is the same on each.
@@ -16,13 +16,12 @@ row is off by a few 2^-53, whatever the number of rows: each of 10^8 rows of equ
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import check_weights
+from ..randomness import check_weights, unit_floats, words_at
 from ..randomness.portable_math import minus_log
 from .base import given_array, kept_outline
 
@@ -47,10 +46,11 @@ class WeightTable:
 
     Attributes:
         length: How many rows there are.
-        total: The sum of all weights, scaled by a power of two if a float would not hold it well.
+        total: The sum of all weights.
 
     Raises:
-        ArgumentError: a weight is negative, infinite or NaN, or all are 0; or they are not one-dimensional.
+        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their sum leaves the range of a float64; or
+            they are not one-dimensional.
         ArgumentTypeError: they are no numbers.
     """
 
@@ -59,16 +59,14 @@ class WeightTable:
         self._name = name
         self.length = len(given)
         self._weights = np.zeros(-(-self.length // RUN) * RUN, given.dtype)
-        self._scale = 1.0  # what weights are multiplied by before they are added up
         self._ends = self._added_up(given)
-        total = float(self._ends[-1]) if self.length else 0.0
-        if total == np.inf or 0.0 < total < _SMALLEST:
-            self._scale = 2.0**-64 if total == np.inf else 2.0**600
-            self._ends = self._added_up(given)
-            total = float(self._ends[-1])
-        self.total = total
-        if total == 0.0:
+        self.total = float(self._ends[-1]) if self.length else 0.0
+        if self.total == 0.0:
             raise ArgumentError(f"{name} should not sum to 0; at least one must be above 0")
+        if not _SMALLEST <= self.total < np.inf:
+            raise ArgumentError(
+                f"{name} sum to {self.total:g}, beyond what a float64 holds well; divide them by the largest"
+            )
 
     def _added_up(self, given: np.ndarray) -> np.ndarray:
         """Copy the weights, check them; return the sum of all up to the end of each run."""
@@ -79,15 +77,10 @@ class WeightTable:
                 some = given[start : start + CHUNK]
                 part[: len(some)] = some
                 part_sums = sums[start // RUN : (start + len(part)) // RUN]
-                part_sums[:] = _run_sums(self._scaled(part))
+                part_sums[:] = _run_sums(part.astype(np.float64, copy=False))
                 if not (part.min() >= 0 and part_sums.max() < np.inf):
                     check_weights(self._name, part, start)
             return np.cumsum(sums, out=sums)
-
-    def _scaled(self, weights: np.ndarray) -> np.ndarray:
-        """Return some of the weights as float64 for adding up."""
-        plain = weights.astype(np.float64, copy=False)
-        return plain if self._scale == 1.0 else plain * self._scale
 
     def __getstate__(self) -> dict[str, Any]:
         made_when_asked = ("cdf", "normalised", "n_positive")
@@ -100,7 +93,7 @@ class WeightTable:
     @functools.cached_property
     def normalised(self) -> np.ndarray:
         """The weights divided by their sum: ``(length,) float64``."""
-        weights = self._scaled(self._weights[: self.length])
+        weights = self._weights[: self.length].astype(np.float64, copy=False)
         return np.asarray(weights / weights.sum())
 
     @functools.cached_property
@@ -120,14 +113,14 @@ class WeightTable:
         wanted = uniform * self.total  # below the total, for the largest of them is 1 - 2^-53
         run = self._ends.searchsorted(wanted, side="right")
         wanted -= np.where(run > 0, self._ends[run - 1], 0.0)
-        weights = self._scaled(self._weights.reshape(-1, RUN)[run])
+        weights = self._weights.reshape(-1, RUN)[run].astype(np.float64, copy=False)
         place = (np.cumsum(weights, axis=1) <= wanted[:, None]).sum(axis=1)
         # Where the sums of a run disagree in the last bit, what is beyond the end is the last row that has a weight.
         beyond = np.flatnonzero(place == RUN)
         place[beyond] = RUN - 1 - np.argmax(weights[beyond, ::-1] > 0, axis=1)
         return np.asarray(run * RUN + place)
 
-    def drawn_in_turn(self, uniform: Callable[[int, int], np.ndarray], n: int) -> np.ndarray:
+    def drawn_in_turn(self, key: int, n: int) -> np.ndarray:
         """Return `n` rows drawn one after the other, each in proportion to the weights of those left: ``(n,) int64``.
 
         Each row gets a number that is exponential at the rate of its weight; the least come first (Efraimidis and
@@ -136,8 +129,7 @@ class WeightTable:
         last, whatever it is.
 
         Args:
-            uniform: Called with the first and last (excluded) of some rows, in ascending order; returns a number in
-                [0, 1) for each.
+            key: Names the order: 64 bits.
             n: How many, at most as many as have a weight above 0.
         """
         times = np.empty(self.length)
@@ -145,8 +137,9 @@ class WeightTable:
         for start in range(0, self.length, CHUNK):
             stop = min(start + CHUNK, self.length)
             rates = self._weights[start:stop].astype(np.float64) / largest
+            uniform = unit_floats(words_at(key, np.arange(start, stop)))
             with np.errstate(over="ignore"):
-                times[start:stop] = minus_log(1.0 - uniform(start, stop)) / np.maximum(rates, np.finfo(float).tiny)
+                times[start:stop] = minus_log(1.0 - uniform) / np.maximum(rates, np.finfo(float).tiny)
         if self.n_positive == self.length:
             return _least_first(times, n)
         rows = np.flatnonzero(self._weights[: self.length])
@@ -159,17 +152,13 @@ def _as_numbers(name: str, weights: Any) -> np.ndarray:
     if given.ndim != 1:
         raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
     if given.dtype.kind == "O" or len(given) == 0:
-        given = _converted(name, given)
+        try:
+            given = given.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
     if given.dtype.kind not in "fiub":
         raise ArgumentTypeError(f"{name} must be numbers, not {given.dtype}; pass one weight a row")
     return given if given.dtype.kind != "f" or given.dtype.itemsize == 4 else given.astype(np.float64, copy=False)
-
-
-def _converted(name: str, given: np.ndarray) -> np.ndarray:
-    try:
-        return given.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
 
 
 def _run_sums(part: np.ndarray) -> np.ndarray:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, as_int64, given_array, kept_outline
-from .standard import check_row_numbers, row_numbers
+from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
 SPARSE = 16
@@ -27,14 +26,13 @@ class WeightedSampler(RandomAccessSampler):
     tend to come early. Rows of weight 0 are never drawn.
 
     The weights are copied and summed up once, when this is made; then a draw takes a binary search. Without replacement
-    the order of an epoch is a table of 8 bytes a row that it hands out, four times that while it is made; that of the
-    latest epoch or repeat and of the one before are kept.
+    the order of an epoch is a table of 8 bytes a row that it hands out; the latest two are kept.
 
     Args:
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``, any dtype of numbers, or a list.
         replacement: Whether a row may come more than once.
-        num_samples: How many rows to draw an epoch. None: with replacement, for ever; without, all of weight above 0.
-        repeats: How often to draw so many, without replacement: each time anew; -1 for ever.
+        num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all of weight above 0.
+        repeats: How often to draw so many, without replacement, in another order each time; -1 without end.
 
     Attributes:
         length: How many weights there are.
@@ -56,25 +54,21 @@ class WeightedSampler(RandomAccessSampler):
         self, weights: Any, *, replacement: bool = True, num_samples: int | None = None, repeats: int = 1
     ) -> None:
         self._table = WeightTable(self._name, weights)
-        self.length = self._table.length
+        self.n_rows = self.length = self._table.length
         self.replacement = validation.true_or_false("replacement", replacement)
         self.repeats = validation.repeats(repeats)
         self.num_samples = None if num_samples is None else validation.positive_int("num_samples", num_samples)
         if self.replacement and self.repeats != 1:
             raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
         if not self.replacement:
-            self.num_samples = self._most(self.num_samples)
+            n = self._table.n_positive
+            self.num_samples = n if self.num_samples is None else self.num_samples
+            if self.num_samples > n:
+                raise ArgumentError(
+                    f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
+                    f"{num_samples}; pass fewer, or replacement=True"
+                )
         self._orders: dict[int, np.ndarray] = {}
-
-    def _most(self, num_samples: int | None) -> int:
-        """Return how many rows to draw without replacement."""
-        n = self._table.n_positive
-        if num_samples is not None and num_samples > n:
-            raise ArgumentError(
-                f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
-                f"{num_samples}; pass fewer, or replacement=True"
-            )
-        return n if num_samples is None else num_samples
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_orders": {}}  # the tables can be made again
@@ -90,10 +84,6 @@ class WeightedSampler(RandomAccessSampler):
     def num_indices_generated(self) -> Any:
         return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
 
-    def check_rows(self, length: int) -> None:
-        if self.length != length:
-            raise ArgumentError(f"sampler has {self.length} weights for {length} rows; pass one weight for each row")
-
     def check_in_order(self) -> None:
         raise InOrderNotSupported(
             f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
@@ -106,33 +96,29 @@ class WeightedSampler(RandomAccessSampler):
         if self.replacement:
             return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
         repeats, places = np.divmod(positions, np.int64(self.num_samples or 1))
-        rows = np.empty(len(positions), np.int64)
-        for repeat in np.unique(repeats):
-            mine = repeats == repeat
-            rows[mine] = self._order(key.word("without replacement", int(repeat)))[places[mine]]
-        return self._rows(rows)
+
+        def order(repeat: int, some: np.ndarray) -> np.ndarray:
+            return np.asarray(self._order(key.word("without replacement", repeat))[some])
+
+        return self._rows(by_repeat(repeats, places, order))
 
     def _order(self, key: int) -> np.ndarray:
         """Return the order that belongs to a key, which is kept until two others were asked for."""
         order = self._orders.get(key)
         if order is None:
-            order = self._drawn_order(lambda start, stop: unit_floats(words_at(key, np.arange(start, stop))))
+            order = self._table.drawn_in_turn(key, self.num_samples or 0)
             self._orders = dict([*list(self._orders.items())[-1:], (key, order)])
         return order
-
-    def _drawn_order(self, uniform: Callable[[int, int], np.ndarray]) -> np.ndarray:
-        assert self.num_samples is not None
-        return self._table.drawn_in_turn(uniform, self.num_samples)
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch.
 
-        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without, they have
-        the distribution of ``choice(n, size=num_samples, replace=False, p=weights)``, by one number in [0, 1) drawn
-        for each row when a repeat begins: ``choice`` itself may need as many passes over all weights as there are rows.
+        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without, they are
+        in the order of a seed that is drawn once, which has the distribution of ``choice(..., replace=False)``.
         """
-        size = validation.positive_int("batch_size", batch_size)
-        return self._drawn(size, shuffle_rng) if self.replacement else self._drawn_in_turn(size, shuffle_rng)
+        if not self.replacement:
+            return super().shuffled_indices_batch_iterator(batch_size, shuffle_rng)
+        return self._drawn(validation.positive_int("batch_size", batch_size), shuffle_rng)
 
     def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         left = self.num_indices_generated()
@@ -140,17 +126,6 @@ class WeightedSampler(RandomAccessSampler):
             uniform = uniform_draws(shuffle_rng, int(min(batch_size, left)))
             yield self._rows(self._table.cdf.searchsorted(uniform, side="right"))
             left -= batch_size
-
-    def _drawn_in_turn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
-        held = np.arange(0)
-        for _ in itertools.count() if self.repeats == -1 else range(self.repeats):
-            order = self._drawn_order(lambda start, stop: uniform_draws(shuffle_rng, stop - start))
-            held = np.concatenate([held, self._rows(order)])
-            while len(held) >= batch_size:
-                yield held[:batch_size]
-                held = held[batch_size:]
-        if len(held):
-            yield held
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return the rows of the data for numbers of weights."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import validation
-from ..data_source.base import PlannedDataSource
-from ..data_source.hooks import SourceNode
-from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import globals_kept
-from .comparisons import Asked, Check
-from .tracing import take_none
+import numpy as np
 
-POOLS = ("serial", "threads", "processes")
-"""Who may make the batches."""
+from .. import validation
+from ..data_source import AbstractDataSource, ArrayDataSource, MapDataSource, PlannedDataSource
+from ..error_context import function_name, map_of, shortened
+from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
+from ..randomness import globals_kept
+from .settings import KINDS, ORDER, Setting, Subject, nodes_of, settings
 
 
 def assert_reproducible(
@@ -25,7 +24,7 @@ def assert_reproducible(
     shuffle: int | None = 0,
     epochs: Sequence[int] = (0, 1),
     max_batches: int = 8,
-    pools: Sequence[str] = POOLS,
+    pools: Sequence[str] = ("serial", "threads", "processes"),
     workers: Sequence[int] = (1, 2),
     buffers: Sequence[int] = (1, 7),
     batch_sizes: Sequence[int] | None = None,
@@ -34,12 +33,10 @@ def assert_reproducible(
 ) -> None:
     """Assert that a source gives the same batches, byte for byte, however they are made; one line of a test suite.
 
-    It reads the first batches of an epoch again and again: a second time, from the last to the first, by pools of
-    threads and of processes, with other buffers, shared out to several ranks, cut into other batches, resumed from a
-    saved state. The error names the first difference, with the map, accessor, source or sampler that it comes from.
-
-    Other batch sizes are left out where a map has ``rng="batch"``, or draws from a global generator: what it draws
-    belongs to the batch then.
+    The first batches of an epoch are read again and again: a second time, from the last to the first, cut into other
+    batches, by several ranks, resumed from a saved state, by pools of threads and of processes. The error names the
+    first difference, with the map, accessor, source or sampler that it comes from: the first node of the graph that
+    differs when it is read by itself. Where a map has ``rng="batch"``, other batch sizes must have the same rows only.
 
     Args:
         source: A source with random access; not one that a pool made, but the one that is handed to the pool.
@@ -51,85 +48,88 @@ def assert_reproducible(
         workers: How many threads, or processes.
         buffers: How many batches they make ahead.
         batch_sizes: Other batch sizes to compare; None for a smaller and a larger one. ``()`` for none, where what a
-            sample becomes may depend on the samples beside it.
+            sample becomes may depend on the samples beside it, as where a map draws from a global generator, or where
+            the sampler takes no other size.
         worlds: Numbers of ranks.
         resumes: From how many places to resume.
 
     Raises:
         NotReproducible: it does not; an ``AssertionError``.
         ArgumentError: an option has a value that it cannot have.
-        ArgumentTypeError: `source` is no source with random access, or cannot be sent to processes; an option is of a
-            wrong kind.
-
-    >>> import numpy as np
-    >>> import batchup_ng as bu
-    >>> def augment(x, rng):
-    ...     return (x + rng.normal(),)
-    >>> source = bu.ArrayDataSource([np.arange(100.0)])
-    >>> assert_reproducible(source.map(augment, rng="sample"), pools=("serial", "threads"))
-    >>> def old_augment(x):
-    ...     return (x + own.normal(size=len(x)),)
-    >>> own = np.random.default_rng(1)
-    >>> assert_reproducible(source.map(old_augment), pools=("serial", "threads"))
-    Traceback (most recent call last):
-    batchup_ng.errors.NotReproducible: batch 0 of epoch 0 is not the same when it is read again: ...
+        ArgumentTypeError: `source` has no random access, or cannot be sent to processes; an option is of a wrong kind.
     """
-    asked = Asked(
-        validation.positive_int("batch_size", batch_size),
-        _seed(shuffle),
-        [_epoch(epoch) for epoch in _listed("epochs", epochs)] or [0],
-        validation.positive_int("max_batches", max_batches),
-        [validation.one_of("pools", kind, POOLS) for kind in _listed("pools", pools)],
-        _numbers("workers", workers),
-        _numbers("buffers", buffers),
-        None if batch_sizes is None else _numbers("batch_sizes", batch_sizes),
-        _numbers("worlds", worlds),
-        _not_negative("resumes", resumes),
+    if not isinstance(source, PlannedDataSource) or not source.is_random_access:
+        raise ArgumentTypeError(
+            f"source must be a data source with random access, not a {type(source).__name__}; check the sources that a "
+            f"stream is made of, or the one that was given to a pool; wrap arrays in ArrayDataSource([...])"
+        )
+    positive, natural = validation.positive_int, validation.not_negative
+    size = positive("batch_size", batch_size)
+    asked = (
+        _each("pools", pools, lambda name, kind: validation.one_of(name, kind, KINDS)),
+        _each("workers", workers, positive),
+        _each("buffers", buffers, positive),
+        _each("batch_sizes", (max(1, size // 2), size + 5) if batch_sizes is None else batch_sizes, positive),
+        _each("worlds", worlds, positive),
+        natural("resumes", resumes),
     )
-    _check_source(source)
+    seed, most = None if shuffle is None else natural("shuffle", shuffle), positive("max_batches", max_batches)
     with globals_kept(), contextlib.ExitStack() as stack:
-        stack.callback(take_none, source)
-        Check(source, asked, stack).run()
+        root = Subject(source, size, seed, _each("epochs", epochs, natural) or [0], most)
+        for setting in settings(root, stack, *asked):
+            _check(root, setting)
 
 
-def _check_source(source: Any) -> None:
-    if not isinstance(source, SourceNode):
-        raise ArgumentTypeError(
-            f"source must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource([...])"
-        )
-    if not source.is_random_access or not isinstance(source, PlannedDataSource):
-        raise ArgumentTypeError(
-            f"source must have random access to be read in other orders, and a {type(source).__name__} only streams; "
-            f"check the sources that it is made of, or, where a pool made it, the one that was given to the pool"
-        )
-
-
-def _listed(name: str, values: Any) -> list[Any]:
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+def _each(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise ArgumentTypeError(f"{name} must be a list, not {values!r}; pass ({values!r},) for one")
-    return list(values)
+    return [check(name, value) for value in values]
 
 
-def _numbers(name: str, values: Any) -> list[int]:
-    return [validation.positive_int(name, value) for value in _listed(name, values)]
+def _check(root: Subject, setting: Setting) -> None:
+    words, epoch = setting.words, setting.epoch
+    try:
+        found = root.difference(setting)
+    except Exception as error:
+        if isinstance(error, BatchupError) and not isinstance(error, BatchError):
+            raise  # something was asked for that cannot be
+        raise NotReproducible(
+            f"epoch {epoch} cannot be made when it {words}, though it can in a plain loop: {type(error).__name__}: "
+            f"{shortened(str(error), 1000)}", setting=words, epoch=epoch, culprit=map_of(error) or "",
+        ) from error  # fmt: skip
+    if found:
+        (batch, row, leaf, what), of_rows = found
+        culprit, cause = _culprit(root, setting)
+        raise NotReproducible(
+            f"{'' if batch is None else f'batch {batch} of '}epoch {epoch} is not the same when it {words}: "
+            f"{'its row numbers differ: ' * (of_rows and batch is not None)}{what}. {cause}",
+            setting=words, epoch=epoch, batch=batch, row=row, leaf=leaf, culprit=culprit,
+        )  # fmt: skip
 
 
-def _not_negative(name: str, value: Any) -> int:
-    number = validation.integer(name, value)
-    if number < 0:
-        raise ArgumentError(f"{name} must not be negative, and is {number}; pass 0 for none")
-    return number
+def _culprit(root: Subject, setting: Setting) -> tuple[str, str]:
+    """Return the name of the first node that differs when it is read by itself, and what there is to say about it."""
+    for node in nodes_of(root.source):
+        with contextlib.suppress(Exception):  # by itself it has no batches of this size, or in this order
+            if found := dataclasses.replace(root, source=node).difference(setting):
+                name, words = _named(node, found[1])
+                why, remedy = ORDER if found[1] else setting.cause
+                return name, f"The first to differ is {words}: {why}. Remedy: {remedy}"
+    return "", f"No part of the source differs by itself; perhaps {setting.cause[0]}. Remedy: {setting.cause[1]}"
 
 
-def _epoch(value: Any) -> int:
-    return _not_negative("epochs", value)
-
-
-def _seed(shuffle: Any) -> int | None:
-    if shuffle is None or shuffle is False:
-        return None
-    if not hasattr(shuffle, "__index__") or isinstance(shuffle, bool):
-        raise ArgumentTypeError(
-            f"shuffle must be an int seed, or None, not {shuffle!r}; what a generator gives depends on its past"
-        )
-    return _not_negative("shuffle", shuffle)
+def _named(node: AbstractDataSource, of_rows: bool) -> tuple[str, str]:
+    """Return the name of what is to blame at a node, its function, sampler or accessor, and the same with its kind."""
+    if of_rows:
+        sampler: Any = getattr(node, "sampler", None)
+        own = sampler is not None and type(sampler).__module__.partition(".")[0] != __name__.partition(".")[0]
+        name = type(sampler if own else node).__name__
+        return name, f"the order that {name} gives"
+    if isinstance(node, MapDataSource):
+        name = function_name(node.fn)
+        return name, f"map {name!r}"
+    if type(node) is not ArrayDataSource:
+        return type(node).__name__, f"the source {type(node).__name__}"
+    accessors = [type(array).__name__ for array in node.data if not isinstance(array, np.ndarray)]
+    name = ", ".join(dict.fromkeys(accessors)) or "ndarray"
+    return name, f"the data of an ArrayDataSource ({name})"

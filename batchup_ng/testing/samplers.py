@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, ClassVar
@@ -26,14 +27,17 @@ import pytest
 from ..data_source.random_access import RandomAccessDataSource
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey
-from ..sampling.base import RandomAccessSampler
-from ..sampling.batch_sampler import BatchSampler
+from ..sampling.base import BatchSampler, RandomAccessSampler
 
 SOME = 50
 """How many rows of an endless sampler are looked at."""
 
 LOOK = 30
 """How many batches of an epoch are looked at."""
+
+KEY = OrderKey(11, 2, (1, 0))
+OTHER_KEYS = [OrderKey(1, 0), OrderKey(2, 0), OrderKey(1, 1), OrderKey(1, 0, (0,))]
+"""Keys of other orders: of another seed, epoch, node."""
 
 
 class RowsSource(RandomAccessDataSource):
@@ -53,6 +57,14 @@ class RowsSource(RandomAccessDataSource):
 def rows_of(batches: Any) -> list[list[int]]:
     """Return the rows of some batches of a :class:`RowsSource`."""
     return [batch[0].tolist() for batch in islice(batches, LOOK)]
+
+
+def refuse_bad_sizes(iterate: Callable[[Any], Any]) -> None:
+    """Assert that a function refuses what is no batch size."""
+    with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
+        iterate(0)
+    with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
+        iterate(2.5)
 
 
 class SamplerContract(ABC):
@@ -79,60 +91,47 @@ class SamplerContract(ABC):
         return [None] * self.in_order + [5, np.random.RandomState(8), np.random.default_rng(8)]
 
     def test_in_order_batches_are_the_rows_in_order(self) -> None:
-        for batch_size in self.batch_sizes:
-            if not self.in_order:
+        for size in self.batch_sizes:
+            if self.in_order:
+                batches = list(islice(self.make().in_order_indices_batch_iterator(size), -(-self.total() // size)))
+                assert all(len(batch) == size for batch in batches[:-1])
+                np.testing.assert_array_equal(np.concatenate(batches)[: self.total()], self.rows(None))
+            else:
                 with pytest.raises(InOrderNotSupported, match="shuffle="):
-                    self.make().in_order_indices_batch_iterator(batch_size)
-                continue
-            n_batches = -(-self.total() // batch_size)
-            got = list(islice(self.make().in_order_indices_batch_iterator(batch_size), n_batches))
-            assert all(len(batch) == batch_size for batch in got[:-1])
-            np.testing.assert_array_equal(np.concatenate(got)[: self.total()], self.rows(None))
+                    self.make().in_order_indices_batch_iterator(size)
 
     def test_shuffled_batches_are_whole_up_to_the_last(self) -> None:
         total = self.make().num_indices_generated()
-        for batch_size in self.batch_sizes:
-            drawn = self.make().shuffled_indices_batch_iterator(batch_size, np.random.RandomState(3))
+        for size in self.batch_sizes:
+            drawn = self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(3))
             batches = list(islice(drawn, LOOK))
-            assert all(len(batch) == batch_size for batch in batches[:-1])
-            if total != math.inf and len(batches) < LOOK:
-                assert sum(map(len, batches)) == total
+            assert all(len(batch) == size for batch in batches[:-1])
+            assert len(batches) == LOOK or sum(map(len, batches)) == total
+            again = islice(self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(3)), LOOK)
+            np.testing.assert_array_equal(np.concatenate(batches), np.concatenate(list(again)))
 
-    def test_the_same_generator_gives_the_same_order(self) -> None:
-        one, two = (
-            list(islice(self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(5)), 9))
-            for size in self.batch_sizes[-1:] * 2
-        )
-        np.testing.assert_array_equal(np.concatenate(one), np.concatenate(two))
-
-    def test_a_part_of_an_epoch_is_the_same_on_its_own(self) -> None:
-        key = OrderKey(11, 2, (1, 0))
-        whole = self.rows(key)
-        rng = np.random.default_rng(0)
-        for _ in range(20):
-            positions = rng.integers(0, len(whole), size=5)
-            np.testing.assert_array_equal(self.make().rows_at(positions, key), whole[positions])
+    def test_any_part_of_an_epoch_is_the_same_on_its_own(self) -> None:
+        whole, rng = self.rows(KEY), np.random.default_rng(0)
+        for size in (0, *[5] * 20):
+            positions = rng.integers(0, len(whole), size)
+            np.testing.assert_array_equal(self.make().rows_at(positions, KEY), whole[positions])
 
     def test_rows_are_whole_numbers_one_for_each_position(self) -> None:
-        for key in [OrderKey(3, 1), *[None] * self.in_order]:
+        for key in [KEY, *[None] * self.in_order]:
             rows = np.asarray(self.rows(key))
             assert rows.dtype.kind in "iu"
             assert rows.shape == (self.total(),)
 
-    def test_no_positions_give_no_rows(self) -> None:
-        assert len(self.make().rows_at(np.arange(0), OrderKey(1, 0))) == 0
-
     def test_another_seed_epoch_or_node_gives_another_order(self) -> None:
-        orders = [self.rows(OrderKey(*key)).tolist() for key in ((1, 0, ()), (2, 0, ()), (1, 1, ()), (1, 0, (0,)))]
-        assert len({tuple(order) for order in orders}) == 4
+        assert len({tuple(self.rows(key)) for key in OTHER_KEYS}) == len(OTHER_KEYS)
 
     def test_several_threads_may_ask_at_once(self) -> None:
         sampler, positions = self.make(), np.arange(self.total())
-        keys = [OrderKey(number % 3, 0) for number in range(20)]
-        alone = {key: self.rows(key) for key in keys[:3]}
+        alone = [self.rows(key) for key in OTHER_KEYS]
         with ThreadPoolExecutor(4) as threads:
-            for key, rows in zip(keys, threads.map(lambda key: sampler.rows_at(positions, key), keys), strict=True):
-                np.testing.assert_array_equal(rows, alone[key])
+            got = threads.map(lambda key: sampler.rows_at(positions, key), OTHER_KEYS * 5)
+            for rows, same in zip(got, alone * 5, strict=True):
+                np.testing.assert_array_equal(rows, same)
 
     def test_its_outline_is_that_of_its_like(self) -> None:
         assert json.dumps(self.make().fingerprint()) == json.dumps(self.make().fingerprint())
@@ -140,31 +139,26 @@ class SamplerContract(ABC):
 
     def test_an_epoch_goes_on_anywhere(self) -> None:
         size = self.batch_sizes[min(1, len(self.batch_sizes) - 1)]
-        for number, shuffle in enumerate(self.shuffles()):
+        for shuffle in [*[None] * self.in_order, 5]:
             whole = rows_of(RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2))
             for stop in {0, 1, len(whole) // 2, len(whole)}:
-                iterator = RowsSource(self.make()).batch_iterator(size, self.shuffles()[number], epoch=2)
+                iterator = RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2)
                 assert rows_of(islice(iterator, stop)) == whole[:stop]
                 state = json.loads(json.dumps(iterator.state_dict()))
-                rest = RowsSource(self.make()).batch_iterator(size, self.shuffles()[number], epoch=2, state=state)
+                rest = RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2, state=state)
                 assert rows_of(islice(rest, len(whole) - stop)) == whole[stop:]
 
     def test_batches_of_any_size_are_cut_from_one_sequence(self) -> None:
-        if self.make().in_batches:
-            return
-        for size in (2, 5):
-            drawn = rows_of(RowsSource(self.make()).batch_iterator(size, 5))
-            assert [row for batch in drawn for row in batch][:SOME] == self.rows(OrderKey(5, 0)).tolist()[:SOME]
+        for size in () if self.make().in_batches else (2, 5):
+            drawn = [row for batch in rows_of(RowsSource(self.make()).batch_iterator(size, 5)) for row in batch]
+            assert drawn[:SOME] == self.rows(OrderKey(5, 0)).tolist()[:SOME]
 
     @pytest.mark.parametrize("world", [2, 3])
     def test_ranks_together_hand_out_the_stream(self, world: int) -> None:
         for size in self.batch_sizes[:2]:
             alone = rows_of(RowsSource(self.make()).batch_iterator(size, 5))
-            options: Any = {"uneven": "drop"}
-            ranks = [
-                rows_of(RowsSource(self.make()).batch_iterator(size, 5, shard=(rank, world), **options))
-                for rank in range(world)
-            ]
+            shards: Any = [{"shard": (rank, world), "uneven": "drop"} for rank in range(world)]
+            ranks = [rows_of(RowsSource(self.make()).batch_iterator(size, 5, **shard)) for shard in shards]
             assert len({len(rank) for rank in ranks}) == 1
             together = [row for batches in zip(*ranks, strict=True) for batch in batches for row in batch]
             stream = [row for batch in alone for row in batch]
@@ -174,22 +168,13 @@ class SamplerContract(ABC):
                 assert 0 <= len(stream) - len(together) < world * (size if self.make().in_batches else 1)
 
     def test_a_bad_batch_size_is_refused_at_once(self) -> None:
-        for iterate in (
-            lambda size: self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1)),
-            self.make().in_order_indices_batch_iterator if self.in_order else None,
-        ):
-            if iterate is None:
-                continue
-            with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
-                iterate(0)
-            with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
-                iterate(2.5)  # type: ignore[arg-type]  # on purpose
+        refuse_bad_sizes(lambda size: self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1)))
+        if self.in_order:
+            refuse_bad_sizes(self.make().in_order_indices_batch_iterator)
 
 
 class BatchSamplerContract(ABC):
     """What every sampler must do that hands out each row once an epoch, in batches of its own."""
-
-    KEY = OrderKey(11, 2, (1, 0))
 
     @abstractmethod
     def make(self) -> BatchSampler:
@@ -204,7 +189,7 @@ class BatchSamplerContract(ABC):
     def test_each_row_comes_once_in_batches_that_are_not_too_large(self, batch_size: int) -> None:
         expected = np.sort(np.concatenate(self.batches(None)))
         assert len(np.unique(expected)) == len(expected) == self.make().num_indices_generated()
-        for key in (None, self.KEY):
+        for key in (None, KEY):
             batches = self.batches(key, batch_size)
             assert all(1 <= len(rows) <= batch_size and rows.dtype.kind in "iu" for rows in batches)
             np.testing.assert_array_equal(np.sort(np.concatenate(batches)), expected)
@@ -212,23 +197,22 @@ class BatchSamplerContract(ABC):
     @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
     def test_batches_are_counted_before_they_are_made(self, batch_size: int) -> None:
         for drop_last in (False, True):
-            numbers = {len(self.batches(key, batch_size, drop_last)) for key in (None, self.KEY, OrderKey(5, 0))}
+            numbers = {len(self.batches(key, batch_size, drop_last)) for key in (None, KEY, OrderKey(5, 0))}
             assert numbers == {self.make().count(batch_size, drop_last)}
 
     def test_without_the_last_the_others_are_the_same(self) -> None:
-        for key in (None, self.KEY):
+        for key in (None, KEY):
             whole = self.batches(key)
             for rows, same in zip(self.batches(key, drop_last=True), whole, strict=False):
                 np.testing.assert_array_equal(rows, same)
 
     def test_any_batch_is_the_same_on_its_own(self) -> None:
-        for key in (None, self.KEY):
+        for key in (None, KEY):
             for number, rows in reversed(list(enumerate(self.batches(key)))):
                 np.testing.assert_array_equal(self.make().row_plan(4, key, False).rows(number), rows)
 
     def test_another_seed_epoch_or_node_gives_another_order(self) -> None:
-        keys = [OrderKey(*key) for key in ((1, 0, ()), (2, 0, ()), (1, 1, ()), (1, 0, (0,)))]
-        assert len({tuple(np.concatenate(self.batches(key)).tolist()) for key in keys}) == 4
+        assert len({tuple(np.concatenate(self.batches(key))) for key in OTHER_KEYS}) == len(OTHER_KEYS)
 
     def test_the_same_generator_gives_the_same_batches_and_goes_on(self) -> None:
         def drawn(rng: np.random.RandomState | np.random.Generator) -> list[list[int]]:
@@ -243,7 +227,5 @@ class BatchSamplerContract(ABC):
     def test_the_two_iterators_give_the_batches_of_the_plan(self) -> None:
         for rows, same in zip(self.make().in_order_indices_batch_iterator(4), self.batches(None), strict=True):
             np.testing.assert_array_equal(rows, same)
-        with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
-            self.make().in_order_indices_batch_iterator(0)
-        with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
-            self.make().shuffled_indices_batch_iterator(2.5, np.random.RandomState(1))  # type: ignore[arg-type]  # so
+        refuse_bad_sizes(self.make().in_order_indices_batch_iterator)
+        refuse_bad_sizes(lambda size: self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1)))

@@ -2,7 +2,8 @@
 
 from ..faults.policy import ErrorPolicy, SampleError
 from .base import AbstractWorkerPool
-from .parallel import ParallelDataSource, PrefetchDataSource
+from .parallel import ParallelDataSource
+from .prefetch import PrefetchDataSource
 from .processes import WorkerProcessPool
 from .serial import SerialPool
 from .stream import WorkStream

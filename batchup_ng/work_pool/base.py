@@ -1,6 +1,6 @@
 """What every pool offers.
 
-A new runner defines ``submit``, ``shared_constant``, ``producer``, ``check_open`` and ``close``.
+A new pool defines ``submit``, ``shared_constant``, ``producer``, ``check_open``, ``close`` and ``abandon``.
 
 Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
 the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
@@ -17,9 +17,10 @@ from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from ..memory_pool import FRESH
-from .parallel import ParallelDataSource, PrefetchDataSource, Producer
+from .parallel import ParallelDataSource
+from .prefetch import PrefetchDataSource
 from .stream import WorkStream
-from .task import ONCE, Future, Submission, Task
+from .task import ONCE, Submission, Task, TaskFuture
 
 WORKERS = "pass their number as processes="
 
@@ -43,7 +44,7 @@ OF_POOL = {
 }
 """What to do instead of options of the methods of a pool that others have."""
 
-HOOKS = {"as_producer", "buffers", "check_open", "own_thread", "producer"}
+HOOKS = {"abandon", "at_once", "buffers", "check_open", "own_thread", "producer"}
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
@@ -64,6 +65,11 @@ class AbstractWorkerPool:
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks it runs at once."""
+        return getattr(self, "processes", 1) * getattr(self, "threads", 1)
+
     def _own(self, producer: PoolOfOne) -> PoolOfOne:
         """Return a pool that was started for a producer, which ends with this one at the latest."""
         self._producers.add(producer)
@@ -73,7 +79,7 @@ class AbstractWorkerPool:
         for producer in list(self._producers):
             producer.close()
 
-    def submit(self, task: Task, how: Submission = ONCE) -> Future:
+    def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture:
         """Queue a task and return its future.
 
         Args:
@@ -93,8 +99,8 @@ class AbstractWorkerPool:
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
-        """Return a pool of one worker that can iterate over `source`, with what ends it.
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
+        """Return a pool of one worker that can iterate over `source`, which ends with this one at the latest.
 
         Args:
             stays: Whether the source must be iterated over in this process.
@@ -107,6 +113,10 @@ class AbstractWorkerPool:
 
     def close(self) -> None:
         """End the workers; may be called again. Results that are still waited for raise ``PoolClosed``."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def abandon(self) -> None:
+        """Let the workers end some time soon; waits for no lock, for the collector may call it inside any code."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:

@@ -1,23 +1,24 @@
-"""The runner of an epoch that a pool makes: batches in plan order, faults seen to on the way.
+"""The runner of an epoch that a pool makes: batches in plan order, faults repaired on the way.
 
-Who owns what. A :class:`EpochRunner` belongs to one batch iterator and owns a buffer of the batches that are ahead,
-with the accounting of the epoch. All of it happens in the consumer's ``next``, under the buffer's turn: there is no
-thread of its own, nothing that can go on after ``close``.
+Who owns what. An :class:`EpochRunner` belongs to one batch iterator and owns a buffer of the batches that are ahead.
+All of it happens in the consumer's ``next``, under the buffer's lock: there is no thread of its own, nothing that can
+go on after ``close``.
 
-What crosses the boundary: for each batch its rows and its key, with the shared constant that stands for the source.
+What crosses the boundary: for each batch its rows and its key, with the shared constant that stands for the source;
+back comes the batch, or a ``PartialBatch`` that holds its good samples and what was raised for the others.
 
-What happens when a batch fails: the buffer is filled first, so that the workers go on with later batches. Then the
-generator of ``repair`` says what to read; those reads go to the same pool, before what is queued, and this thread waits
-for them. What comes of it is a batch, with fewer or other samples if the policy lets that pass, no batch, or an
-exception that names the sample.
+What happens when a batch fails: the buffer is filled first, so that the workers go on with later batches. A worker has
+isolated an exception already. A worker that was ended leaves that to :class:`~.repair.Repair`, whose reads go to the
+same pool, before what is queued, while this thread waits for them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import dataclasses
-import functools
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,21 +27,18 @@ from .. import batch as batches
 from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.consumer_maps import ConsumerMaps
-from ..data_source.epoch.accounting import Accounting
-from ..data_source.epoch.epochs import Seam
 from ..data_source.epoch.failures import Failures
-from ..data_source.epoch.iterator import reader
-from ..errors import MapResultError, RemoteTraceback
-from ..faults.isolation import FAILURES, Verdict, of_a_sample
+from ..data_source.epoch.opening import Epoch, Runner
+from ..data_source.epoch.reading import MakeBatch
+from ..data_source.hooks import any_node
+from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
-from ..faults.replacements import Replacements
 from ..faults.sample_errors import listed
 from ..sampling.plans.epoch import BatchPlan, PlannedBatch
-from ..sampling.plans.rows import whole_samples
-from ..sampling.plans.sharding import ALONE, Shard
+from ..sampling.plans.rows import planned_samples
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
-from .repair import Allowance, Case, Outcome, Read, repair
-from .task import Submission, Submits, Task, new_stream_id
+from .repair import Allowance, Read, Repair
+from .task import RunsTasks, Submission, new_stream_id
 
 DEFAULT_SHARE = 0.25
 """The part of the free memory that batches ahead may have where the user does not say how much."""
@@ -56,7 +54,7 @@ class ByteBound:
     Attributes:
         size: The most batches that may be ahead in any case.
         buffer_bytes: Bytes that all may take.
-        first: How many may be ahead while nobody knows how large a batch is.
+        first: How many may be ahead until the size of a batch is known.
         least: How many may be ahead of batches that fit at all; one that is larger than all bytes is made alone.
         largest: Bytes of the largest batch that was seen.
     """
@@ -81,10 +79,12 @@ class ByteBound:
 
     def saw(self, batch: Any) -> None:
         """Take note of the size of a batch."""
-        try:
-            nbytes = batches.nbytes(batch)
-        except Exception:  # an object of the user's that cannot tell, as a sparse tensor
-            nbytes = 0
+        nbytes = 0
+        if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
+            nbytes = sum([part.nbytes for part in batch])
+        else:
+            with contextlib.suppress(Exception):  # an object of the user's that cannot tell, as a sparse tensor
+                nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
             fit = self.buffer_bytes // self.largest
@@ -99,95 +99,78 @@ def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
     return ByteBound(size, int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES)), first, least=2)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Making:
-    """What makes the batches of an epoch.
-
-    Attributes:
-        pool: Runs the reads.
-        buffers: Where workers take memory from.
-        shared: Stands for the source in the arguments of a task.
-        source: The source itself.
-        at_once: How many tasks the pool runs at once.
-        policy: What to do about samples that fail.
-        timeout: Seconds that a sample may take; None for any.
-        bound: How far ahead to be.
-    """
-
-    pool: Submits
-    buffers: Any
-    shared: Any
-    source: AbstractDataSource
-    at_once: int
-    policy: ErrorPolicy
-    timeout: float | None
-    bound: ByteBound
-
-
-TRANSPORTS = {"slot": "slots", "pipe": "pipe", "inline": "inline", "memory": "memory"}
-"""How ``stats`` calls the transport that a future names."""
-
-NO_MAPS = ConsumerMaps(())
-
-_NOTHING = object()
-
-
-class EpochRunner:
+class EpochRunner(Runner):
     """Makes the batches of one epoch.
 
     Args:
-        making: What makes them.
-        plan: Says which.
-        path: The place of the source in the graph, for the random numbers.
-        n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
-        shard: Whose part of the epoch it is.
-        seeded: Whether global generators are seeded for each batch where it is made.
+        epoch: Which batches.
+        pool: Runs the tasks.
+        source: Makes the batches.
+        shared: Stands for the source in the arguments of a task.
+        policy: What to do about samples that fail.
+        timeout: Seconds that a sample may take; None for any.
+        bound: How far ahead to be.
         maps: Maps that are applied here, to what the pool made.
-        seam: Leads to the next epoch, with which this one shares the buffer; None where there is none.
+        path: The place in the graph of the outermost of these, for the random numbers.
+        before: The iterator of the epoch with which this one shares the buffer; None where it has its own.
     """
 
     def __init__(
         self,
-        making: Making,
-        plan: BatchPlan,
-        path: tuple[int, ...],
-        n_samples: int | None,
-        shard: Shard = ALONE,
-        seeded: bool = False,
-        maps: ConsumerMaps = NO_MAPS,
-        seam: Seam | None = None,
+        epoch: Epoch,
+        pool: RunsTasks,
+        source: AbstractDataSource,
+        shared: Any,
+        *,
+        policy: ErrorPolicy,
+        timeout: float | None,
+        bound: ByteBound,
+        maps: ConsumerMaps,
+        path: tuple[int, ...] = (),
+        before: weakref.ref[Any] | None = None,
     ) -> None:
-        self.accounting = Accounting(arrays=getattr(making.shared, "arrays", ""))
-        self._making = making
-        self._read = reader(shard.pad_mask and not maps.nodes, seeded)
-        self._failures = Failures(making.source, making.policy, self.accounting, n_samples, shard.world)
+        options, plan = epoch.options, epoch.plan
+        assert plan is not None
+        self._accounting = epoch.accounting
+        self._accounting.arrays = getattr(shared, "arrays", "")
+        self._failures = Failures(source, plan, policy, epoch.accounting, epoch.n_samples(), options.shard.world)
+        # On the consumer's own thread as in a plain loop; in worker processes always, for nothing else draws there.
+        seeded = (options.shuffled or not pool.own_thread) and any_node(source, "runs_user_code")
+        pad_mask = options.shard.pad_mask and not maps.nodes
+        self._make: Any = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
+        self._arguments = shared, pool.buffers
+        self._at_once = pool.at_once
         self._maps = maps
-        self._seam = seam
-        self._plan = plan
-        self._path = path  # of the outermost map
+        self._path = path
         self._source_path = path + (0,) * len(maps.nodes)
-        self._allowance = Allowance(making.timeout, making.timeout)
+        self._bound = bound
+        self._before = before
+        self._transport = ""  # of the latest batch
+        self._allowance = Allowance(timeout, timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
-        self._how = Submission(retryable=True, timeout=making.timeout, stream_id=new_stream_id(), context=context)
-        held = 2 * making.at_once  # what they run, and as much again
-        limit = making.bound.limit if seam is None else functools.partial(_room, making.bound, seam)
-        self._buffer = PrefetchBuffer(making.pool, self._jobs(), limit, _described, held)
+        self._how = Submission(retryable=True, timeout=timeout, stream_id=new_stream_id(), context=context)
+        held = 2 * pool.at_once  # what they run, and as much again
+        self._buffer = PrefetchBuffer(pool, self._jobs(plan), self._limit, _described, held)
         self._buffer.begin()
-        if seam is not None:
-            seam.runner = self
 
-    def _jobs(self) -> Iterator[Job]:
-        for planned in self._plan:
+    def _limit(self) -> int:
+        """Return how many batches may be ahead beside those of the epoch before."""
+        before = None if self._before is None else self._before()
+        return self._bound.limit() - (0 if before is None else before.ahead())
+
+    def _jobs(self, plan: BatchPlan) -> Iterator[Job]:
+        for planned in plan:
             if self._source_path:
                 planned = planned._replace(key=planned.key._replace(path=self._source_path))
-            yield self._job(planned)
+            if self._how.timeout != self._allowance.batch:
+                self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
+            yield self._job(planned, self._how)
 
-    def _job(self, planned: PlannedBatch) -> Job:
-        making = self._making
-        task: Task = (self._read, (making.shared, planned.rows, planned.key, making.buffers), {})
-        if self._how.timeout != self._allowance.batch:
-            self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
-        return Job(task, self._how, planned)
+    def _job(self, planned: PlannedBatch, how: Submission) -> Job:
+        shared, buffers = self._arguments
+        return Job((self._make, (shared, planned.rows, planned.key, buffers), {}), how, planned)
+
+    # -- any thread --------------------------------------------------------------------------------------------
 
     def check_caller(self) -> None:
         self._buffer.check_caller()
@@ -198,22 +181,16 @@ class EpochRunner:
     def ahead(self) -> int:
         return self._buffer.ahead()
 
+    @property
+    def used_up(self) -> bool:  # type: ignore[override]  # it changes as batches are submitted
+        return self._buffer.used_up
+
     def fill(self) -> None:
         with self._buffer as buffer:
             buffer.fill()
 
-    @property
-    def max_ahead(self) -> int:
-        """The most batches that were ever under way or done at once."""
-        return self._buffer.max_ahead
-
     def close(self) -> None:
         self._buffer.cancel()
-        if self._seam is not None:
-            self._seam.runner = None  # which refers to this one
-
-    def abandon(self) -> None:
-        self.close()
 
     # -- the consumer ------------------------------------------------------------------------------------------
 
@@ -226,140 +203,112 @@ class EpochRunner:
                     if not buffer.closed:
                         self._failures.check_some_delivered()
                     raise
-                batch = self._result(entry)
-                if batch is not _NOTHING:
-                    return batch
+                made = self._made(entry)
+                planned: PlannedBatch = entry.job.about
+                if type(made) is PartialBatch:
+                    made = self._resolved(planned, made)
+                    if made.kept:
+                        return made.batch
+                    continue
+                n = planned_samples(planned.rows, made)
+                if self._maps.nodes:
+                    made = self._mapped(made, planned, n)
+                self._accounting.settle(planned.number, n, n, 0, self._transport)
+                return made
 
-    def _result(self, entry: Entry) -> Any:
-        """Return the batch of an entry that is done, or :data:`_NOTHING` if none of its samples could be made."""
+    def _made(self, entry: Entry) -> Any:
+        """Return what an entry that is done gives, a batch or a :class:`PartialBatch`; the next are submitted."""
+        failure = None
         try:
-            batch = entry.future.result()
+            made = entry.future.result()
         except BaseException as error:
             self._buffer.drop(entry)
-            if entry.job.about is None or not _of_a_sample(error, entry):
+            if not isinstance(error, FAILURES) or entry.job.about is None or not isolable(error, entry.job.about.rows):
                 raise
             failure = error
         else:
             self._buffer.drop(entry)
-            self._note(batch, entry)
-            self._fill()
-            planned: PlannedBatch = entry.job.about
-            n = whole_samples(planned.rows)[1]
-            if self._maps.nodes:
-                batch = self._mapped(batch, planned, n)
-            self.accounting.settle(planned.number, n, n, 0, TRANSPORTS.get(entry.future.transport, ""))
-            return batch
-        self._fill()
+            self._saw(made, entry)
+        self._buffer.fill()
+        if failure is None:
+            return made
         try:
-            return self._repaired(entry, failure)
+            return self._repaired(entry.job, failure)
         finally:
             del failure  # its traceback holds this frame
 
-    def _fill(self) -> None:
-        """Submit what there is room for, batches of the next epoch when all of this one are submitted."""
-        self._buffer.fill()
-        if self._seam is not None and self._buffer.used_up:
-            self._seam.go_on()
+    def _saw(self, made: Any, entry: Entry) -> None:
+        """Take note of the size of a batch, and of how it came."""
+        self._transport = entry.future.transport
+        if type(made) is not PartialBatch:
+            self._bound.saw(made)
+        elif made.kept:
+            self._bound.saw(made.batch)
 
-    def _mapped(self, batch: Any, planned: PlannedBatch, n: int, left_out: Iterable[int] = ()) -> Any:
-        """Return what the maps behind the pool make of a batch of `n` samples, of which some places were left out."""
+    def _mapped(self, batch: Any, planned: PlannedBatch, n: int, kept: np.ndarray | None = None) -> Any:
+        """Return what the maps behind the pool make of a batch of `n` samples, of which those at `kept` are there."""
         key = planned.key._replace(path=self._path)
-        gone = set(left_out)
-        if gone:
-            kept = np.array([place for place in range(n) if place not in gone], dtype=np.int64)
-            key, n = key.part(kept), len(kept)
-        return self._maps(batch, key, n)
-
-    def _note(self, batch: Any, entry: Entry) -> None:
-        """Take note of what a batch cost."""
-        self._making.bound.saw(batch)
-        if self._making.timeout is not None and (seconds := entry.future.running_for()) is not None:
-            self._allowance.times.append(seconds)
+        return self._maps(batch, key, n) if kept is None else self._maps(batch, key.part(kept), len(kept))
 
     # -- faults ------------------------------------------------------------------------------------------------
 
-    def _repaired(self, entry: Entry, error: BaseException) -> Any:
-        """Return the batch that a failed one becomes, or :data:`_NOTHING`; raises what the policy says."""
-        planned: PlannedBatch = entry.job.about
-        allowed = self._allowance.batch
-        verdict = self._verdict(planned, self._case(planned, entry.job.how.timeout, error))
-        if self._allowance.batch != allowed:
-            self._buffer.resubmit(lambda job: self._job(job.about))
-        self._failures.check(planned, verdict)
-        batch = _NOTHING
-        if verdict.made:
-            batch = verdict.batch
-            if self._maps.nodes:
-                left_out = () if self._making.policy.action == "replace" else verdict.bad
-                batch = self._mapped(batch, planned, whole_samples(planned.rows)[1], left_out)
-        self._failures.enter(planned, verdict)
-        return batch
+    def _resolved(self, planned: PlannedBatch, failed: PartialBatch) -> PartialBatch:
+        """Return what is handed out of a batch that failed; raises what the policy says."""
+        made = self._failures.resolved(planned, failed, lambda rows: self._made_beside(planned._replace(rows=rows)))
+        if made.kept and self._maps.nodes:
+            n = planned_samples(planned.rows, made.batch)
+            skipped = self._failures.policy.action == "skip"
+            kept = np.setdiff1d(np.arange(n), list(made.failures)) if skipped else None
+            made.batch = self._mapped(made.batch, planned, n, kept)
+        self._failures.settle(planned, made, self._transport)
+        return made
 
-    def _case(self, planned: PlannedBatch, given: float | None, error: BaseException) -> Case:
-        policy, at_once = self._making.policy, self._making.at_once
-        another = Replacements(self._plan, planned).another
-        return Case(planned.rows, error, policy.action, policy.retries, at_once, self._allowance, given, another)
+    def _made_beside(self, planned: PlannedBatch) -> Any:
+        """Return what rows give that are read out of turn: a batch or a :class:`PartialBatch`."""
+        how = dataclasses.replace(self._how, urgent=True)
+        (made,) = self._run([self._job(planned, how)])
+        return self._repaired(self._job(planned, how), made) if isinstance(made, BaseException) else made
 
-    def _verdict(self, planned: PlannedBatch, case: Case) -> Verdict:
-        """Run the reads that `repair` asks for, until it knows."""
-        steps = repair(case)
-        try:
-            reads = next(steps)
-            while True:
-                reads = steps.send(self._outcomes(planned, reads))
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
+    def _repaired(self, job: Job, error: BaseException) -> Any:
+        """Return what a batch gives whose worker was ended."""
+        planned: PlannedBatch = job.about
+        policy, allowance = self._failures.policy, self._allowance
+        late = job.how.timeout is not None and job.how.timeout < (allowance.batch or 0.0)  # less than batches have now
 
-    def _outcomes(self, planned: PlannedBatch, reads: list[Read]) -> list[Outcome]:
+        def run(reads: list[Read]) -> list[Any]:
+            return self._run([self._job_of(planned, read) for read in reads])
+
+        repair = Repair(planned.rows, policy.action, allowance, self._at_once, run)
+        return repair.made(error, policy.retries + late)
+
+    def _job_of(self, planned: PlannedBatch, read: Read) -> Job:
+        """Return the job of a read out of turn."""
+        how = dataclasses.replace(self._how, urgent=True, exclusive=read.exclusive, timeout=read.timeout)
+        key = planned.key if read.places is None else planned.key.part(read.places)
+        return self._job(planned._replace(rows=read.rows, key=key), how)
+
+    def _run(self, jobs: list[Job]) -> list[Any]:
+        """Return what jobs out of turn give: for each the batch, a :class:`PartialBatch`, or what ended its worker."""
         entries: list[Entry] = []
         try:
-            for read in reads:
-                entries.append(self._buffer.beside(self._extra(planned, read)))
-            return [self._outcome(entry, read) for entry, read in zip(entries, reads, strict=True)]
+            for job in jobs:
+                entries.append(self._buffer.beside(job))
+            return [self._ended(entry) for entry in entries]
         finally:
             for entry in entries:
                 self._buffer.forget(entry)
 
-    def _extra(self, planned: PlannedBatch, read: Read) -> Job:
-        """Return the job of a read out of turn."""
-        key = planned.key if read.offsets is None else planned.key.part(read.offsets)
-        task: Task = (self._read, (self._making.shared, read.rows, key, self._making.buffers), {})
-        how = Submission(
-            retryable=True, urgent=True, exclusive=read.exclusive, timeout=read.timeout, context=self._how.context
-        )
-        return Job(task, how, planned._replace(rows=read.rows))
-
-    def _outcome(self, entry: Entry, read: Read) -> Outcome:
+    def _ended(self, entry: Entry) -> Any:
         self._buffer.wait(entry)
         try:
-            batch = entry.future.result()
-        except BaseException as error:
-            # A map that needs whole batches may return no batch for one sample: that is no answer for the batch.
-            if not (isinstance(error, MapResultError) or _of_a_sample(error, entry)):
+            made = entry.future.result()
+        except FAILURES as error:
+            if not isolable(error, entry.job.about.rows):
                 raise
-            return Outcome(error=error)
-        if read.exclusive:
-            return Outcome()  # it was only to know whether it can be made
-        self._note(batch, entry)
-        transport = TRANSPORTS.get(entry.future.transport, "")
-        if transport:
-            self.accounting.transports[transport] += 1
-        return Outcome(batch=batch)
-
-
-def _room(bound: ByteBound, seam: Seam) -> int:
-    """Return how many batches may be ahead beside those of the epoch before."""
-    return bound.limit() - seam.taken()
-
-
-def _of_a_sample(error: BaseException, entry: Entry) -> bool:
-    """Return whether `error` was raised in making a batch, and not by a fault of the pool or by Ctrl-C meanwhile."""
-    if not of_a_sample(error):
-        return False
-    if isinstance(error, FAILURES):
-        return True
-    return isinstance(error.__cause__, RemoteTraceback) or getattr(entry.future, "error", None) is error
+            return error
+        if not entry.job.how.exclusive:
+            self._saw(made, entry)
+        return made
 
 
 def _described(job: Job) -> str:

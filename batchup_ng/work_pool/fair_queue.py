@@ -10,33 +10,32 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """Items in stream_ids: within a stream_id first in, first out; the stream_ids that have some take turns. Not
-    locked."""
+    """Items of streams: within a stream first in, first out; the streams that have some take turns. Not locked."""
 
     def __init__(self) -> None:
         self._first: collections.deque[Item] = collections.deque()
-        self._lanes: dict[int, collections.deque[Item]] = {}  # in the order of their turns
+        self._streams: dict[int, collections.deque[Item]] = {}  # in the order of their turns
 
     def __len__(self) -> int:
-        return len(self._first) + sum(map(len, self._lanes.values()))
+        return len(self._first) + sum(map(len, self._streams.values()))
 
     def __bool__(self) -> bool:
-        return bool(self._first or self._lanes)
+        return bool(self._first or self._streams)
 
     def __iter__(self) -> Iterator[Item]:
         yield from self._first
-        for stream_id in self._lanes.values():
-            yield from stream_id
+        for queued in self._streams.values():
+            yield from queued
 
     def put(self, item: Item, stream_id: int = 0) -> None:
-        """Queue an item at the end of its stream_id."""
-        queued = self._lanes.get(stream_id)
+        """Queue an item at the end of its stream."""
+        queued = self._streams.get(stream_id)
         if queued is None:
-            queued = self._lanes[stream_id] = collections.deque()
+            queued = self._streams[stream_id] = collections.deque()
         queued.append(item)
 
     def put_urgent(self, item: Item) -> None:
-        """Queue an item before all stream_ids, behind other urgent ones."""
+        """Queue an item before all streams, behind other urgent ones."""
         self._first.append(item)
 
     def put_back(self, item: Item) -> None:
@@ -45,22 +44,22 @@ class FairQueue(Generic[Item]):
 
     def peek(self) -> Item:
         """Return what :meth:`take` would; there must be something."""
-        return self._first[0] if self._first else next(iter(self._lanes.values()))[0]
+        return self._first[0] if self._first else next(iter(self._streams.values()))[0]
 
     def take(self) -> Item:
-        """Take the first item of the stream_id whose turn it is; there must be something."""
+        """Take the first item of the stream whose turn it is; there must be something."""
         if self._first:
             return self._first.popleft()
-        stream_id, queued = next(iter(self._lanes.items()))
+        stream_id, queued = next(iter(self._streams.items()))
         item = queued.popleft()
-        self._lanes.pop(stream_id, None)
+        self._streams.pop(stream_id, None)
         if queued:
-            self._lanes[stream_id] = queued
+            self._streams[stream_id] = queued
         return item
 
     def clear(self) -> list[Item]:
         """Take everything."""
         items = list(self)
         self._first.clear()
-        self._lanes.clear()
+        self._streams.clear()
         return items

@@ -1,8 +1,8 @@
 """The futures that are ahead of a consumer, in the order of their tasks.
 
 Who owns what. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit
-allows, and takes the next jobs from its iterator as others are handed out. Only the thread that has the turn touches
-the iterator. The buffer knows nothing of the handle that the user has, so that the handle's end, when the last
+allows, and takes the next jobs from its iterator as others are handed out. Only the thread that holds the buffer's lock
+touches the iterator. The buffer knows nothing of the handle that the user has, so that the handle's end, when the last
 reference to it goes, cancels what is queued.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
-from .task import Future, Submission, Submits, Task, current
+from .task import Submission, Submits, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
 """Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""
@@ -42,34 +42,18 @@ class Entry(NamedTuple):
     """A job that was submitted."""
 
     job: Job
-    future: Future
+    future: TaskFuture
 
 
-class _Failed:
+class _Failed(TaskFuture):
     """The future of a job that the iterator could not give."""
 
-    transport = ""
+    __slots__ = ()
 
     def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def result(self) -> Any:
-        try:
-            raise self._error
-        finally:
-            del self  # or the exception's traceback and this would hold each other
-
-    def wait(self, seconds: float) -> bool:
-        return True
-
-    def running_for(self) -> float | None:
-        return None
-
-    def done(self) -> bool:
-        return True
-
-    def cancel(self) -> bool:
-        return True
+        super().__init__()
+        self.begin()
+        self.set_exception(error)
 
 
 AT_ONCE = 4
@@ -87,7 +71,7 @@ class PrefetchBuffer:
         jobs: Yields them.
         limit: Returns how many may be under way or done at once.
         describe: Returns what a job is for, in words.
-        held: How many the workers hold at once, as far as is known; never fewer are left to them for want of haste.
+        held: How many the workers hold at once, as far as is known; beyond these a few are submitted at a time.
     """
 
     def __init__(
@@ -104,7 +88,7 @@ class PrefetchBuffer:
         self._limit = limit
         self._describe = describe
         self._entries: collections.deque[Entry] = collections.deque()
-        self._beside: set[Future] = set()  # what was submitted out of turn
+        self._beside: set[TaskFuture] = set()  # what was submitted out of turn
         self._lock = threading.Lock()
         self._holder: int | None = None
         self._ended = False
@@ -112,7 +96,7 @@ class PrefetchBuffer:
         self._pid = os.getpid()
         self.max_ahead = 0
 
-    # -- the turn: one consumer at a time ----------------------------------------------------------------------
+    # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
         """Raise :class:`ReentrantIteration` if this is called by what is making one of the items."""
@@ -141,13 +125,12 @@ class PrefetchBuffer:
     def _has(self, future: Any) -> bool:
         return future in self._beside or any(entry.future is future for entry in tuple(self._entries))
 
-    # -- in one's turn -----------------------------------------------------------------------------------------
+    # -- with the lock held ------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Submit jobs until the buffer is full or there are no more; what goes wrong waits for its turn.
+        """Submit jobs until the buffer is full or there are no more; an exception is raised when its turn comes.
 
-        Beyond what the workers hold that is left for later while few are missing: several at once cost less than each
-        alone.
+        Beyond what the workers hold, jobs are submitted :data:`AT_ONCE` at a time, which costs less than one by one.
         """
         limit = self._limit()
         if limit - len(self._entries) < min(AT_ONCE, limit - self._held):
@@ -188,7 +171,7 @@ class PrefetchBuffer:
             self._entries.popleft()
 
     def wait(self, entry: Entry) -> None:
-        """Wait until an entry is done; a warning tells of a stall, once."""
+        """Wait until an entry is done; warn once of a stall."""
         patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
         if entry.future.wait(patience):
             return
@@ -218,13 +201,6 @@ class PrefetchBuffer:
         """Drop what was submitted out of turn."""
         entry.future.cancel()
         self._beside.discard(entry.future)
-
-    def resubmit(self, change: Callable[[Job], Job]) -> None:
-        """Submit jobs that have not begun once more, changed."""
-        for place, entry in enumerate(tuple(self._entries)):
-            if entry.job is not NO_JOB and not entry.future.done() and entry.future.cancel():
-                job = change(entry.job)
-                self._entries[place] = Entry(job, self._pool.submit(job.task, job.how))
 
     # -- any thread --------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from .prefetch_buffer import Job, PrefetchBuffer
 from .prefetch_buffer import check_process as check_process
-from .task import Future as Future
 from .task import Submission, Submits, new_stream_id
 from .task import Task as Task
 

@@ -2,9 +2,9 @@
 
 A :class:`TaskFuture` has two locks. ``claim`` is taken, once and for all, by the worker that begins the task or by the
 consumer that cancels it, whichever is first. ``done`` is held from the start and released when there is a result;
-those who wait for the result take it and release it again. Both are bare locks, for a batch waits for one future a time
-and a
-:class:`concurrent.futures.Future`, with a condition and a list of callbacks, costs ten times as much to make.
+those who wait for the result take it and release it again. Both are bare locks, for a batch waits for one future at a
+time, and a :class:`concurrent.futures.Future`, with a condition and a list of callbacks, costs ten times as much to
+make.
 
 A future is settled once, by the side that runs the task. Where that may be one of two (a thread that ends its task
 just as its time is up), it is theirs to agree on who does.
@@ -49,49 +49,16 @@ class Submission:
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-_lanes = itertools.count(1)
+_stream_ids = itertools.count(1)
 
 
 def new_stream_id() -> int:
     """Return the number of a stream that was not there before."""
-    return next(_lanes)
+    return next(_stream_ids)
 
 
 ONCE = Submission()
 """How a task of the user's is run."""
-
-
-class Future(Protocol):
-    """The result of a task, some time."""
-
-    @property
-    def transport(self) -> str:
-        """How the result came, once it was asked for: ``"slot"``, ``"pipe"``, ``"inline"``, ``"memory"`` or ``""``."""
-        ...
-
-    def result(self) -> Any:
-        """Return the result once it is there, or raise what the task raised; for one caller, once."""
-        ...
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until there is a result, that long at most; return whether there is one."""
-        ...
-
-    def running_for(self) -> float | None:
-        """Return for how many seconds the task has run, or ran; None if no worker has begun it."""
-        ...
-
-    def done(self) -> bool: ...
-
-    def cancel(self) -> bool:
-        """Keep the task from running if it has not begun; what it gives otherwise is dropped."""
-        ...
-
-
-class Submits(Protocol):
-    """The part of a pool that a stream needs."""
-
-    def submit(self, task: Task, how: Submission = ONCE) -> Future: ...
 
 
 current = threading.local()
@@ -105,7 +72,12 @@ FOREVER = threading.TIMEOUT_MAX
 
 
 class TaskFuture:
-    """The future of one task; safe to use from several threads."""
+    """The future of one task; safe to use from several threads.
+
+    Attributes:
+        transport: How the result came, once it was asked for: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"`` or
+            ``""``.
+    """
 
     __slots__ = ("__weakref__", "_began", "_claim", "_done", "_ended", "_error", "_result", "transport")
 
@@ -127,6 +99,11 @@ class TaskFuture:
             return False
         self._began = time.monotonic()
         return True
+
+    def put_back(self) -> None:
+        """Let the task be as if it had not begun: it was interrupted."""
+        self._began = None
+        self._claim.release()
 
     def set_result(self, result: Any) -> None:
         """Hand over the result."""
@@ -162,11 +139,6 @@ class TaskFuture:
         result, self._result = self._result, None
         return result
 
-    @property
-    def error(self) -> BaseException | None:
-        """What the task raised in this process, once it is done."""
-        return self._error
-
     def wait(self, seconds: float) -> bool:
         """Wait until there is a result, that long at most; return whether there is one."""
         if not self._done.acquire(timeout=seconds):
@@ -190,3 +162,28 @@ class TaskFuture:
             return False
         self.set_exception(PoolClosed("the stream was closed while a result was waited for"))
         return True
+
+
+class Submits(Protocol):
+    """The part of a pool that a stream needs."""
+
+    def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture: ...
+
+
+class RunsTasks(Submits, Protocol):
+    """The part of a pool that an epoch needs."""
+
+    @property
+    def buffers(self) -> Any:
+        """Where workers take memory from; travels to them as an argument."""
+        ...
+
+    @property
+    def own_thread(self) -> bool:
+        """Whether tasks run on the consumer's own thread."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks it runs at once."""
+        ...

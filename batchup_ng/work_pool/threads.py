@@ -37,7 +37,6 @@ from ..errors import PoolClosed, SampleTimeout
 from ..memory_pool import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
-from .parallel import Producer
 from .stream import check_process
 from .task import FOREVER, ONCE, Submission, Task, TaskFuture, current
 
@@ -116,7 +115,7 @@ class ThreadWorkers:
         """Queue a task.
 
         Raises:
-            PoolClosed: the workers has ended.
+            PoolClosed: the workers have ended.
         """
         # Each has a copy of its own, for two threads cannot be in one context at once.
         context = contextvars.copy_context() if how.context is None else how.context.copy()
@@ -260,13 +259,12 @@ class WorkerThreadPool(AbstractWorkerPool):
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> WorkerThreadPool:
         self.check_open()
-        return self._own(WorkerThreadPool(1)).as_producer()
+        return self._own(WorkerThreadPool(1))
 
-    def as_producer(self) -> Producer:
-        """Return this pool with what ends it."""
-        return Producer(self, self.close, self._workers.end)
+    def abandon(self) -> None:
+        self._workers.end()
 
     def close(self) -> None:
         if os.getpid() != self._pid:

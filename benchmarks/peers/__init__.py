@@ -1,55 +1,55 @@
-"""The registry of peers.
+"""The peers: one file each, found by being here.
 
-Each module of this package has ``variants(kind)``, the tuple of its variants for one workload; a new peer is a new
-module and one name below. The order here is the order of the tables.
+A module has ``VARIANTS``. The order of the tables is that of ``FAMILIES``, then of the names of modules.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 
-from benchmarks.peers import batchup_old, batchup_start, orders, ours, ours_start, plain, torch_loader, torch_start
 from benchmarks.peers.base import Variant
 
-LOADERS = (plain, ours, torch_loader, batchup_old)
-"""Whose epochs are compared."""
-STARTERS = (ours_start, torch_start, batchup_start)
-"""Whose start is compared."""
+FAMILIES = ("plain", "ours", "torch", "batchup")
 
 
-def loaders(kind: str) -> tuple[Variant, ...]:
+def find(module: str, name: str) -> Variant:
+    """The variant of that name, imported from its module; KeyError if there is none."""
+    variants: tuple[Variant, ...] = import_module(module).VARIANTS
+    return {variant.name: variant for variant in variants}[name]
+
+
+def known(kind: str) -> tuple[Variant, ...]:
     """Every variant that delivers a workload, installed or not."""
-    return tuple(variant for module in LOADERS for variant in module.variants(kind))
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")
+    variants = [variant for name in names for variant in import_module(f"{__name__}.{name}").VARIANTS]
+    order = {family: place for place, family in enumerate(FAMILIES)}
+    able = [variant for variant in variants if kind in (variant.workloads or [kind])]
+    return tuple(sorted(able, key=lambda variant: order.get(variant.family, len(order))))
 
 
-def starters(kind: str) -> tuple[Variant, ...]:
-    """Every variant whose start can be watched on a workload, installed or not."""
-    return tuple(variant for module in STARTERS for variant in module.variants(kind))
-
-
-def orderers(kind: str) -> tuple[Variant, ...]:
-    """Every variant that hands out row numbers alone, installed or not."""
-    return orders.variants(kind)
-
-
-def choose(known: Iterable[Variant], names: Sequence[str]) -> tuple[Variant, ...]:
-    """Those of the variants whose own name or family's name is given, in their own order."""
-    return tuple(variant for variant in known if {variant.name, variant.family} & set(names))
-
-
-def check_names(known: Iterable[Variant], text: str) -> list[str]:
-    """The names in a comma-separated list of families or variants.
+def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[str] | None) -> tuple[Variant, ...]:
+    """Who takes part.
 
     Args:
-        known: Who may be named.
-        text: For instance ``"ours,torch-workers"``.
+        variants: Those that may.
+        usual: Who takes part where none are named; empty for all that are usual by themselves.
+        names: A variant's name selects it, a family's those of its variants that are usual here; None for the usual.
+    """
+    expected = [v for v in variants if (v.name in usual if usual else v.usual)]
+    if names is None:
+        return tuple(expected)
+    return tuple(v for v in variants if v.name in names or (v.family in names and v in expected))
+
+
+def check_names(what: str, choices: Iterable[str], text: str) -> list[str]:
+    """The names in a comma-separated list.
 
     Raises:
-        ValueError: There is no name, or one is neither a family nor a variant.
+        ValueError: There is no name, or one that is not among the choices.
     """
-    variants = list(known)
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    choices = dict.fromkeys([v.family for v in variants] + [v.name for v in variants])
+    names, choices = [name.strip() for name in text.split(",") if name.strip()], dict.fromkeys(choices)
     if not names or not choices.keys() >= set(names):
-        raise ValueError(f"peers must be among {', '.join(choices)}; got {text!r}")
+        raise ValueError(f"{what} must be among {', '.join(choices)}; got {text!r}")
     return names

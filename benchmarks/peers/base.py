@@ -1,19 +1,18 @@
 """The seam that every peer implements.
 
-A :class:`Variant` is a name plus a function that opens a :class:`Feed`. The parent sees variants only, so that a
-peer's module must import its library inside the functions that ``open`` reaches, never at the top.
+The parent sees a :class:`Variant` only, so that a peer's module must import its library inside the functions that
+``open`` reaches, never at the top.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from benchmarks.workloads import Workload
+from benchmarks.workloads.base import Batch, Workload
 
-Batch: TypeAlias = "Sequence[Any]"
+OURS, BEFORE = "ours", "before"
 
 
 class Feed(Protocol):
@@ -24,21 +23,10 @@ class Feed(Protocol):
     """
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches ``(x, y)``, or ``(x,)``, of one epoch, shuffled: arrays or tensors in CPU memory."""
+        """The batches of one epoch, shuffled: arrays or tensors in memory, each valid until the next."""
 
     def close(self) -> None:
-        """End what the first epoch started."""
-
-
-@runtime_checkable
-class Starter(Feed, Protocol):
-    """A feed whose workers can be watched; once closed, it makes new ones with the next epoch."""
-
-    def workers(self) -> Sequence[int]:
-        """The process ids of the workers that make the batches."""
-
-    def ready(self) -> Sequence[int]:
-        """Make workers without data; return their process ids once each has answered a trivial task."""
+        """End what the first epoch started; the next epoch would start it once more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +36,13 @@ class Variant:
     Attributes:
         name: Unique; by custom ``<family>-<how>``.
         family: The library, as ``--peers`` calls it.
-        module: The ``__name__`` of the module whose ``variants`` has it, for the peer's process to find it by.
+        module: The ``__name__`` of the module whose ``VARIANTS`` has it, for the peer's process to find it by.
         open: Called in the peer's process with the workload and the number of workers.
         needs: Modules without which the variant is absent.
-        baseline: Whether all others are compared with it.
         copies: About how many times its processes hold the workload's ``nbytes``, all together.
-        same_pixels: Whether pictures must equal Pillow's; False for a peer that brings another decoder.
+        workloads: Those that it can deliver; empty for all.
+        usual: Whether it takes part in studies that do not name it.
+        checkout: Where the library is taken from; empty for this tree.
     """
 
     name: str
@@ -61,12 +50,16 @@ class Variant:
     module: str
     open: Callable[[Workload, int], Feed]
     needs: tuple[str, ...] = ()
-    baseline: bool = False
     copies: int = 1
-    same_pixels: bool = True
+    workloads: tuple[str, ...] = ()
+    usual: bool = True
+    checkout: str = ""
 
+    @property
+    def original(self) -> str:
+        """Its name in its module."""
+        return self.name.partition("@")[0]
 
-def find(module: str, kind: str, name: str) -> Variant:
-    """The variant of that name, imported from its module; KeyError if there is none."""
-    variants: tuple[Variant, ...] = import_module(module).variants(kind)
-    return {variant.name: variant for variant in variants}[name]
+    def taken_from(self, checkout: str) -> Variant:
+        """The same variant, with the library of another checkout."""
+        return replace(self, name=f"{self.name}@{BEFORE}", family=BEFORE, checkout=checkout)

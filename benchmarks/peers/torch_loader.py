@@ -1,59 +1,63 @@
 """``torch.utils.data.DataLoader`` in its best settings.
 
-``torch-none`` and ``torch-workers`` read a sample at a time with the default collate, as most programs do;
-``torch-getitems`` gives the data set ``__getitems__``, reads a batch at once and hands it over without a
-copy of its own, which is the quickest that the public interface allows. Workers are persistent, the prefetch
-factor is torch's default of 2, and the start method is the platform's: fork on Linux up to Python 3.13, which is
-torch's quickest start, as workers inherit the arrays.
+``torch-none`` and ``torch-workers`` read a sample at a time with the default collate, as most programs do; the others
+give the data set ``__getitems__``, read a batch at once and make no further copy of it, the quickest that the public
+interface allows. Workers stay; the start method is the platform's where none is named.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.base import Batch, Feed, Variant
-from benchmarks.readers import Reader, open_reader
-from benchmarks.workloads import Workload
+from benchmarks.peers.base import Variant
+from benchmarks.workloads import open_data
+from benchmarks.workloads.base import Batch, Data, Workload
 
 
-def variants(kind: str) -> tuple[Variant, ...]:
-    """The same four for every workload."""
-    make = partial(Variant, module=__name__, family="torch", needs=("torch",))
-    return (
-        make(name="torch-none", open=partial(_open, per_batch=False, in_workers=False)),
-        make(name="torch-workers", open=partial(_open, per_batch=False, in_workers=True)),
-        make(name="torch-getitems-none", open=partial(_open, per_batch=True, in_workers=False)),
-        make(name="torch-getitems", open=partial(_open, per_batch=True, in_workers=True)),
-    )
-
-
-class SampleDataset:
+class Samples:
     """A map-style data set."""
 
-    def __init__(self, reader: Reader, samples: int) -> None:
-        self.reader = reader
-        self.samples = samples
+    def __init__(self, data: Data, samples: int) -> None:
+        self.data, self.samples = data, samples
 
     def __len__(self) -> int:
         return self.samples
 
-    def __getitem__(self, row: int) -> tuple[Any, Any]:
-        return self.reader.one(row)
+    def __getitem__(self, row: int) -> tuple[Any, ...]:
+        return self.data.sample(row)
 
 
-class BatchDataset(SampleDataset):
-    """The same with torch's hook for a whole batch; its result is already one batch."""
+class Batches(Samples):
+    """The same with torch's hook for whole batches."""
 
     def __getitems__(self, rows: list[int]) -> Batch:
-        return self.reader.many(np.asarray(rows))
+        return self.data.batch(np.asarray(rows))
+
+
+class Tensors(Samples):
+    """Columns held as tensors, indexed by whole batches."""
+
+    def __init__(self, data: Data, samples: int) -> None:
+        import torch
+
+        self.samples, self.columns = samples, [torch.from_numpy(column) for column in data.columns]
+
+    def __getitems__(self, rows: list[int]) -> Batch:
+        return tuple([column[rows] for column in self.columns])
+
+
+def as_it_is(batch: Batch) -> Batch:
+    """The collate of :class:`Tensors`: a batch is one already."""
+    return batch
 
 
 def tensors(batch: Batch) -> Batch:
-    """The collate of :class:`BatchDataset`: tensors on the very memory of the arrays."""
+    """The collate of :class:`Batches`: tensors on the very memory of the arrays."""
     import torch
 
     return tuple([torch.from_numpy(array) for array in batch])
@@ -62,27 +66,39 @@ def tensors(batch: Batch) -> Batch:
 class TorchFeed:
     """A loader that is made in the first epoch."""
 
-    def __init__(self, dataset: SampleDataset, options: dict[str, Any]) -> None:
+    def __init__(self, workload: Workload, workers: int, dataset: type[Samples] = Samples, **options: Any) -> None:
         import torch.utils.data
 
+        options = {"batch_size": workload.batch_size, **options}
+        if options.pop("in_workers", True):
+            options |= {"num_workers": workers, "persistent_workers": True}
         loader: Any = torch.utils.data.DataLoader  # its type wants a subclass of Dataset; its code does not
-        self._make = partial(loader, dataset, shuffle=True, **options)
-        self._loader: Any = None
+        self.make = partial(loader, dataset(open_data(workload), workload.samples), shuffle=True, **options)
+        self.loader: Any = None
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        self._loader = self._loader or self._make()
-        return iter(self._loader)
+        self.loader = self.loader or self.make()
+        return iter(self.loader)
 
     def close(self) -> None:
         """Workers end with the last reference to the loader."""
-        self._loader = None
+        self.loader = None
 
 
-def _open(workload: Workload, workers: int, *, per_batch: bool, in_workers: bool) -> Feed:
-    kind = BatchDataset if per_batch else SampleDataset
-    options: dict[str, Any] = {"batch_size": workload.batch_size}
-    if per_batch:
-        options["collate_fn"] = tensors
-    if in_workers:
-        options.update(num_workers=workers, persistent_workers=True)
-    return TorchFeed(kind(open_reader(workload), workload.samples), options)
+def open_tensors(workload: Workload, workers: int) -> TorchFeed:
+    """The feed of ``torch-tensors``."""
+    multiprocessing.set_forkserver_preload(["torch", __name__])
+    return TorchFeed(workload, workers, Tensors, collate_fn=as_it_is, multiprocessing_context="forkserver")
+
+
+make = partial(Variant, module=__name__, family="torch", needs=("torch",))
+whole = partial(TorchFeed, dataset=Batches, collate_fn=tensors)
+VARIANTS = (
+    make(name="torch-none", open=partial(TorchFeed, in_workers=False)),
+    make(name="torch-workers", open=TorchFeed),
+    make(name="torch-getitems-none", open=partial(whole, in_workers=False)),
+    make(name="torch-getitems", open=whole),
+    make(name="torch-forkserver", open=partial(whole, multiprocessing_context="forkserver"), copies=4, usual=False),
+    make(name="torch-spawn", open=partial(whole, multiprocessing_context="spawn"), copies=4, usual=False),
+    make(name="torch-tensors", open=open_tensors, copies=3, workloads=("arrays",), usual=False),
+)

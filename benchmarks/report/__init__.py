@@ -1,1 +1,1 @@
-"""What a page says: medians and ratios, tables, the heading, the same as JSON."""
+"""What a page says: columns, tables, the heading, the same as JSON; a plot."""

@@ -1,48 +1,22 @@
-"""The parts that every page has: heading, cases, what is missing; the same as JSON."""
+"""The page of a study, with everything that its figures depend on; the same as JSON."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.case import Case, Result
-from benchmarks.outcome import Outcome
-from benchmarks.report.readings import measured, ratio, spread
+from tabulate import tabulate
 
+from benchmarks.peers.base import BEFORE, OURS
+from benchmarks.plan import Part, Result, Study
+from benchmarks.records import Outcome
+from benchmarks.report.columns import middle, number, ratio, ratios, times
+
+HOW_RATIOS = "(median over the rounds of the ratio within a round)"
 _PATH = re.compile(r"(?<![\w/.:])(?:/[\w.+@-]+){2,}/?|[A-Za-z]:\\\S+")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Under what the figures were taken; names no host and no folder.
-
-    Attributes:
-        study: What was run.
-        title: Its page's.
-        command: The command line.
-        date: Day of the run, ISO.
-        cpus: CPUs that the process may use.
-        system: Operating system and machine type.
-        python: Python's version.
-        libraries: Version of each library that took part.
-        workers: Threads or processes of the variants that have any.
-        rounds: Turns of each variant.
-        quick: Whether the sizes were tiny, so that figures mean nothing.
-    """
-
-    study: str
-    title: str
-    command: str
-    date: str
-    cpus: int
-    system: str
-    python: str
-    libraries: dict[str, str]
-    workers: int
-    rounds: int
-    quick: bool
 
 
 def without_paths(text: str) -> str:
@@ -54,92 +28,119 @@ def without_paths(text: str) -> str:
     return _PATH.sub("<path>", text)
 
 
-def page(setting: Setting, results: Sequence[Result], tell: Callable[[Result], list[str]], summary: str = "") -> str:
-    """The report as a page.
-
-    Args:
-        setting: For the heading.
-        results: One a case.
-        tell: The tables of one case.
-        summary: What is said of all cases together, above them.
-    """
-    parts = [heading(setting, results), summary]
+def page(study: Study, setting: Mapping[str, Any], results: Sequence[Result]) -> str:
+    """The report as a page of Markdown."""
+    parts = [_heading(study, setting, results)]
+    parts += _across(results) if study.across else []
     for result in results:
-        body = [part for part in (_waves(result.outcomes), *tell(result), _missing(result.outcomes)) if part]
-        parts += [_subheading(result.case) if body and len(results) > 1 else "", *body]
-    return "\n\n".join(part for part in parts if part) + "\n"
+        tables = [] if study.across else [_table(result), _against(result)]
+        body = [part for part in (_waves(result.outcomes), *tables, _missing(result.outcomes)) if part]
+        several = len(results) > 1 and body
+        parts += [f"### {result.part.title}\n\n{_amount(result)}." if several else "", *body]
+    return "\n\n".join(part for part in [*parts, changes(results)] if part) + "\n"
 
 
-def heading(setting: Setting, results: Sequence[Result]) -> str:
-    """The title, with everything that the figures depend on."""
-    libraries = ", ".join(f"{name} {version}" for name, version in setting.libraries.items())
-    data = f"{_amount(results[0].case)}, " if len(results) == 1 and results[0].case.workload.samples else ""
-    rounds, workers = _counted(setting.rounds, "round"), _counted(setting.workers, "worker")
-    lines = [
-        f"## {setting.title}",
-        "",
-        f"`{setting.command}`, {setting.date}: {data}{rounds}, {workers}, {setting.cpus} CPUs, "
-        f"{setting.system}, Python {setting.python}; {libraries}.",
-    ]
-    if setting.quick:
-        lines += ["", "Tiny sizes (`--quick`): the figures mean nothing."]
-    return "\n".join(lines)
+def _heading(study: Study, setting: Mapping[str, Any], results: Sequence[Result]) -> str:
+    libraries = ", ".join(f"{name} {version}" for name, version in setting["libraries"].items())
+    data = f"{_amount(results[0])}, " if len(results) == 1 else ""
+    told = (
+        "`{command}`, {date}: " + data + "{rounds} rounds, {workers} workers, {cpus} CPUs, {system}, Python {python}; "
+    ).format(**setting)
+    quick = "\n\nTiny sizes (`--quick`): the figures mean nothing." if setting["quick"] else ""
+    return f"## {study.title}\n\n{told}{libraries}.{quick}"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _subheading(case: Case) -> str:
-    return f"### {case.title}" + (f"\n\n{_amount(case)}." if case.workload.samples else "")
-
-
-def _amount(case: Case) -> str:
-    return f"{case.workload.samples:,} samples, batch {case.workload.batch_size:,}"
+def _amount(result: Result) -> str:
+    return f"{result.workload.samples:,} samples, batch {result.workload.batch_size:,}"
 
 
 def _waves(outcomes: Sequence[Outcome]) -> str:
     count = max((outcome.wave for outcome in outcomes), default=0) + 1
-    if count == 1:
-        return ""
-    return f"For want of memory measured in {count} waves; ratios across waves compare different minutes."
+    lack = f"Measured in {count} waves, as memory does not hold all at once"
+    return "" if count == 1 else f"{lack}; ratios across waves compare different minutes."
 
 
 def _missing(outcomes: Sequence[Outcome]) -> str:
-    lines = [
-        f"- {outcome.name}: {outcome.status}, {without_paths(outcome.detail)}"
-        for outcome in outcomes
-        if outcome.status != "measured"
+    missing = [outcome for outcome in outcomes if outcome.status != "measured"]
+    return "\n".join(f"- {outcome.name}: {outcome.status}, {without_paths(outcome.detail)}" for outcome in missing)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, all columns but the first set to the right; empty where there are no rows."""
+    sides = ("left", *["right"] * (len(head) - 1))
+    return tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=sides) if rows else ""
+
+
+def _table(result: Result) -> str:
+    """A row for each variant that was measured."""
+    columns, told = result.part.columns, [outcome for outcome in result.outcomes if outcome.told]
+    rows = [[one.name, *(column.cell(one, column.reading) for column in columns)] for one in told]
+    return table(["variant", *(column.title for column in columns)], rows)
+
+
+def _against(result: Result) -> str:
+    """How many times as much ours read as each other variant; empty where there is nothing to compare."""
+    part, told = result.part, [outcome for outcome in result.outcomes if outcome.told]
+    ours = [outcome for outcome in told if outcome.family == OURS]
+    others = [outcome for outcome in told if outcome.family not in (OURS, BEFORE)]
+    if not ours or not others:
+        return ""
+    rows = [[other.name, *(times(ratio(part.reading, our, other)) for our in ours)] for other in others]
+    what = f"{part.unit} of ours, as a multiple of that of the others {HOW_RATIOS}:"
+    return f"{what}\n\n" + table(["against", *(our.name for our in ours)], rows)
+
+
+def _across(results: Sequence[Result]) -> list[str]:
+    """One table of medians, then one of ratios for each variant of ours; a column for each part."""
+    names = list(dict.fromkeys(outcome.name for result in results for outcome in result.outcomes if outcome.told))
+    found = [{outcome.name: outcome for outcome in result.outcomes if outcome.told} for result in results]
+    ours = [n for n in names if any(n in outcomes and outcomes[n].family == OURS for outcomes in found)]
+
+    def matrix(cell: Callable[[Result, Outcome, dict[str, Outcome]], str], skip: str = "") -> str:
+        places = list(zip(results, found, strict=True))
+        rows = [[n, *(cell(r, f[n], f) if n in f else "–" for r, f in places)] for n in names if n != skip]
+        return table(["variant", *(result.part.title for result in results)], rows)
+
+    def ratio_cell(name: str) -> Callable[[Result, Outcome, dict[str, Outcome]], str]:
+        return lambda r, outcome, f: times(ratio(r.part.reading, f[name], outcome) if name in f else None)
+
+    medians = matrix(lambda r, outcome, _: number(middle(outcome, r.part.reading)))
+    parts = [f"{results[0].part.unit}, median over the rounds:", medians]
+    for name in ours:
+        parts += [f"How many times as much `{name}` has {HOW_RATIOS}:", matrix(ratio_cell(name), skip=name)]
+    return parts
+
+
+def changes(results: Sequence[Result]) -> str:
+    """How many times as good each variant of ours is as the same of the other checkout; empty if there is none.
+
+    Above 1 is better, also where less is; beside the median stands the middle half of the ratios within a round.
+    """
+    rows = []
+    for result in results:
+        part, told = result.part, {outcome.name: outcome for outcome in result.outcomes if outcome.told}
+        for name, now in told.items():
+            before = told.get(f"{name}@{BEFORE}")
+            if before is None:
+                continue
+            found = ratios(part.reading, before, now) if part.less_is_better else ratios(part.reading, now, before)
+            low, _, high = quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
+            medians = [number(middle(one, part.reading)) for one in (before, now)]
+            rows.append([part.title, name, part.unit, *medians, f"{median(found):.3f}", f"{low:.3f} to {high:.3f}"])
+    head = ["part", "variant", "unit", "before", "now", "times as good", "middle half of the rounds"]
+    return f"Against the other checkout, within each round:\n\n{table(head, rows)}" if rows else ""
+
+
+def cases(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """For JSON: everything that was measured; of each round also the figure that matters most, as ``values``."""
+    return [_case(result.part, result) for result in results]
+
+
+def _case(part: Part, result: Result) -> dict[str, Any]:
+    variants = [
+        {**asdict(one), "detail": without_paths(one.detail), "values": list(map(part.reading, one.rounds))}
+        for one in result.outcomes
     ]
-    return "\n".join(lines)
-
-
-def to_json(setting: Setting, results: Sequence[Result]) -> dict[str, Any]:
-    """Everything that was measured, with the figure that matters most and its ratios."""
-    return {"setting": asdict(setting), "cases": [_case_json(result) for result in results]}
-
-
-def _case_json(result: Result) -> dict[str, Any]:
-    case = result.case
-    return {
-        "name": case.name,
-        "trial": case.trial,
-        "settings": dict(case.settings),
-        "samples": case.workload.samples,
-        "batch_size": case.workload.batch_size,
-        "unit": case.unit,
-        "variants": [_outcome_json(outcome, result) for outcome in result.outcomes],
-    }
-
-
-def _outcome_json(outcome: Outcome, result: Result) -> dict[str, Any]:
-    fields = {**asdict(outcome), "detail": without_paths(outcome.detail)}
-    reading = result.case.reading
-    if measured(outcome):
-        fields["value"] = spread([reading(epoch) for epoch in outcome.rounds])
-        fields["times_as_much_as"] = {
-            other.name: value
-            for other in result.outcomes
-            if other is not outcome and (value := ratio(reading, outcome, other)) is not None
-        }
-    return fields
+    names = ("name", "title", "trial", "unit", "less_is_better", "settings")
+    sizes = {name: getattr(result.workload, name) for name in ("samples", "batch_size")}
+    return {**{name: getattr(part, name) for name in names}, **sizes, "variants": variants}

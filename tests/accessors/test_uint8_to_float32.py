@@ -99,7 +99,7 @@ def test_the_array_inside_is_kept_and_not_written_to():
 def test_an_inner_array_without_a_shape_leaves_it_without_one():
     array = ImageArrayUInt8ToFloat32(Ragged([np.zeros((1, 1), np.uint8)]))
     assert not hasattr(array, "shape")
-    with pytest.raises(AttributeError, match="Ragged, has no `shape`"):
+    with pytest.raises(AttributeError, match="Ragged"):
         array.shape  # noqa: B018 - the attribute itself is what is tested
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from batchup_ng import work_pool
@@ -13,9 +13,14 @@ from batchup_ng import work_pool
 from .comparing import Library, assert_same, assert_same_state, assert_same_stream, take
 from .sources import (
     ALL_MAPS,
+    ArraySpec,
+    CompositeSpec,
+    MapSpec,
+    SamplerSpec,
     arrays,
     choices_of,
     composites_of,
+    keep_half,
     like_trees,
     maps_of,
     shortening_trees,
@@ -24,6 +29,10 @@ from .sources import (
 
 FIRST = 15
 """How many batches of an endless stream are compared."""
+
+TWO = ArraySpec(SamplerSpec("standard", 2), include_indices=False, by_sampler=False, n_arrays=1)
+SHORTENED = CompositeSpec((TWO, MapSpec(TWO, keep_half)), flatten=False, trim=True)
+"""A part has fewer samples than were planned, where the rows are as many."""
 
 batch_sizes = st.integers(1, 30)
 seeds = st.integers(0, 2**32 - 1)
@@ -132,6 +141,7 @@ def test_index_batches(ours: Library, old: Library, spec: Any, batch_size: int, 
 
 
 @given(spec=shortening_trees, batch_size=batch_sizes, seed=seeds)
+@example(spec=SHORTENED, batch_size=2, seed=0)
 def test_maps_that_shorten_inside_a_composite(
     ours: Library, old: Library, spec: Any, batch_size: int, seed: int
 ) -> None:

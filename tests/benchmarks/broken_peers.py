@@ -8,28 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.base import Batch, Variant
-from benchmarks.workloads import Workload, probe
-
-
-def variants(kind: str) -> tuple[Variant, ...]:
-    make = partial(Variant, module=__name__)
-    return (
-        make(name="absent", family="other", open=Good, needs=("no_such_module_anywhere",)),
-        make(name="good", family="plain", open=Good, baseline=True),
-        make(name="no-import", family="other", open=NoImport),
-        make(name="raises", family="ours", open=RaisesInSecondEpoch),
-        make(name="dies", family="other", open=Dies),
-        make(name="drops", family="other", open=Drops),
-        make(name="repeats", family="other", open=Repeats),
-        make(name="hangs", family="other", open=Hangs),
-        make(name="litters", family="other", open=Litters),
-        make(name="prints", family="other", open=Prints),
-        make(name="counts", family="other", open=RunsOnce),
-    )
+from benchmarks.peers.base import Variant
+from benchmarks.workloads.base import Batch, Workload
 
 
 class Good:
@@ -41,7 +25,7 @@ class Good:
 
     def epoch(self, number: int) -> Iterator[Batch]:
         for start in range(0, len(self.x), 4):
-            yield probe(self.x[start : start + 4]), self.y[start : start + 4]
+            yield self.x[start : start + 4], self.y[start : start + 4]
 
     def close(self) -> None:
         pass
@@ -55,7 +39,7 @@ class NoImport(Good):
 class RaisesInSecondEpoch(Good):
     def epoch(self, number: int) -> Iterator[Batch]:
         if number == 1:
-            raise ValueError("bad\nluck")
+            raise EOFError("bad\nluck")
         yield from super().epoch(number)
 
 
@@ -83,12 +67,10 @@ class Hangs(Good):
 
 
 class Litters(Good):
-    """Leaves a process and a temporary file behind."""
+    """Leaves a process behind."""
 
     def epoch(self, number: int) -> Iterator[Batch]:
         subprocess.Popen(["sleep", "600"])
-        with open(os.path.join(os.environ["TMPDIR"], "litter"), "w") as file:
-            file.write("x")
         return super().epoch(number)
 
 
@@ -111,3 +93,37 @@ class Prints(Good):
         print("{not an answer}", flush=True)
         os.write(1, b"{not an answer}\n")
         return super().epoch(number)
+
+
+class Tells(Good):
+    """Fails with what was imported from where, in this process and in a worker of a pool of ours."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        import batchup_ng as bu
+
+        with bu.WorkerProcessPool(1) as pool, pool.work_stream(iter([(files,)])) as stream:
+            (theirs,) = stream.retrieve_iter()
+        raise RuntimeError(" ".join([*files(), *theirs]))
+
+
+def files() -> list[Any]:
+    import batchup_ng
+
+    return [batchup_ng.__file__, sys.modules["benchmarks.peers.base"].__file__]
+
+
+make = partial(Variant, module=__name__, family="other")
+VARIANTS = (
+    make(name="absent", open=Good, needs=("no_such_module_anywhere",)),
+    make(name="good", open=Good),
+    make(name="no-import", open=NoImport),
+    make(name="raises", family="ours", open=RaisesInSecondEpoch),
+    make(name="dies", open=Dies),
+    make(name="drops", open=Drops),
+    make(name="repeats", open=Repeats),
+    make(name="hangs", open=Hangs),
+    make(name="litters", open=Litters),
+    make(name="prints", open=Prints),
+    make(name="runs-once", open=RunsOnce),
+    make(name="tells", family="ours", open=Tells),
+)

@@ -1,6 +1,21 @@
 """The benchmarks are run from the checkout, not installed."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 
+import pytest
+
+from benchmarks.workloads.base import Workload
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
+    """Ten rows whose y is x + 1, for the peers of ``broken_peers``, which their processes find by that name."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE))
+    return Workload(kind="python", folder=str(tmp_path), samples=10, batch_size=4, x_sum=45, y_sum=55)

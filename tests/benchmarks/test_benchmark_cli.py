@@ -8,21 +8,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import batchup_ng
+from benchmarks import studies
 from benchmarks.__main__ import main
-from benchmarks.peers import choose, loaders, starters
+from benchmarks.peers import find
+from benchmarks.plan import Part, Study
+from benchmarks.records import rate
 from benchmarks.studies import STUDIES
-from benchmarks.studies.base import Part, Study
+from benchmarks.workloads.base import Workload
+from tests.extent import thorough
 
 ROOT = Path(__file__).resolve().parents[2]
-LOOPS = {
-    "arrays": ["plain", "plain-threads"],
-    "images": ["plain-1thread", "plain-threads"],
-    "python": ["plain-loop", "pool-imap"],
-}
+BARE = ["plain", "plain-processes", "plain-threads"]
+OURS = ["ours-serial", "ours-threads", "ours-one-process", "ours-processes"]
+SERIAL_AND_PROCESSES = ["ours-serial", "ours-processes"]
 
 
 @pytest.fixture
@@ -32,124 +36,30 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def run(scratch: Path, output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def run(scratch: Path, output: Path, *arguments: str) -> dict[str, dict[str, dict[str, str]]]:
+    """The status of each variant by study and part, once all is seen to be there, and nothing left."""
+    done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments, "--quick", "--rounds", "2", "--output", str(output)],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(scratch)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=7000,  # the time limit of a test is shorter, and depends on its length
         check=False,
     )
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["arrays", "images", "python"])
-def test_a_quick_run_measures_everything_and_leaves_nothing(kind: str, scratch: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is one of the peers of this run")
-    if kind == "images":
-        pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
-    done = run(scratch, tmp_path, kind, "--peers", "plain,torch-workers,torch-getitems")
     assert done.returncode == 0, done.stderr
-    cases = check_output(kind, done, scratch, tmp_path)
-    assert cases == {kind: dict.fromkeys([*LOOPS[kind], "torch-workers", "torch-getitems"], "measured")}
-
-
-def check_output(
-    study: str, done: subprocess.CompletedProcess[str], scratch: Path, output: Path
-) -> dict[str, dict[str, str]]:
-    """The status of each variant by case, once page and JSON are seen to be there, and nothing else."""
-    assert done.returncode == 0, done.stderr
-    fields = json.loads((output / f"{study}.json").read_text())
-    page = (output / f"{study}.md").read_text()
-    assert page in done.stdout
-    assert str(output) not in page + json.dumps(fields)
+    found = {}
+    for file in sorted(output.glob("*.json")):
+        fields, page = json.loads(file.read_text()), file.with_suffix(".md").read_text()
+        assert page in done.stdout
+        assert str(output) not in page + json.dumps(fields)
+        found[fields["study"]] = {
+            case["name"]: {variant["name"]: variant["status"] for variant in case["variants"]}
+            for case in fields["cases"]
+        }
     assert list(scratch.iterdir()) == []
     assert still_running(scratch) == []
-    return {case["name"]: {v["name"]: v["status"] for v in case["variants"]} for case in fields["cases"]}
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="draws the plot")
-    cases = check_output("sizes", run(scratch, tmp_path, "sizes", "--peers", "plain,ours-threads"), scratch, tmp_path)
-    all_of_them = dict.fromkeys(["plain", "plain-threads", "ours-threads"], "measured")
-    assert cases == {f"{rows} rows": all_of_them for rows in (1, 2, 21, 64, 213, 1365)}
-    assert "ours-threads" in (tmp_path / "sizes.svg").read_text()
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_startup_watches_new_pools(scratch: Path, tmp_path: Path) -> None:
-    done = run(scratch, tmp_path, "startup", "--peers", "ours-default,ours-spawn")
-    both = {"ours-default": "measured", "ours-spawn": "measured"}
-    assert check_output("startup", done, scratch, tmp_path) == {"ready": both, "memory": both, "mapped": both}
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_startup_watches_torch_too(scratch: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is the peer of this run")
-    done = run(scratch, tmp_path, "startup", "--peers", "torch-fork,torch-forkserver-tensors")
-    assert check_output("startup", done, scratch, tmp_path) == {
-        "ready": {"torch-fork": "measured"},
-        "memory": {"torch-fork": "measured", "torch-forkserver-tensors": "measured"},
-        "mapped": {"torch-fork": "measured"},
-    }
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_overhead_counts_cpu_time(scratch: Path, tmp_path: Path) -> None:
-    done = run(scratch, tmp_path, "overhead", "--peers", "plain,ours-processes")
-    copying = dict.fromkeys(["plain", "plain-threads", "ours-processes"], "measured")
-    assert check_output("overhead", done, scratch, tmp_path) == {
-        "empty": dict.fromkeys(["plain-loop", "pool-imap", "pool-imap-16", "ours-processes"], "measured"),
-        **dict.fromkeys(["cpu", "cpu 213 rows", "cpu 1365 rows"], copying),
-    }
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_consumer_has_both_consumers(scratch: Path, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
-    done = run(scratch, tmp_path, "consumer", "--peers", "ours-threads,ours-one-process")
-    both = {"ours-threads": "measured", "ours-one-process": "measured"}
-    assert check_output("consumer", done, scratch, tmp_path) == {
-        f"{consumer}-{kind}": both for consumer in ("slow", "busy") for kind in ("arrays", "images", "python")
-    }
-
-
-def test_a_quick_run_of_plain_loops_leaves_nothing(scratch: Path, tmp_path: Path) -> None:
-    done = run(scratch, tmp_path, "python", "--peers", "plain")
-    assert check_output("python", done, scratch, tmp_path) == {"python": dict.fromkeys(LOOPS["python"], "measured")}
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_memory_looks_after_each_epoch(scratch: Path, tmp_path: Path) -> None:
-    done = run(scratch, tmp_path, "memory", "--peers", "ours-processes", "--parts", "arrays")
-    assert check_output("memory", done, scratch, tmp_path) == {"arrays": {"ours-processes": "measured"}}
-    (case,) = json.loads((tmp_path / "memory.json").read_text())["cases"]
-    epochs = case["variants"][0]["rounds"]
-    assert all(epoch["figures"]["processes"] >= 3 for epoch in epochs)
-    assert all(0 < epoch["figures"]["uss"] <= epoch["figures"]["pss"] <= epoch["figures"]["rss"] for epoch in epochs)
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_order_shuffles_resumes_and_draws(scratch: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="draws the plot")
-    done = run(scratch, tmp_path, "order", "--peers", "plain,ours")
-    both = dict.fromkeys(["ours-rows", "ours-batches"], "measured")
-    assert check_output("order", done, scratch, tmp_path) == {
-        "rows": {**dict.fromkeys(["numpy-permutation", "numpy-generator"], "measured"), **both},
-        "long": both,
-        "weights": dict.fromkeys(["numpy-searchsorted", "numpy-choice", "ours"], "measured"),
-    }
-    assert "ours-batches, 10¹² rows" in (tmp_path / "order.svg").read_text()
-
-
-@pytest.mark.thorough
-def test_a_quick_run_of_order_has_torch_too(scratch: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is the peer of this run")
-    cases = check_output("order", run(scratch, tmp_path, "order", "--peers", "torch"), scratch, tmp_path)
-    assert cases == {"rows": {"torch-randperm": "measured"}, "weights": {"torch-multinomial": "measured"}}
+    return found
 
 
 def still_running(scratch: Path) -> list[str]:
@@ -164,63 +74,100 @@ def still_running(scratch: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["arrays", "images", "python"])
-def test_names_are_unique_and_choices_keep_their_order(kind: str) -> None:
-    known = loaders(kind)
-    assert len({variant.name for variant in known}) == len(known)
-    assert [v.name for v in choose(known, ["torch-workers", "plain"])] == [*LOOPS[kind], "torch-workers"]
+def measured(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "measured")
 
 
-@pytest.mark.parametrize("kind", ["arrays", "none"])
-def test_names_of_starters_are_unique(kind: str) -> None:
-    assert len({variant.name for variant in starters(kind)}) == len(starters(kind))
+def test_a_quick_run_of_two_studies_leaves_nothing(scratch: Path, tmp_path: Path) -> None:
+    found = run(scratch, tmp_path, "python", "overhead", "--peers", "plain", "--parts", "python,empty")
+    assert found == {"python": {"python": measured(*BARE)}, "overhead": {"empty": measured(*BARE)}}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("names", [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"]])
+def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path, tmp_path: Path) -> None:
+    if "consumer" in names:
+        pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
+    found = run(scratch, tmp_path, *names, "--peers", "ours")
+    assert list(found) == names
+    for name in names:
+        assert list(found[name]) == [part.name for part in STUDIES[name].parts]
+        for part in STUDIES[name].parts:
+            assert found[name][part.name] == measured(*(variant.name for variant in part.variants(["ours"])))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["arrays", "images", "python", "startup"])
+def test_a_quick_run_measures_torch_and_batchup_too(name: str, scratch: Path, tmp_path: Path) -> None:
+    for library in ("torch", "batchup", "sklearn"):
+        if find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+    found = run(scratch, tmp_path, name, "--peers", "torch,batchup")
+    statuses = [status for part in found[name].values() for status in part.values()]
+    assert set(statuses) == {"measured"}
+    assert len(statuses) >= 6
+
+
+@pytest.mark.thorough
+def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="draws the plot")
+    found = run(scratch, tmp_path, "sizes", "--peers", "plain,ours-threads")
+    assert found["sizes"] == {f"{rows} rows": measured(*BARE, "ours-threads") for rows in studies.SIZES}
+    assert "ours-threads" in (tmp_path / "sizes.svg").read_text()
+
+
+@pytest.mark.parametrize("names", [["empty", "ours-serial"], thorough(["empty", "ours-serial,ours-processes"])])
+def test_another_checkout_takes_part(names: list[str], scratch: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "batchup_ng").symlink_to(Path(batchup_ng.__file__).parent)
+    part, peers = names
+    arguments = ["overhead", "--parts", part, "--peers", peers, "--against", str(tmp_path / "other")]
+    found = run(scratch, tmp_path / "out", *arguments)
+    both = [name for peer in peers.split(",") for name in (peer, f"{peer}@before")]
+    assert found == {"overhead": {part: measured(*both)}}
+    assert "Against the other checkout" in (tmp_path / "out" / "overhead.md").read_text()
+
+
+WRONG = {
+    "peers must be among plain, ours, torch, batchup": ["arrays", "--peers", "plain,nobody"],
+    "parts must be among new, memory, mapped; got 'ready'": ["startup", "--parts", "ready"],
+    "rounds must be above 0; got 0": ["arrays", "--rounds", "0"],
+    "against must be a checkout with batchup_ng/__init__.py; got 'nowhere'": ["arrays", "--against", "nowhere"],
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_is_refused_before_anything_is_made(message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(WRONG[message])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_data_that_need_another_library_say_which(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(SystemExit) as caught:
+        main(["images", "--quick"])
+    assert caught.value.code == 2
+    assert "pip install 'batchup_ng[benchmarks]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
-def test_the_usual_peers_of_a_study_are_known_to_it(study: Study) -> None:
-    for part in study.parts:
-        assert {variant.name for variant in part.variants(None)} >= set(part.usual)
-        assert study.names(",".join(variant.name for variant in part.variants(None)))
+def test_the_parts_of_a_study_have_names_and_peers(study: Study) -> None:
     assert len({part.name for part in study.parts}) == len(study.parts)
+    for part in study.parts:
+        names = [variant.name for variant in part.variants(None)]
+        assert set(names) >= set(part.usual)
+        assert any(name.startswith("ours") for name in names)
 
 
-@pytest.mark.parametrize("peers", ["nobody", "", "plain,nobody"])
-def test_an_unknown_peer_is_refused_with_the_choices(peers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["arrays", "--peers", peers])
-    assert caught.value.code == 2
-    assert "must be among plain, ours, torch, batchup" in capsys.readouterr().err
-
-
-def test_a_study_can_be_had_in_parts() -> None:
-    study = STUDIES["startup"].only("mapped, ready")
-    assert [part.name for part in study.parts] == ["ready", "mapped"]
-    assert STUDIES["startup"].only(None) is STUDIES["startup"]
-
-
-@pytest.mark.parametrize("parts", ["nothing", "", "ready,nothing"])
-def test_an_unknown_part_is_refused_with_the_choices(parts: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["startup", "--parts", parts])
-    assert caught.value.code == 2
-    assert f"parts must be among ready, memory, mapped; got {parts!r}" in capsys.readouterr().err
-
-
-def test_bad_rounds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["arrays", "--rounds", "0"])
-    assert caught.value.code == 2
-    assert "rounds must be above 0; got 0" in capsys.readouterr().err
-
-
-def test_a_failure_of_ours_is_an_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    here = str(Path(__file__).resolve().parent)
-    monkeypatch.setenv("PYTHONPATH", here)
-    monkeypatch.syspath_prepend(here)
-    import broken_peers
-
-    raises = tuple(variant for variant in broken_peers.variants("python") if variant.name == "raises")
-    part = Part(name="python", title="", kind="python", known=raises, tell=lambda result: [])
+def test_a_failure_of_ours_is_an_exit_code(
+    ten: Workload, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = Part(name="x", title="", kind="python", unit="", reading=rate("samples"), columns=())
     monkeypatch.setitem(STUDIES, "python", Study(name="python", title="", parts=(part,)))
+    monkeypatch.setattr("benchmarks.plan.known", lambda kind: (find("broken_peers", "raises"),))
     assert main(["python", "--quick", "--rounds", "1"]) == 1
     assert "- raises: failed" in capsys.readouterr().out

@@ -9,81 +9,38 @@ from pathlib import Path
 
 import pytest
 
+import batchup_ng
 from benchmarks import peer_process
-from benchmarks.case import Case
 from benchmarks.harness import Options, measure, round_order, waves
-from benchmarks.outcome import Outcome
 from benchmarks.peer_process import PeerFailed, PeerProcess
-from benchmarks.peers.base import Variant, find
-from benchmarks.workloads import Workload
+from benchmarks.peers import find
+from benchmarks.peers.base import Variant
+from benchmarks.plan import Part
+from benchmarks.records import Outcome, rate
+from benchmarks.workloads.base import Workload
 from tests.extent import thorough
 
-HERE = Path(__file__).resolve().parent
-
-
-@pytest.fixture
-def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
-    """Ten rows whose y is x + 1, for the peers of ``broken_peers``."""
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
-    monkeypatch.syspath_prepend(str(HERE))
-    return Workload(kind="python", folder=str(tmp_path), samples=10, batch_size=4, x_sum=45, y_sum=55)
+ROOT = Path(__file__).resolve().parents[2]
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+PART = Part(name="x", title="x", kind="python", unit="samples/s", reading=rate("samples"), columns=())
 
 
 def peer(name: str) -> Variant:
-    return find("broken_peers", "python", name)
+    return find("broken_peers", name)
 
 
-def run(workload: Workload, *names: str, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
-    return measured(case(workload, *names), rounds=rounds, timeout=timeout)
+def run(ten: Workload, *names: str, part: Part = PART, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
+    result = measure(part, [peer(name) for name in names], ten, Options(rounds=rounds, timeout=timeout))
+    return {outcome.name: outcome for outcome in result.outcomes}
 
 
-def case(workload: Workload, *names: str, trial: str = "epochs", fresh: bool = False) -> Case:
-    return Case(variants=tuple(peer(name) for name in names), workload=workload, trial=trial, fresh=fresh)
-
-
-def measured(case: Case, *, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
-    return {outcome.name: outcome for outcome in measure(case, Options(rounds=rounds, timeout=timeout)).outcomes}
-
-
-@pytest.mark.thorough
-def test_a_fresh_round_is_a_process_in_which_the_epoch_is_the_first(workload: Workload) -> None:
-    outcome = measured(case(workload, "counts", fresh=True), rounds=3)["counts"]
-    assert outcome.status == "measured"
-    assert outcome.first is None
-    assert len(outcome.rounds) == 3
-
-
-@pytest.mark.thorough
-def test_a_peer_that_fails_in_a_fresh_round_is_reported_while_the_others_go_on(workload: Workload) -> None:
-    outcomes = measured(case(workload, "dies", "good", fresh=True))
-    assert "about to die" in outcomes["dies"].detail
-    assert len(outcomes["good"].rounds) == 2
-
-
-@pytest.mark.parametrize("trial", ["startup", thorough("ready")])
-def test_a_peer_whose_start_cannot_be_watched_has_failed(workload: Workload, trial: str) -> None:
-    outcome = measured(case(workload, "good", trial=trial, fresh=True))["good"]
-    assert outcome.detail == "Unstartable: a Good does not tell of its workers"
-
-
-@pytest.mark.parametrize("trial", ["cpu", *map(thorough, ("footprint", "slow-consumer", "busy-consumer"))])
-def test_a_peer_that_drops_samples_has_failed_in_every_trial(workload: Workload, trial: str) -> None:
-    settings = {"epochs": 1, "loops": 5}
-    outcome = measured(replace(case(workload, "drops", trial=trial), settings=settings))["drops"]
-    assert "samples of an epoch must be 10; the peer delivered 6" in outcome.detail
-
-
-def test_peers_that_fail_or_are_absent_are_reported_while_the_others_go_on(workload: Workload, in_full: bool) -> None:
-    details = {
-        "raises": "ValueError: bad luck",
-        "dies": "about to die",
-    }
+def test_peers_that_fail_or_are_absent_are_reported_while_the_others_go_on(ten: Workload, in_full: bool) -> None:
+    details = {"raises": "EOFError: bad luck", "dies": "about to die"}
     if in_full:
         details["repeats"] = "sum of y of an epoch must be 55"
-        details["counts"] = "RuntimeError: this process has run an epoch before"
+        details["runs-once"] = "RuntimeError: this process has run an epoch before"
         details["no-import"] = "ImportError: libnothing.so is missing"
-        details["drops"] = "samples of an epoch must be 10; the peer delivered 6"
-    outcomes = run(workload, *details, "absent", "prints", "good")
+    outcomes = run(ten, *details, "absent", "prints", "good")
     for name, detail in details.items():
         assert outcomes[name].status == "failed"
         assert detail in outcomes[name].detail
@@ -98,18 +55,32 @@ def test_peers_that_fail_or_are_absent_are_reported_while_the_others_go_on(workl
 
 
 @pytest.mark.thorough
-def test_a_peer_that_hangs_fails_at_the_timeout(workload: Workload) -> None:
-    outcomes = run(workload, "hangs", timeout=4)
-    assert outcomes["hangs"].detail == "no answer within 4 s"
+def test_a_fresh_round_is_a_process_in_which_the_epoch_is_the_first(ten: Workload) -> None:
+    outcomes = run(ten, "runs-once", "dies", part=replace(PART, fresh=True), rounds=3)
+    assert outcomes["runs-once"].first is None
+    assert len(outcomes["runs-once"].rounds) == 3
+    assert "about to die" in outcomes["dies"].detail
+
+
+@pytest.mark.parametrize("trial", ["epochs", *map(thorough, ("consumer", "startup"))])
+def test_a_peer_that_drops_samples_has_failed_in_every_trial(ten: Workload, trial: str) -> None:
+    outcome = run(ten, "drops", part=replace(PART, trial=trial))["drops"]
+    assert "samples of an epoch must be 10; the peer delivered 6" in outcome.detail
+
+
+@pytest.mark.thorough
+def test_a_peer_that_hangs_fails_at_the_timeout(ten: Workload) -> None:
+    assert run(ten, "hangs", timeout=4)["hangs"].detail == "no answer within 4 s"
 
 
 @pytest.mark.thorough  # what its child leaves is init's, which may take seconds to let it go
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
-def test_close_ends_the_whole_group(workload: Workload) -> None:
-    process = PeerProcess(peer("litters"), case(workload), workers=2, timeout=30)
+@LINUX
+def test_close_ends_the_whole_group_which_is_its_own(ten: Workload) -> None:
+    process = PeerProcess(peer("litters"), PART, ten, workers=2, timeout=30)
     try:
         process.open()
         process.turn(0)
+        assert os.getpgid(process.group) == process.group != os.getpgid(0)
         assert len(members(process.group)) == 2
     finally:
         process.close()
@@ -117,16 +88,27 @@ def test_close_ends_the_whole_group(workload: Workload) -> None:
     assert members(process.group) == []
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
-def test_a_failure_ends_the_whole_group(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+@LINUX
+def test_a_failure_ends_the_whole_group(ten: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_process, "POLL_SECONDS", 0.05)
-    process = PeerProcess(peer("hangs"), case(workload), workers=2, timeout=60)
+    process = PeerProcess(peer("hangs"), PART, ten, workers=2, timeout=60)
     process.open()
     process._timeout = 0.2  # it is open, however busy the machine is
     with pytest.raises(PeerFailed, match=r"no answer within 0\.2 s"):
         process.turn(0)
     assert members(process.group) == []
     process.close()
+
+
+@LINUX
+def test_a_child_without_a_parent_ends_its_group(ten: Workload) -> None:
+    process = PeerProcess(peer("good"), PART, ten, workers=2, timeout=60)
+    try:
+        process.open()
+        process._pipe.close()  # as if this process were gone
+        assert process._process.wait(60) == -9
+    finally:
+        process.close()
 
 
 def members(group: int) -> list[str]:
@@ -143,33 +125,44 @@ def members(group: int) -> list[str]:
     return found
 
 
-def test_each_round_is_another_permutation() -> None:
-    names = [f"peer{n}" for n in range(8)]
-    orders = [round_order(names, number) for number in range(5)]
-    assert all(sorted(order) == names for order in orders)
-    assert len({tuple(order) for order in orders}) == 5
-    assert orders[3] == round_order(names, 3)
+def test_the_library_comes_from_the_other_checkout_and_the_harness_from_this_one(ten: Workload, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "batchup_ng").symlink_to(Path(batchup_ng.__file__).parent)
+    now = peer("tells")
+    before = now.taken_from(str(tmp_path / "other"))
+    result = measure(PART, [now, before], ten, Options(rounds=1))
+    at_home, away = (outcome.detail.removeprefix("RuntimeError: ").split() for outcome in result.outcomes)
+    library, harness = "batchup_ng/__init__.py", "benchmarks/peers/base.py"
+    overlay = Path(ten.folder) / "before"
+    assert [outcome.name for outcome in result.outcomes] == ["tells", "tells@before"]
+    assert at_home == [str(ROOT / library), str(ROOT / harness)] * 2
+    assert away == [str(overlay / library), str(overlay / harness)] * 2
+    assert (overlay / "batchup_ng").resolve() == Path(batchup_ng.__file__).parent
+    assert (overlay / "benchmarks").resolve() == ROOT / "benchmarks"
+
+
+def test_each_round_is_another_permutation_of_pairs() -> None:
+    variants = [one for name in ("good", "drops", "dies", "hangs") for one in (peer(name), peer(name).taken_from("x"))]
+    orders = [[variant.name for variant in round_order(variants, number)] for number in range(9)]
+    assert len({tuple(order) for order in orders}) == 9
+    assert orders[3] == [variant.name for variant in round_order(variants, 3)]
+    for order in orders:
+        assert sorted(order) == sorted(variant.name for variant in variants)
+        assert all(a.partition("@")[0] == b.partition("@")[0] for a, b in zip(order[::2], order[1::2], strict=True))
 
 
 def test_variants_that_fit_together_are_one_wave() -> None:
     variants = [peer("good"), peer("drops"), peer("dies")]
-    assert waves(variants, nbytes=10, available=30) == [variants]
-    assert waves(variants, nbytes=10, available=20) == [variants[:2], variants[2:]]
-    assert waves(variants, nbytes=10, available=1) == [[variant] for variant in variants]
-    assert waves([], nbytes=10, available=1) == []
+    workload = Workload(kind="python", folder="", samples=1600, batch_size=50, nbytes=20)  # 16 batches are half of it
+    assert waves(variants, workload, available=90) == [variants]
+    assert waves(variants, workload, available=60) == [variants[:2], variants[2:]]
+    assert waves(variants, workload, available=1) == [[variant] for variant in variants]
+    assert waves([], workload, available=1) == []
+    pair = [variants[0], variants[0].taken_from("x")]
+    assert waves([*pair, variants[1]], workload, available=1) == [pair, [variants[1]]]
 
 
 @pytest.mark.parametrize("wrong", [{"rounds": 0}, {"workers": -1}, {"timeout": 0.0}])
 def test_options_are_checked_when_made(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         Options(**wrong)
-
-
-@pytest.mark.thorough
-def test_peers_run_in_a_group_of_their_own(workload: Workload) -> None:
-    process = PeerProcess(peer("good"), case(workload), workers=2, timeout=30)
-    try:
-        process.open()
-        assert os.getpgid(process.group) == process.group != os.getpgid(0)
-    finally:
-        process.close()

@@ -4,161 +4,188 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from benchmarks.case import Case, Result
-from benchmarks.outcome import Epoch, Outcome
-from benchmarks.report import pages, readings, tables
-from benchmarks.studies.throughput import ARRAYS, tell
-from benchmarks.workloads import Workload
+from benchmarks.plan import Part, Result, Study
+from benchmarks.records import Epoch, Outcome, figure, first_batch, per_batch, rate
+from benchmarks.report import columns, pages, plots
+from benchmarks.studies import EMPTY, MEMORY, STUDIES, cpu_per_gigabyte
+from benchmarks.workloads.base import Workload
 
-SETTING = pages.Setting(
-    study="arrays",
-    title="arrays: images",
-    command="python -m benchmarks arrays",
-    date="2026-01-02",
-    cpus=2,
-    system="Linux x86_64",
-    python="3.11.7",
-    libraries={"numpy": "2.4.6"},
-    workers=2,
-    rounds=3,
-    quick=False,
-)
+SETTING: dict[str, Any] = {
+    "command": "python -m benchmarks arrays", "date": "2026-01-02", "cpus": 2, "system": "Linux x86_64",
+    "python": "3.11.7", "libraries": {"numpy": "2.4.6"}, "workers": 2, "rounds": 3, "quick": False,
+}  # fmt: skip
+ARRAYS = STUDIES["arrays"]
 
 
-def epoch(seconds: float, **figures: float) -> Epoch:
-    first = seconds / 10
+def epoch(seconds: float, *, batches: int = 16, **figures: float) -> Epoch:
     return Epoch(
-        seconds=seconds, first_batch_seconds=first, batches=16, samples=1000, bytes=2_000_000_000, figures=figures
-    )
+        seconds=seconds, first_batch_seconds=seconds / 10, batches=batches, samples=1000, bytes=2_000_000_000,
+        figures=figures,
+    )  # fmt: skip
 
 
-def outcome(name: str, *seconds: float, family: str = "other", baseline: bool = False) -> Outcome:
-    result = Outcome(name=name, family=family, baseline=baseline).add(epoch(5.0))
-    for second in seconds:
-        result = result.add(epoch(second))
+def outcome(name: str, *seconds: float, family: str = "other") -> Outcome:
+    result = Outcome(name=name, family=family)
+    for second in (5.0, *seconds):
+        result = result.add(epoch(second), fresh=False)
     return result
 
 
-def result(*outcomes: Outcome, name: str = "arrays") -> Result:
-    case = Case(
-        variants=(),
-        workload=Workload(kind="arrays", folder="", samples=1000, batch_size=64),
-        name=name,
-        title=f"the {name}",
-        unit="GB/s",
-        reading=readings.gigabytes_per_second,
-    )
-    return Result(case=case, outcomes=outcomes)
+def result(*outcomes: Outcome, part: Part = ARRAYS.parts[0]) -> Result:
+    return Result(part=part, workload=Workload(kind="arrays", folder="", samples=1000), outcomes=outcomes)
 
 
-def page(*outcomes: Outcome, setting: pages.Setting = SETTING) -> str:
-    return pages.page(setting, [result(*outcomes)], tell)
+def page(*results: Result, study: Study = ARRAYS, **setting: Any) -> str:
+    """The page, its tables without their padding."""
+    lines = pages.page(study, {**SETTING, **setting}, results).splitlines()
+    return "\n".join(" ".join(line.split()) for line in lines)
 
 
-PLAIN = outcome("plain", 1.0, 2.0, 4.0, family="plain", baseline=True)
+def cells(text: str, name: str) -> Sequence[str]:
+    """The cells of a variant's row in the first table that has one."""
+    row = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+    return row.strip("| ").split(" | ")[1:]
+
+
+PLAIN = outcome("plain", 1.0, 2.0, 4.0, family="plain")
 OURS = outcome("ours-threads", 2.0, 2.0, 4.0, family="ours")
+BEFORE = outcome("ours-threads@before", 2.0, 4.0, 6.0, family="before")
 TORCH = outcome("torch-workers", 4.0, 8.0, 16.0)
 ABSENT = Outcome(name="grain", family="grain", status="absent", detail="not installed: grain")
 FAILED = outcome("spdl", 1.0).failed("OSError: '/some/place/x.jpg' is broken")
 ALL = [PLAIN, OURS, TORCH, ABSENT, FAILED]
 
 
-def test_the_first_epoch_is_kept_apart() -> None:
+def test_the_first_epoch_is_kept_apart_unless_each_round_has_a_process() -> None:
     assert PLAIN.first == epoch(5.0)
-    assert [round_.seconds for round_ in PLAIN.rounds] == [1.0, 2.0, 4.0]
-
-
-def test_rounds_of_processes_of_their_own_have_no_first() -> None:
-    fresh = Outcome(name="x", family="other").repeat(epoch(1.0)).repeat(epoch(2.0))
+    assert [one.seconds for one in PLAIN.rounds] == [1.0, 2.0, 4.0]
+    fresh = Outcome(name="x", family="other").add(epoch(1.0), fresh=True).add(epoch(2.0), fresh=True)
     assert fresh.first is None
-    assert [round_.seconds for round_ in fresh.rounds] == [1.0, 2.0]
+    assert [one.seconds for one in fresh.rounds] == [1.0, 2.0]
 
 
 def test_readings_have_the_units_of_their_names() -> None:
-    assert readings.gigabytes_per_second(epoch(4.0)) == 0.5
-    assert readings.samples_per_second(epoch(4.0)) == 250
-    assert readings.batches_per_second(epoch(4.0)) == 4
-    assert readings.figure("bytes", 1e-6)(epoch(1.0, bytes=2e6)) == 2
-    assert math.isnan(readings.figure("missing")(epoch(1.0)))
+    assert rate("bytes", 1e-9)(epoch(4.0)) == 0.5
+    assert rate("samples")(epoch(4.0)) == 250
+    assert first_batch(1000)(epoch(4.0)) == 400
+    assert figure("bytes", 1e-6)(epoch(1.0, bytes=2e6)) == 2
+    assert per_batch("cpu", 1e6)(epoch(1.0, cpu=0.016)) == 1000
+    assert math.isnan(figure("missing")(epoch(1.0)))
+    assert cpu_per_gigabyte(epoch(1.0, cpu_seconds=3.0)) == 1.5
 
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
-    rate = readings.gigabytes_per_second
-    assert readings.ratio(rate, OURS, PLAIN) == 1.0  # of 0.5, 1 and 1
-    assert readings.ratio(rate, PLAIN, TORCH) == 4.0
-    assert readings.ratio(rate, PLAIN, ABSENT) is None
-    assert readings.ratio(rate, FAILED, PLAIN) is None
+    reading = rate("bytes")
+    assert columns.ratio(reading, OURS, PLAIN) == 1.0  # of 0.5, 1 and 1
+    assert columns.ratio(reading, PLAIN, TORCH) == 4.0
+    assert columns.ratio(reading, PLAIN, ABSENT) is None
+    assert columns.ratio(reading, FAILED, PLAIN) is None
 
 
-def test_the_table_shows_median_range_start_and_ratio() -> None:
-    text = page(*ALL)
-    assert "| variant | GB/s, median | range | batches/s |" in text
-    assert "| torch-workers | 0.250 | 0.125 to 0.500 | 2.00 | 5.00 | 500 | 8.00 | 0.25 |" in text
+def test_the_table_shows_median_range_and_start() -> None:
+    text = page(result(*ALL))
+    assert "| variant | GB/s, median | range | batches/s | first epoch, s | first batch, ms |" in text
+    assert cells(text, "torch-workers") == ["0.250", "0.125 to 0.500", "2.00", "5.00", "500", "–"]
 
 
-def test_the_second_table_compares_ours_with_each_peer() -> None:
-    text = page(*ALL)
+def test_the_second_table_compares_ours_with_each_other_library() -> None:
+    text = page(result(*ALL, BEFORE))
     assert "| against | ours-threads |" in text
     assert "| torch-workers | 4.00 |" in text
-    assert "against" not in page(PLAIN, TORCH)
+    assert "@before" not in text.partition("| against |")[2].partition("Against the other checkout")[0]
+    assert "| against" not in page(result(PLAIN, TORCH))
+
+
+def test_the_other_checkout_is_compared_within_each_round() -> None:
+    text = page(result(OURS, BEFORE))
+    row = "| shuffled batches of uint8 images in RAM | ours-threads | GB/s | 0.500 | 1.00 | 1.500 | 1.250 to 1.750 |"
+    assert row in text  # of 1, 2 and 1.5
+    less = replace(ARRAYS.parts[0], reading=first_batch(), less_is_better=True)
+    assert "| 1.500 | 1.250 to 1.750 |" in page(result(OURS, BEFORE, part=less))  # above 1 is better all the same
+    assert pages.changes([result(*ALL)]) == ""
+    assert pages.changes([result(OURS, BEFORE.failed("x"))]) == ""
 
 
 def test_absent_and_failed_peers_are_listed_without_paths() -> None:
-    text = page(*ALL)
+    text = page(result(*ALL))
     assert "- grain: absent, not installed: grain" in text
     assert "- spdl: failed, OSError: '<path>' is broken" in text
+    assert "|" not in page(result(ABSENT))
 
 
-def test_a_page_without_figures_is_still_a_page() -> None:
-    text = page(ABSENT)
-    assert "python -m benchmarks arrays" in text
-    assert "- grain" in text
-    assert "|" not in text
-
-
-def test_the_heading_of_one_case_has_its_samples_and_that_of_several_has_not() -> None:
-    assert "2026-01-02: 1,000 samples, batch 64, 3 rounds, 2 workers," in page(PLAIN)
-    text = pages.page(SETTING, [result(PLAIN), result(TORCH, name="others")], tell, "Of both.")
-    assert "2026-01-02: 3 rounds, 2 workers," in text
-    assert "Of both." in text
-    assert "### the others\n\n1,000 samples, batch 64.\n\n| variant |" in text
-
-
-def test_a_case_that_is_told_in_the_summary_has_no_heading() -> None:
-    text = pages.page(SETTING, [result(PLAIN), result(ABSENT, name="others")], lambda result: [])
-    assert "### the arrays" not in text
-    assert "### the others" in text
-
-
-def test_what_means_nothing_is_said_to_mean_nothing() -> None:
-    assert "mean nothing" in page(*ALL, setting=replace(SETTING, quick=True))
-    assert "mean nothing" not in page(*ALL)
+def test_the_heading_has_what_the_figures_depend_on() -> None:
+    head = "`python -m benchmarks arrays`, 2026-01-02: 1,000 samples, batch 64, 3 rounds, 2 workers, 2 CPUs, "
+    assert head + "Linux x86_64, Python 3.11.7; numpy 2.4.6." in page(result(PLAIN))
+    several = page(result(PLAIN), result(TORCH, part=replace(ARRAYS.parts[0], title="the others")))
+    assert "2026-01-02: 3 rounds" in several
+    assert "### the others\n\n1,000 samples, batch 64.\n\n| variant |" in several
+    assert "mean nothing" in page(result(PLAIN), quick=True)
+    assert "mean nothing" not in several
 
 
 def test_several_waves_are_admitted() -> None:
-    assert "measured in 2 waves" in page(PLAIN, replace(TORCH, wave=1))
-    assert "waves" not in page(*ALL)
+    assert "Measured in 2 waves" in page(result(PLAIN, replace(TORCH, wave=1)))
+    assert "waves" not in page(result(*ALL))
 
 
-def test_json_holds_all_rounds_and_all_ratios() -> None:
-    fields = json.loads(json.dumps(pages.to_json(SETTING, [result(*ALL)])))
-    (case,) = fields["cases"]
+def test_json_holds_all_rounds_with_their_values() -> None:
+    text = json.dumps(pages.cases([result(*ALL)]))
+    (case,) = json.loads(text)
     variants = {variant["name"]: variant for variant in case["variants"]}
-    assert case["unit"] == "GB/s"
-    assert fields["setting"]["libraries"] == {"numpy": "2.4.6"}
+    assert (case["name"], case["unit"], case["less_is_better"]) == ("arrays", "GB/s", False)
+    assert variants["plain"]["values"] == [2.0, 1.0, 0.5]
     assert len(variants["plain"]["rounds"]) == 3
-    assert variants["plain"]["value"] == {"median": 1.0, "min": 0.5, "max": 2.0}
-    assert variants["ours-threads"]["times_as_much_as"] == {"plain": 1.0, "torch-workers": 4.0}
     assert variants["grain"]["status"] == "absent"
-    assert "/some" not in json.dumps(fields)
+    assert "/some" not in text
 
 
-def test_the_arrays_study_reads_gigabytes() -> None:
-    assert ARRAYS.parts[0].reading(epoch(4.0)) == 0.5
+SIZES = STUDIES["sizes"]
+SMALL = result(outcome("ours-threads", 1.0, family="ours"), outcome("torch", 4.0), part=SIZES.parts[0])
+LARGE = result(outcome("ours-threads", 2.0, family="ours"), FAILED, part=SIZES.parts[1])
+
+
+def test_sizes_have_a_column_each_with_rates_and_ratios() -> None:
+    text = page(SMALL, LARGE, study=SIZES)
+    assert "| variant | 1 row, 49 kB | 2 rows, 98 kB |" in text
+    assert cells(text, "ours-threads") == ["2.00", "1.00"]
+    assert cells(text, "torch") == ["0.500", "–"]
+    assert cells(text.partition("How many times as much `ours-threads`")[2], "torch") == ["4.00", "–"]
+    assert "- spdl: failed" in text
+
+
+@pytest.fixture(scope="module")
+def fonts() -> None:
+    """Let matplotlib open its fonts, which it keeps open, before what a test leaves behind is looked for."""
+    pytest.importorskip("matplotlib", reason="draws the plot")
+    plots.curves(SIZES, [SMALL, LARGE])
+
+
+@pytest.mark.usefixtures("fonts")
+def test_the_plot_is_the_same_for_the_same_figures() -> None:
+    drawn = plots.curves(SIZES, [SMALL, LARGE])
+    assert drawn == plots.curves(SIZES, [SMALL, LARGE])
+    assert drawn != plots.curves(SIZES, [LARGE])
+    assert "<dc:date>" not in drawn
+    assert ">torch</text>" in drawn.replace("\n", "")
+    assert "spdl" not in drawn
+
+
+def test_memory_tells_the_furthest_from_half_way() -> None:
+    rounds = tuple(epoch(1.0, pss=mb * 1e6, descriptors=n) for mb, n in ((5, 7), (8, 7), (4, 9)))
+    text = page(result(Outcome(name="a", family="ours", rounds=rounds), part=MEMORY))
+    assert cells(text, "a") == ["8.00", "-4.00", "7.00", "2.00"]
+
+
+def test_overhead_tells_the_time_of_an_empty_batch_and_the_cpu_time_of_the_consumer() -> None:
+    took = epoch(0.5, batches=100, consumer_cpu_seconds=0.006, cpu_seconds=0.009)
+    one = Outcome(name="a", family="x", rounds=(took,))
+    assert cells(page(result(one, part=EMPTY)), "a") == ["200", "200 to 200", "5,000", "60.0", "90.0"]
 
 
 @pytest.mark.parametrize(
@@ -176,17 +203,8 @@ def test_paths_are_cut_out(text: str, cleaned: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        (12345.6, "12,346"),
-        (99.96, "100."),
-        (1.0, "1.00"),
-        (0.00123, "0.00123"),
-        (-0.5, "-0.500"),
-        (0.0, "0"),
-        (0.00004, "0.00004"),
-        (1e-9, "0"),
-        (math.nan, "–"),
-    ],
-)
+    [(12345.6, "12,346"), (99.96, "100."), (1.0, "1.00"), (0.00123, "0.00123"), (-0.5, "-0.500"), (0.0, "0"),
+     (0.00004, "0.00004"), (1e-9, "0"), (math.nan, "–")],
+)  # fmt: skip
 def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert tables.number(value) == text
+    assert columns.number(value) == text

@@ -156,7 +156,7 @@ def test_mappings_that_are_no_dict_are_batches_by_name() -> None:
     assert next(source.take(2).batch_iterator(3))["label"].tolist() == [0, 1]
     samples = source.map_samples(lambda image, label: other_mapping(y=label))
     assert next(samples.batch_iterator(3))["y"].tolist() == [0, 1, 2]
-    assert len(source.filter(lambda label: label > 4, columns="label")) == 15
+    assert len(source.filter(lambda image, label: label > 4)) == 15
     assert sorted(next(source.concat(source).batch_iterator(40, shuffle=1))["label"]) == sorted([*Y, *Y])
     assert list(next(source.zip(bu.ArrayDataSource({"w": Y})).batch_iterator(3))) == ["image", "label", "w"]
     assert next(source.with_index().batch_iterator(3))["index"].tolist() == [0, 1, 2]

@@ -70,7 +70,7 @@ def test_the_result_depends_on_the_seed_and_not_on_who_does_the_work() -> None:
         (["demo", "--workers", "0"], r"workers must be at least 1, not 0"),
         (["demo", "--workers", "two"], r"invalid int value: 'two'"),
         (["demo", "--epochs", "-1"], r"epochs must be at least 1, not -1"),
-        (["demo", "--seed", "-1"], r"seed must be 0 or more, not -1"),
+        (["demo", "--seed", "-1"], r"seed must not be negative, and is -1"),
         (["demo", "--epoch", "1"], r"unrecognized arguments: --epoch"),
         (["dmeo"], r"invalid choice: 'dmeo'.*demo"),
         ([], r"required: COMMAND"),

@@ -3,13 +3,14 @@
     python -m tests.faults.soak --seconds 90
     python -m tests.faults.soak --seconds 1200 --pools threads forkserver spawn --stops
 
-Epochs of fifty batches of 64 kB. A worker is killed each 0.5 to 2 seconds, two rows of each epoch raise and are
-skipped, four of five loops are broken off after twenty batches, the fifth goes to its end. With ``--stops`` workers are
-stopped as well, for up to 50 ms, and now and then the system has no shared memory for up to 200 ms. Asserted: each
-batch is that of the serial iterator and the accounting of each epoch balance; after minutes also that the memory of the
-whole tree of processes grows by at most 1 MB for 1000 batches after the warm-up, that its shared memory, the main
-process's descriptors and threads, the number of processes do not grow at all, and, with room for a machine that does
-other things as well, that no batch was waited for long and that the end is as fast and as cheap as the beginning.
+Epochs of fifty batches of 64 kB. A worker is killed each 0.5 to 2 seconds, once all that was under way at the last kill
+has been delivered; two rows of each epoch raise and are skipped, four of five loops are broken off after twenty
+batches, the fifth goes to its end. With ``--stops`` workers are stopped as well, for up to 50 ms, and now and then the
+system has no shared memory for up to 200 ms. Asserted: each batch is that of the serial iterator and the counts of each
+epoch balance; after minutes also that the memory of the whole tree of processes grows by at most 1 MB for 1000 batches
+after the warm-up, that its shared memory, the main process's descriptors and threads, the number of processes do not
+grow at all, and, with room for a machine that does other things as well, that no batch was waited for long and that the
+end is as fast and as cheap as the beginning.
 
 What FAULTS.md asks for and is not here: a full disk, which is for caches, of which there are none yet; checkpoints,
 for the same reason; a jump of the clock, for nothing here asks for the time of day.
@@ -72,17 +73,21 @@ WARM_UP = 0.2
 
 
 class Hunter:
-    """Kills a worker now and then.
+    """Kills a worker now and then, none a second time for the same batch: that may count against its samples.
+
+    So it waits until all that was under way at a kill has been delivered, however slow the machine is.
 
     Args:
         kind: The pool.
+        log: Counts the batches that were delivered.
         rng: Decides when and which.
         stops: Whether to stop workers too, for up to 50 ms, and to take all shared memory, for up to 200 ms.
         pause: The least seconds from one to the next; at most it is four times as long.
     """
 
-    def __init__(self, kind: str, rng: random.Random, stops: bool, pause: float) -> None:
+    def __init__(self, kind: str, log: Log, rng: random.Random, stops: bool, pause: float) -> None:
         self._kind = kind
+        self._log = log
         self._rng = rng
         self._stops = stops
         self._pause = pause
@@ -101,7 +106,10 @@ class Hunter:
             self._thread.join()
 
     def _hunt(self) -> None:
+        struck = -AHEAD - 1
         while not self._over.wait(self._rng.uniform(self._pause, 4 * self._pause)):
+            if self._log.batches <= struck + AHEAD:
+                continue
             pids = worker_pids(self._kind)
             if self._stops and pids and send(pid := self._rng.choice(pids), signal.SIGSTOP):
                 self._over.wait(self._rng.random() * 0.05)
@@ -110,6 +118,7 @@ class Hunter:
                 with no_pages():
                     self._over.wait(self._rng.random() * 0.2)
             if pids:
+                struck = self._log.batches
                 self.kills += send(self._rng.choice(pids))
 
 
@@ -177,12 +186,12 @@ def soak(kind: str, seconds: float, seed: int, stops: bool = False, pause: float
     """
     rng, log = random.Random(seed), Log()
     width = SIZES["64 kB"]
-    with make_pool(kind, WORKERS) as pool, Hunter(kind, rng, stops, pause) as hunter, warnings.catch_warnings():
+    with make_pool(kind, WORKERS) as pool, Hunter(kind, log, rng, stops, pause) as hunter, warnings.catch_warnings():
         warnings.simplefilter("ignore", bu.SampleWarning)
         failing = source(width, fault=AtRows(BAD, "raise"))
         parallel = pool.parallel_data_source(failing, AHEAD, on_error="skip")
         number = 0
-        while time.monotonic() - log.began < seconds or not (hunter.kills or kind == "threads"):
+        while not number or time.monotonic() - log.began < seconds or not (hunter.kills or kind == "threads"):
             most = None if number % 5 == 4 else BREAK_AFTER
             before, began, cpu, check = log.batches, time.monotonic(), time.process_time(), log.checking
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=number) as iterator:

@@ -11,7 +11,7 @@ from .scenes import hangs, stalls
 from .settings import PARALLEL, Extent, kinds, quick
 from .stage import play, start
 
-TIMEOUT = 0.5
+TIMEOUT = 1.5
 
 STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
 """What a process can be stuck in. A thread can be in ``sleep`` and ``busy`` so that others still run."""

@@ -144,9 +144,10 @@ def kept(source: Any, number: int) -> np.ndarray:
     return keep if len(keep) else np.arange(len(first))
 
 
-def shuffles() -> st.SearchStrategy[tuple[str, int]]:
+def shuffles(generators: bool = True) -> st.SearchStrategy[tuple[str, int]]:
     """What to pass as ``shuffle=``, to be made anew each time by :func:`shuffle_of`."""
-    return st.tuples(st.sampled_from(["none", "seed", "RandomState", "Generator"]), st.integers(0, 2**32 - 1))
+    kinds = ["none", "seed", *(["RandomState", "Generator"] if generators else [])]
+    return st.tuples(st.sampled_from(kinds), st.integers(0, 2**32 - 1))
 
 
 def shuffle_of(kind: tuple[str, int]) -> Any:

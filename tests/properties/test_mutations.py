@@ -45,8 +45,6 @@ ORDERS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "in order": lambda: (SOURCE, None),
     "seed": lambda: (SOURCE, 7),
     "large seed": lambda: (SOURCE, 1 << 200),
-    "RandomState": lambda: (SOURCE, np.random.RandomState(3)),
-    "Generator": lambda: (SOURCE, np.random.default_rng(3)),
     "stream": lambda: (bu.IteratorDataSource(Counting()), None),
 }
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
-from batchup_ng.data_source.epoch.iterator import read_batch
+from batchup_ng.data_source.epoch.reading import read_batch
 from batchup_ng.errors import InOrderNotSupported
 from batchup_ng.memory_pool import FRESH
 from batchup_ng.testing.sources import assert_same_batches

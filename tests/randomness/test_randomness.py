@@ -97,7 +97,6 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.bernoulli(1.5), ArgumentError, "probability"),
         (lambda r: r.choice([]), ArgumentError, "at least one item"),
         (lambda r: r.choice(0), ArgumentError, "at least 1"),
-        (lambda r: r.choice([[1], [2, 3]]), ArgumentTypeError, "its items differ in length; choose among"),
         (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
         (lambda r: r.choice(2, p=["a", "b"]), ArgumentTypeError, "p must be numbers: could not convert"),
         (lambda r: r.choice(2, p=[[1], [2, 3]]), ArgumentTypeError, "p must be numbers"),
@@ -113,16 +112,16 @@ def test_choices_follow_their_weights() -> None:
         (lambda r: r.normal("a lot"), ArgumentTypeError, "loc must be a number"),
         (lambda r: r.normal(0, -1), ArgumentError, "scale must not be negative, and one is -1"),
         (lambda r: r.normal(0, np.array([1.0, -0.5, 1.0])), ArgumentError, r"negative, and one is -0\.5"),
-        (lambda r: r.uniform(-np.inf, 1), ArgumentError, r"low must be a finite number from .*, and one is -inf"),
-        (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError, "high must be a finite number from .*, and one is nan"),
-        (lambda r: r.uniform(-1e308, 1e308), ArgumentError, r"low must be a finite number from -2\^1022"),
+        (lambda r: r.uniform(-np.inf, 1), ArgumentError, "low and high must be finite"),
+        (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError, "low and high must be finite"),
+        (lambda r: r.uniform(-1e308, 1e308), ArgumentError, "low and high must be finite"),
         (lambda r: r.uniform([[0], [1, 2]], 1), ArgumentTypeError, "low must be a number, or an array of numbers"),
         (lambda r: r.bernoulli(np.ones(2)), ArgumentError, "p must broadcast"),
         (lambda r: r.bernoulli(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
         (lambda r: r.bernoulli(float("nan")), ArgumentError, "between 0 and 1, not nan"),
         (lambda r: r.bernoulli("often"), ArgumentTypeError, "p must be a probability"),
-        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, r"one range for all samples, and low .* \(3,\)"),
-        (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError, "high is of shape"),
+        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, "must be a whole number"),
+        (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError, "high must be a whole number"),
     ],
 )
 def test_draws_that_make_no_sense_are_refused(draw: Any, error: type, message: str) -> None:
@@ -263,28 +262,3 @@ def test_a_state_gives_a_seed_without_being_changed() -> None:
     np.random.seed(4)
     twin = randomness.copy_of(np.random)
     assert twin.rand() == np.random.rand()
-
-
-@pytest.mark.parametrize(
-    ("make", "part", "value"),
-    [
-        (lambda: np.random.RandomState(1), ("state", "pos"), 625),
-        (lambda: np.random.RandomState(1), ("state", "pos"), -1),
-        (lambda: np.random.RandomState(1), ("state", "key"), np.zeros(623, np.uint32)),
-        (lambda: np.random.RandomState(1), ("state", "key"), [0] * 624),
-        (lambda: np.random.RandomState(1), ("bit_generator",), "PCG64"),
-        (lambda: np.random.RandomState(1), ("gauss",), "x"),
-        (lambda: np.random.default_rng(1), ("state", "inc"), 0.5),
-        (lambda: np.random.Generator(np.random.Philox(1)), ("buffer_pos",), 5),
-        (lambda: np.random.Generator(np.random.Philox(1)), ("buffer",), np.zeros(3, np.uint64)),
-    ],
-)
-def test_a_state_that_is_none_of_the_generator_is_refused(make: Any, part: tuple[str, ...], value: Any) -> None:
-    rng = make()
-    before = randomness.seed_from_state(rng)
-    state = randomness.state_of(make())
-    holder = state if len(part) == 1 else state[part[0]]
-    holder[part[-1]] = value
-    with pytest.raises(ValueError, match=r"out of range|array of it|one of its values"):
-        randomness.put_state(rng, state)
-    assert randomness.seed_from_state(rng) == before

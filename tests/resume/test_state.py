@@ -23,7 +23,7 @@ def state_after(batches: int, shuffle: Any = 7) -> dict[str, Any]:
 
 
 def test_a_state_is_small_and_plain() -> None:
-    for shuffle in (None, 7, 1 << 200, np.random.RandomState(3), np.random.default_rng(3)):
+    for shuffle in (None, 7, 1 << 200):
         text = json.dumps(state_after(3, shuffle))
         assert len(text.encode()) <= 4096
         assert from_state(json.loads(text)).samples == 30
@@ -74,3 +74,22 @@ def test_batches_of_a_choice_are_counted_whatever_their_size() -> None:
     assert len(list(source.batch_iterator((1 << 63) - 1, shuffle=7, state=state))) == len(rest) == 2
     list(iterator)
     assert not list(source.batch_iterator((1 << 63) - 1, shuffle=7, state=iterator.state_dict()))
+
+
+@pytest.mark.parametrize(
+    "shuffle", [True, np.random.RandomState(3), np.random.default_rng(3)], ids=["True", "RandomState", "Generator"]
+)
+def test_an_order_that_is_drawn_from_a_generator_has_no_state(shuffle: Any) -> None:
+    says = r"drawn from a generator .*, so that it cannot be saved or resumed; pass an int seed as shuffle="
+    state = state_after(1)
+    with bu.WorkerThreadPool(1) as pool:
+        for source in (SOURCE, pool.parallel_data_source(SOURCE)):
+            with source.batch_iterator(10, shuffle=shuffle) as iterator:
+                next(iterator)
+                with pytest.raises(StateError, match=says):
+                    iterator.state_dict()
+                with pytest.raises(StateError, match=says):
+                    iterator.load_state_dict(state)
+                assert len(iterator) == 99
+            with pytest.raises(StateError, match=says):
+                source.batch_iterator(10, shuffle=shuffle, state=state)

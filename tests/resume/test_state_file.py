@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -105,30 +104,6 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     assert names(tmp_path / "far") == ["state.json"]
 
 
-KILLED = """
-import os, signal, sys
-from batchup_ng.data_source.epoch.state_file import write_state
-
-os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
-for _ in range(3):
-    child = os.fork()
-    if not child:
-        write_state(sys.argv[1], {"a": "long" * 100})
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    print(os.listdir(os.path.dirname(sys.argv[1])))
-"""
-
-
-def test_what_a_kill_leaves_is_one_file_that_the_next_to_save_uses_up(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    command = [sys.executable, "-c", KILLED, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == "['.state.json.tmp']\n" * 3, done.stderr
-    write_state(path, {"a": 1})
-    assert read_state(path) == {"a": 1}
-    assert names(tmp_path) == ["state.json"]
-
-
 def test_many_that_save_at_once_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     states = [{"who": who, "text": str(who) * (1000 * who + 1)} for who in range(4)]
@@ -157,38 +132,6 @@ def test_many_that_save_at_once_do_not_mix(tmp_path: Path) -> None:
     assert names(tmp_path) == ["state.json"]
 
 
-def test_whoever_holds_the_usual_name_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_file, "PATIENCE", 0.05)
-    path, usual = tmp_path / "state.json", tmp_path / ".state.json.tmp"
-    with usual.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        write_state(path, {"a": 1})
-    assert read_state(path) == {"a": 1}
-    assert names(tmp_path) == [".state.json.tmp", "state.json"]  # it is the other's
-
-
-def test_a_file_of_the_usual_name_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / ".state.json.tmp").symlink_to(tmp_path / "precious")
-    write_state(tmp_path / "state.json", {"a": 1})
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert read_state(tmp_path / "state.json") == {"a": 1}
-
-
-def test_where_there_are_no_locks_files_are_written_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: Any) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", fail)
-    write_state(tmp_path / "state.json", {"a": 1})
-    monkeypatch.setattr(state_file, "fcntl", None)
-    write_state(tmp_path / "state.json", {"a": 2})
-    assert read_state(tmp_path / "state.json") == {"a": 2}
-    assert names(tmp_path) == ["state.json"]
-
-
 SAVES = """
 import json, os, random, signal, sys
 import numpy as np
@@ -199,13 +142,13 @@ from batchup_ng.data_source.epoch.state_file import read_state
 path, kills = sys.argv[1], int(sys.argv[2])
 source = bu.ArrayDataSource([np.arange(100_000)])
 rng = random.Random(kills)
-source.batch_iterator(10, np.random.RandomState(3)).save_state(path)
+source.batch_iterator(10, 3).save_state(path)
 reached = []
 for _ in range(kills):
     before = open(path, "rb").read()
     child = os.fork()
     if not child:
-        iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
+        iterator = source.batch_iterator(10, 3, state=read_state(path))
         while True:
             next(iterator)
             iterator.save_state(path)
@@ -217,8 +160,8 @@ for _ in range(kills):
     os.waitpid(child, 0)
     saved = from_state(read_state(path))
     reached.append(saved.samples)
-    expected = source.plan(10, np.random.RandomState(3))[saved.batches].rows
-    iterator = source.batch_iterator(10, np.random.RandomState(), state=read_state(path))
+    expected = source.plan(10, 3)[saved.batches].rows
+    iterator = source.batch_iterator(10, 3, state=read_state(path))
     assert (next(iterator)[0] == expected).all()
 print(json.dumps(reached))
 """
@@ -235,30 +178,5 @@ def test_a_kill_in_mid_save_leaves_a_whole_state(tmp_path: Path, in_full: bool) 
     assert reached == sorted(reached)  # what was saved once is never lost
     assert reached[-1] > reached[0]
     left = [file.name for file in tmp_path.iterdir() if file != path]
-    assert left in ([], [".state.json.tmp"])
-    write_state(path, {})
-    assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
-
-
-def test_a_pipe_or_device_or_folder_is_not_replaced(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    (tmp_path / "link").symlink_to(pipe)
-    for path in (pipe, tmp_path / "link"):
-        with pytest.raises(OSError, match="plain file, whose place it takes"):
-            write_state(path, {"new": 1})
-    with pytest.raises(IsADirectoryError, match="not a folder"):
-        write_state(tmp_path, {"new": 1})
-    assert pipe.is_fifo()
-    assert names(tmp_path) == ["link", "pipe"]
-
-
-def test_file_then_folder_are_synchronised_with_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, seen = tmp_path / "state.json", []
-
-    def fsync(handle: int) -> None:
-        seen.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.exists()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_state(path, {"new": 1})
-    assert seen == [(False, False), (True, True)]
+    assert len(left) <= kills
+    assert all(re.fullmatch(r"\.state\.json\.[0-9a-f]{8}\.tmp", name) for name in left)

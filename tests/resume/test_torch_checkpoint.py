@@ -24,8 +24,6 @@ ROOT = Path(__file__).parents[2]
 SHUFFLES: dict[str, Callable[[int], Any]] = {
     "in order": lambda seed: None,
     "seed": lambda seed: 1 << 80,
-    "RandomState": np.random.RandomState,
-    "PCG64": np.random.default_rng,
 }
 PROGRAM = """
 import sys

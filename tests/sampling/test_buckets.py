@@ -158,28 +158,24 @@ def rows_of(batches: Any) -> np.ndarray:
     return np.concatenate([batch[0] for batch in batches])
 
 
-@pytest.mark.parametrize("shuffle", [None, 7, "RandomState", "Generator"])
+@pytest.mark.parametrize("shuffle", [None, 7])
 def test_a_source_counts_its_batches_and_goes_on_from_any(shuffle: Any) -> None:
-    def given_shuffle() -> Any:
-        makers = {"RandomState": np.random.RandomState, "Generator": np.random.default_rng}
-        return makers[shuffle](7) if shuffle in makers else shuffle
-
     made = source(max_tokens=1000)
-    whole = list(made.batch_iterator(32, shuffle=given_shuffle(), epoch=2))
+    whole = list(made.batch_iterator(32, shuffle=shuffle, epoch=2))
     assert sorted(rows_of(whole)) == list(range(3000))
     assert (rows_of(whole).tolist() == np.argsort(LENGTHS, kind="stable").tolist()) == (shuffle is None)
     assert made.num_samples() == 3000
     for stop in (0, 1, 57, len(whole) - 1, len(whole)):
-        iterator = source(max_tokens=1000).batch_iterator(32, shuffle=given_shuffle(), epoch=2)
+        iterator = source(max_tokens=1000).batch_iterator(32, shuffle=shuffle, epoch=2)
         assert len(iterator) == len(whole)
         for _ in range(stop):
             next(iterator)
         state = json.loads(json.dumps(iterator.state_dict()))
-        rest = made.batch_iterator(32, shuffle=given_shuffle(), state=state)
+        rest = made.batch_iterator(32, shuffle=shuffle, state=state)
         assert len(rest) == len(whole) - stop
         assert_same_batches(list(rest), whole[stop:])
     with pytest.raises(StateError, match="buckets"):
-        made.batch_iterator(16, shuffle=given_shuffle(), state=state)
+        made.batch_iterator(16, shuffle=shuffle, state=state)
 
 
 def test_the_state_of_other_buckets_is_refused() -> None:
@@ -261,7 +257,7 @@ def test_no_rows_give_no_batches() -> None:
         (
             lambda: BucketSampler([[1, 2], [3]]),
             ArgumentTypeError,
-            r"are rows themselves; pass \[len\(row\) for row in rows\]",
+            r"is a list of lists; pass \[len\(row\) for row in rows\]",
         ),
         (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
         (lambda: BucketSampler(np.array([3, 2**63], np.uint64)), ArgumentError, "lengths must be below 2.63"),
@@ -270,7 +266,7 @@ def test_no_rows_give_no_batches() -> None:
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
         (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
         (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
-        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1"),
+        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers below 1"),
         (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
         (
             lambda: BucketSampler([1, 9, 2, 7], max_tokens=6, indices=[0, 3]),
@@ -280,7 +276,7 @@ def test_no_rows_give_no_batches() -> None:
         (
             lambda: bu.ArrayDataSource([np.arange(3)], sampler=BucketSampler([1, 2])),
             ArgumentError,
-            "sampler has 2 lengths for 3 rows",
+            "sampler is for data of 2 rows, but there are 3",
         ),
         (lambda: BatchSampler().row_plan(3, None, False), NotImplementedError, "Abstract for type"),
         (lambda: BatchSampler().count(3, False), NotImplementedError, "Abstract for type"),

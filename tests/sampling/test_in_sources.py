@@ -41,31 +41,22 @@ def source_of(name: str) -> Any:
     return bu.ArrayDataSource([np.arange(N)], sampler=MADE[name]()).map(noisy, rng="sample")
 
 
-def shuffle_of(kind: str) -> Any:
-    return {
-        "seed": 7,
-        "in order": None,
-        "RandomState": np.random.RandomState(7),
-        "Generator": np.random.default_rng(7),
-    }[kind]
-
-
-KINDS = ["seed", "in order", "RandomState", "Generator"]
+KINDS = {"seed": 7, "in order": None}
 WAYS = list(itertools.product(MADE, KINDS))
 
 
-@pytest.mark.parametrize(("name", "kind"), quick([(n, KINDS[i % 4]) for i, n in enumerate(MADE)], WAYS))
+@pytest.mark.parametrize(("name", "kind"), quick([(n, list(KINDS)[i % 2]) for i, n in enumerate(MADE)], WAYS))
 def test_an_epoch_goes_on_in_any_pool(pools: list[AbstractWorkerPool], name: str, kind: str) -> None:
     size = SIZES.get(name, 9)
-    whole = list(islice(source_of(name).batch_iterator(size, shuffle_of(kind), epoch=1), 16))
+    whole = list(islice(source_of(name).batch_iterator(size, KINDS[kind], epoch=1), 16))
     stop = min(5, len(whole) - 1)
     for first, second in ((0, 1), (1, 0)):
-        with pools[first].parallel_data_source(source_of(name)).batch_iterator(size, shuffle_of(kind), epoch=1) as it:
+        with pools[first].parallel_data_source(source_of(name)).batch_iterator(size, KINDS[kind], epoch=1) as it:
             assert_same_batches(list(islice(it, stop)), whole[:stop])
             state = json.loads(json.dumps(it.state_dict()))
         assert len(json.dumps(state)) <= 4096
         parallel = pools[second].parallel_data_source(source_of(name))
-        with parallel.batch_iterator(size, shuffle_of(kind), state=state) as it:
+        with parallel.batch_iterator(size, KINDS[kind], state=state) as it:
             assert_same_batches(list(islice(it, len(whole) - stop)), whole[stop:])
 
 

@@ -99,12 +99,12 @@ def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
         (
             lambda: bu.ArrayDataSource([np.arange(5)], sampler=StridedSampler(6, stop=2)),
             ArgumentError,
-            "sampler is for 6 rows, but there are 5",
+            "sampler is for data of 6 rows, but there are 5",
         ),
         (
             lambda: bu.ArrayDataSource([np.arange(7)], sampler=StridedSampler(6, stop=2)),
             ArgumentError,
-            "sampler is for 6 rows, but there are 7",
+            "sampler is for data of 6 rows, but there are 7",
         ),
         (lambda: StridedSampler(2**62 + 1, stop=5), ArgumentError, "length must be at most 2\\^62"),
         (lambda: StridedSampler(2**70), ArgumentError, "length must be at most 2\\^62"),

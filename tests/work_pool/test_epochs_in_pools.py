@@ -118,12 +118,12 @@ def test_what_goes_wrong_ahead_is_raised_when_the_epoch_is_asked_for(pool: Watch
     source = pool.parallel_data_source(numbers(), 30)
     epochs = source.epochs(3, SIZE, shuffle=7)
     first = next(epochs)
-    opened = source.begin_epoch
-    source.begin_epoch = lambda *args: 1 / 0  # type: ignore[assignment,method-assign]
+    start = source.start
+    source.start = lambda *args: 1 / 0  # type: ignore[assignment,method-assign]
     assert len(list(first)) == 10
     with pytest.raises(ZeroDivisionError):
         next(epochs)
-    source.begin_epoch = opened  # type: ignore[method-assign]
+    source.start = start  # type: ignore[method-assign]
     assert [batches.epoch for batches in epochs] == [1, 2]
 
 

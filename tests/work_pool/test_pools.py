@@ -10,10 +10,10 @@ import pytest
 
 from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
 from batchup_ng.errors import ArgumentError
-from batchup_ng.testing.pools import PoolContract
 from batchup_ng.work_pool import AbstractWorkerPool, repair
 
 from ..extent import methods
+from .pool_contract import PoolContract
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +50,6 @@ class TestOneSpawnedProcess(PoolContract):
 class TestProcessesWithThreads(PoolContract):
     def make(self) -> AbstractWorkerPool:
         return WorkerProcessPool(2, threads=2)
-
-
-@pytest.mark.thorough
-class TestForkedProcesses(PoolContract):
-    def make(self) -> AbstractWorkerPool:
-        return WorkerProcessPool(2)
 
 
 @pytest.mark.parametrize("make", [WorkerThreadPool, WorkerProcessPool])

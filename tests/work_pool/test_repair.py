@@ -1,4 +1,4 @@
-"""What is read again when a batch fails: decisions, tested without a pool; then the same with pools."""
+"""What is read again when a worker was ended: decisions, tested without a pool; then bad samples with pools."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.data_source import ChoiceBatch
 from batchup_ng.errors import SampleTimeout, WorkerDied
+from batchup_ng.faults.isolation import PartialBatch
 from batchup_ng.randomness import SampleRng
 from batchup_ng.sampling.plans.rows import one_row, put_rows, same_form, take_rows, whole_samples
 from batchup_ng.testing.sources import assert_same_batch
-from batchup_ng.work_pool.repair import Allowance, Case, Outcome, Read, Verdict, repair
+from batchup_ng.work_pool.repair import Allowance, Read, Repair
 
 
 @dataclasses.dataclass
@@ -25,161 +26,125 @@ class World:
     """A simulated pool: how each row, and each batch, behaves.
 
     Attributes:
-        bad: What reading a row raises.
+        kills: What ends the worker that reads a row.
         seconds: How long a row takes.
-        whole: What reading several rows raises, if they are these.
+        whole: What ends the worker that reads several rows, if they are these.
+        fails: Rows for which an exception is raised, which the worker isolates.
         reads: What was read.
     """
 
-    bad: dict[int, Exception] = dataclasses.field(default_factory=dict)
+    kills: dict[int, Exception] = dataclasses.field(default_factory=dict)
     seconds: dict[int, float] = dataclasses.field(default_factory=dict)
     whole: Callable[[list[int]], Exception | None] = lambda rows: None
+    fails: set[int] = dataclasses.field(default_factory=set)
     reads: list[Read] = dataclasses.field(default_factory=list)
 
-    def read(self, read: Read) -> Outcome:
+    def read(self, read: Read) -> Any:
         """Return what a read gives in this world."""
         self.reads.append(read)
         rows = [int(row) for row in read.rows]
         if read.timeout is not None and sum(self.seconds.get(row, 0.0) for row in rows) > read.timeout:
-            return Outcome(error=SampleTimeout("too long"))
+            return SampleTimeout("too long")
         for row in rows:
-            if row in self.bad:
-                return Outcome(error=self.bad[row])
+            if row in self.kills:
+                return self.kills[row]
         error = self.whole(rows)
-        return Outcome(batch=rows) if error is None else Outcome(error=error)
+        if error is not None:
+            return error
+        bad: dict[int, BaseException] = {place: FAILED for place, row in enumerate(rows) if row in self.fails}
+        kept = [row for row in rows if row not in self.fails]
+        return PartialBatch(kept, len(kept), bad) if bad else rows
 
-    def repaired(
+    def made(
         self,
         rows: list[int],
         action: str = "skip",
-        retries: int = 0,
+        again: int = 0,
         at_once: int = 2,
         timeout: float | None = None,
-        others: list[int] | None = None,
-    ) -> Verdict:
+    ) -> PartialBatch:
         """Return what becomes of a batch of `rows`."""
-        first = Read(np.array(rows), None, False, timeout)
-        failed = self.read(first)
-        assert failed.error is not None
+        error = self.read(Read(np.array(rows), None, False, timeout))
+        assert isinstance(error, Exception)
 
-        def another(place: int, attempt: int) -> Any:
-            return np.array([others[attempt]]) if others and attempt < len(others) else None
+        def run(reads: list[Read]) -> list[Any]:
+            assert 1 <= len(reads) <= at_once
+            return [self.read(read) for read in reads]
 
         self.allowance = Allowance(timeout, timeout)
-        case = Case(np.array(rows), failed.error, action, retries, at_once, self.allowance, timeout, another)
-        steps = repair(case)
-        try:
-            wanted = next(steps)
-            while True:
-                assert 1 <= len(wanted) <= at_once
-                wanted = steps.send([self.read(read) for read in wanted])
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
+        made = Repair(np.array(rows), action, self.allowance, at_once, run).made(error, again)
+        return made if isinstance(made, PartialBatch) else PartialBatch(made, len(made))
 
 
-BAD = ValueError("bad")
+GONE = WorkerDied("gone")
+FAILED = ValueError("failed")
 
 
 @given(st.sets(st.integers(0, 11), min_size=1), st.integers(1, 5))
-def test_exactly_the_bad_rows_are_left_out(bad: set[int], at_once: int) -> None:
-    world = World(bad=dict.fromkeys(bad, BAD))
-    verdict = world.repaired(list(range(12)), at_once=at_once)
-    assert set(verdict.bad) == bad
-    assert verdict.kept == 12 - len(bad)
-    assert verdict.made == (len(bad) < 12)
-    if verdict.made:
-        assert verdict.batch == sorted(set(range(12)) - bad)
+def test_exactly_the_rows_that_end_their_worker_are_left_out(bad: set[int], at_once: int) -> None:
+    world = World(kills=dict.fromkeys(bad, GONE))
+    made = world.made(list(range(12)), at_once=at_once)
+    assert set(made.failures) == bad
+    assert made.kept == 12 - len(bad)
+    if made.kept:
+        assert made.batch == sorted(set(range(12)) - bad)
         kept = world.reads[-1]
-        assert kept.offsets is not None
-        assert kept.offsets.tolist() == verdict.batch
-    assert all(read.exclusive == (read.offsets is not None and len(read.rows) == 1) for read in world.reads[1:13])
+        assert kept.places is not None
+        assert kept.places.tolist() == made.batch
+    assert all(read.exclusive for read in world.reads[1:13])
 
 
 @given(st.sets(st.integers(0, 11), min_size=1), st.integers(1, 5))
-def test_the_first_bad_row_is_the_one_that_is_raised(bad: set[int], at_once: int) -> None:
-    world = World(bad={row: ValueError(f"row {row}") for row in bad})
-    verdict = world.repaired(list(range(12)), "raise", at_once=at_once)
-    assert min(verdict.bad) == min(bad)
-    assert not verdict.made
-    if len(bad) < 12:
-        assert len(world.reads) <= 2 + max(min(bad), min(set(range(12)) - bad)) + at_once
-
-
-@given(st.sets(st.integers(0, 5), min_size=1), st.integers(0, 6))
-def test_bad_rows_are_replaced_by_the_first_that_can_be_read(bad: set[int], n_bad_others: int) -> None:
-    others = list(range(100, 100 + n_bad_others + 1))
-    world = World(bad={**dict.fromkeys(bad, BAD), **dict.fromkeys(others[:-1], BAD)})
-    verdict = world.repaired(list(range(6)), "replace", others=others)
-    assert verdict.made
-    assert verdict.batch == [others[-1] if row in bad else row for row in range(6)]
-    assert set(verdict.bad) == bad
-    assert verdict.kept == 6
-
-
-def test_a_row_without_any_that_could_replace_it_is_raised() -> None:
-    verdict = World(bad={1: BAD, 50: BAD}).repaired([0, 1], "replace", others=[50])
-    assert (verdict.made, verdict.error, list(verdict.bad)) == (False, BAD, [1])
+def test_the_first_that_ends_its_worker_is_the_one_that_is_raised(bad: set[int], at_once: int) -> None:
+    world = World(kills={row: WorkerDied(f"row {row}") for row in bad})
+    made = world.made(list(range(12)), "raise", at_once=at_once)
+    assert min(made.failures) == min(bad)
+    assert not made.kept
+    assert len(world.reads) <= 1 + min(bad) + at_once
 
 
 @pytest.mark.parametrize("action", ["raise", "skip", "replace"])
-def test_a_batch_that_failed_for_a_moment_is_made_again(action: str) -> None:
-    moments = iter([BAD])
-    world = World(whole=lambda rows: next(moments, None))
-    verdict = world.repaired([4, 5, 6], action)
-    assert (verdict.made, verdict.batch, verdict.bad) == (True, [4, 5, 6], {})
+def test_a_worker_that_died_for_a_moment_costs_nothing(action: str) -> None:
+    moments = iter([GONE])
+    made = World(whole=lambda rows: next(moments, None)).made([4, 5, 6], action)
+    assert (made.kept, made.batch, made.failures) == (3, [4, 5, 6], {})
 
 
 @pytest.mark.parametrize("action", ["raise", "skip", "replace"])
-def test_a_batch_that_fails_only_as_a_whole_is_raised_without_a_row(action: str) -> None:
-    world = World(whole=lambda rows: BAD if len(rows) > 1 else None)
-    verdict = world.repaired([4, 5, 6], action)
-    assert (verdict.made, verdict.error, verdict.bad) == (False, BAD, {})
+def test_a_batch_that_ends_its_worker_only_as_a_whole_is_raised_without_a_row(action: str) -> None:
+    world = World(whole=lambda rows: GONE if len(rows) > 1 else None)
+    made = world.made([4, 5, 6], action)
+    assert (made.kept, made.error, made.failures) == (0, GONE, {})
     assert len(world.reads) == 5
 
 
 def test_retries_come_before_rows_are_looked_at() -> None:
-    moments = iter([BAD] * 3)
+    moments = iter([GONE] * 3)
     world = World(whole=lambda rows: next(moments, None))
-    assert world.repaired([4, 5, 6], retries=3).batch == [4, 5, 6]
+    assert world.made([4, 5, 6], again=3).batch == [4, 5, 6]
     assert [len(read.rows) for read in world.reads] == [3] * 4
 
 
-@pytest.mark.parametrize("action", ["raise", "skip"])
-def test_a_map_that_needs_whole_batches_does_not_make_all_rows_bad(action: str) -> None:
-    def needs_three(rows: list[int]) -> Exception | None:
-        return BAD if len(rows) != 3 or 5 in rows else None
-
-    verdict = World(whole=needs_three).repaired([4, 5, 6], action)
-    assert (verdict.made, list(verdict.bad)) == (False, [1])
-    replaced = World(whole=needs_three).repaired([4, 5, 6], "replace", others=[5, 9])
-    assert replaced.batch == [4, 9, 6]
+def test_exceptions_are_left_to_the_worker_that_makes_the_rest() -> None:
+    world = World(kills={2: GONE}, fails={4, 7})
+    made = world.made(list(range(10)))
+    assert made.batch == [0, 1, 3, 5, 6, 8, 9]
+    assert made.failures == {2: GONE, 4: FAILED, 7: FAILED}
+    replaced = world.made(list(range(10)), "replace")
+    assert (replaced.kept, replaced.failures) == (0, {2: GONE})
 
 
-def test_the_good_rows_are_read_again_if_they_fail_for_a_moment() -> None:
-    moments = iter([BAD])
-    world = World(bad={2: BAD}, whole=lambda rows: next(moments, None) if len(rows) == 4 else None)
-    verdict = world.repaired([1, 2, 3, 4, 5])
-    assert (verdict.made, verdict.batch, list(verdict.bad)) == (True, [1, 3, 4, 5], [1])
-
-
-def test_a_row_that_begins_to_fail_is_found_in_the_next_round() -> None:
-    world = World(bad={2: BAD})
+def test_a_row_that_begins_to_kill_is_found_in_the_next_round() -> None:
+    world = World(kills={2: GONE})
 
     def begins(rows: list[int]) -> Exception | None:
         if len(rows) == 4:
-            world.bad[4] = KeyError("from now on")
-        return world.bad.get(4) if 4 in rows else None
+            world.kills[4] = WorkerDied("from now on")
+        return world.kills.get(4) if 4 in rows else None
 
     world.whole = begins
-    verdict = world.repaired([1, 2, 3, 4, 5])
-    assert (verdict.made, verdict.batch, verdict.bad) == (True, [1, 3, 5], {1: BAD, 3: world.bad[4]})
-
-
-def test_rows_that_kill_their_worker_are_not_tried_as_copies() -> None:
-    world = World(bad=dict.fromkeys(range(4), WorkerDied("gone")))
-    assert set(world.repaired([0, 1, 2, 3]).bad) == {0, 1, 2, 3}
-    assert max(len(read.rows) for read in world.reads[1:]) == 1
+    made = world.made([1, 2, 3, 4, 5])
+    assert (made.batch, made.failures) == ([1, 3, 5], {1: GONE, 3: world.kills[4]})
 
 
 # -- time limits ---------------------------------------------------------------------------------------------------
@@ -187,57 +152,34 @@ def test_rows_that_kill_their_worker_are_not_tried_as_copies() -> None:
 
 def test_one_row_that_hangs_is_known_after_a_short_time() -> None:
     world = World(seconds={7: 1e9})
-    verdict = world.repaired(list(range(10)), "raise", timeout=5.0)
-    assert list(verdict.bad) == [7]
-    assert "timeout=5 s" in str(verdict.bad[7])
+    made = world.made(list(range(10)), "raise", timeout=5.0)
+    assert list(made.failures) == [7]
+    assert "timeout=5 s" in str(made.failures[7])
     assert {read.timeout for read in world.reads[1:]} == {0.5}
 
 
 def test_several_slow_rows_get_the_full_time() -> None:
     world = World(seconds={2: 3.0, 5: 4.0, 7: 1e9})
-    verdict = world.repaired(list(range(10)), timeout=5.0)
-    assert list(verdict.bad) == [7]
-    assert verdict.batch == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    made = world.made(list(range(10)), timeout=5.0)
+    assert list(made.failures) == [7]
+    assert world.reads[-1].rows.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9]
 
 
-def test_a_slow_batch_of_quick_rows_is_made_with_more_time() -> None:
+def test_a_slow_batch_of_quick_rows_is_made_with_the_time_of_all() -> None:
     world = World(seconds=dict.fromkeys(range(10), 0.4))
-    verdict = world.repaired(list(range(10)), "raise", timeout=1.0)
-    assert (verdict.made, verdict.batch, verdict.bad) == (True, list(range(10)), {})
-    assert world.allowance.batch == 4.0
-    assert [read.timeout for read in world.reads[-2:]] == [2.0, 4.0]
+    made = world.made(list(range(10)), "raise", timeout=1.0)
+    assert (made.batch, made.failures) == (list(range(10)), {})
+    assert world.allowance.batch == 10.0
+    assert world.reads[-1].timeout == 10.0
 
 
 def test_a_batch_has_at_most_the_time_of_all_its_rows() -> None:
     def never(rows: list[int]) -> Exception | None:
         return SampleTimeout("too long") if len(rows) > 1 else None
 
-    world = World(whole=never)
-    verdict = world.repaired(list(range(10)), timeout=1.0)
-    assert (verdict.made, verdict.bad) == (False, {})
-    assert isinstance(verdict.error, SampleTimeout)
-    assert world.allowance.batch == 10.0
-
-
-def test_a_batch_that_was_given_less_than_others_now_are_is_made_again_first() -> None:
-    world = World(seconds=dict.fromkeys(range(4), 0.4))
-    allowance = Allowance(1.0, 2.0)
-    case = Case(np.arange(4), SampleTimeout("x"), "raise", 0, 2, allowance, 1.0, lambda place, attempt: None)
-    steps = repair(case)
-    (read,) = next(steps)
-    assert (read.rows.tolist(), read.timeout) == ([0, 1, 2, 3], 2.0)
-    with pytest.raises(StopIteration) as end:
-        steps.send([world.read(read)])
-    assert end.value.value.made
-
-
-def test_the_short_time_follows_the_usual_time_of_a_batch() -> None:
-    allowance = Allowance(100.0, 100.0)
-    assert allowance.short() == 0.5
-    allowance.times.extend([0.1, 0.2, 3.0])
-    assert allowance.short() == 4.0
-    assert Allowance(0.3, 0.3).short() == 0.3
-    assert Allowance(None, None).short() is None
+    made = World(whole=never).made(list(range(10)), timeout=1.0)
+    assert (made.kept, made.failures) == (0, {})
+    assert isinstance(made.error, SampleTimeout)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.work_pool import prefetch_buffer, repair, serial
+from batchup_ng.work_pool import prefetch_buffer, repair, task
 from batchup_ng.work_pool import threads as thread_pools
 from batchup_ng.work_pool.task import Submission
 
@@ -142,7 +142,7 @@ def test_the_serial_pool_warns_after_the_fact(monkeypatch: pytest.MonkeyPatch) -
         clock += 400 if 7 in x else 0
         return (x,)
 
-    monkeypatch.setattr(serial, "time", types.SimpleNamespace(monotonic=lambda: clock))
+    monkeypatch.setattr(task, "time", types.SimpleNamespace(monotonic=lambda: clock))
     with bu.SerialPool() as pool:
         iterator = pool.parallel_data_source(numbers(15).map(slow), timeout=300).batch_iterator(5)
         next(iterator)

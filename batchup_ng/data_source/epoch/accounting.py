@@ -6,6 +6,9 @@ import dataclasses
 import threading
 from typing import Any
 
+import numpy as np
+
+from ... import batch as batches
 from ...errors import AccountingError
 
 COUNTS = ("planned", "delivered", "failed", "replaced")
@@ -17,7 +20,7 @@ TRANSPORTS = ("slots", "pipe", "inline", "memory")
 
 @dataclasses.dataclass(slots=True)
 class Accounting:
-    """Counts that must balance at the end of an epoch; kept by whoever makes its batches.
+    """Counts that must balance at the end of an epoch; kept by its runner.
 
     Samples are counted as planned, whatever the maps make of them.
 
@@ -59,7 +62,7 @@ class Accounting:
     def settle(
         self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0
     ) -> None:
-        """Enter what became of one batch, all at once for whoever saves the state meanwhile.
+        """Enter what became of one batch, all at once, for another thread may save the state meanwhile.
 
         Raises:
             AccountingError: it is not the batch whose turn it is, or samples are missing.
@@ -76,13 +79,13 @@ class Accounting:
             self.failed += failed
             self.replaced += replaced
         if transport:
-            self.transports[transport] = self.transports.get(transport, 0) + 1
+            self.transports[transport] += 1
 
     def balance(self, n_batches: float) -> None:
         """Check the accounting at the end of an epoch of `n_batches` batches.
 
         Raises:
-            AccountingError: they do not balance.
+            AccountingError: it does not balance.
         """
         if n_batches != self.batches:
             raise AccountingError(f"{n_batches} batches were planned for this epoch and {self.batches} were delivered")
@@ -91,3 +94,13 @@ class Accounting:
                 f"{self.planned} samples were planned for this epoch, {self.delivered} delivered and {self.failed} "
                 f"reported as failed"
             )
+
+
+def count_of(batch: Any) -> int:
+    """Return how many samples a batch has; 0 where that cannot be told."""
+    if type(batch) is tuple and batch and type(batch[0]) is np.ndarray and batch[0].shape:
+        return len(batch[0])  # nearly all batches, and in less time
+    try:
+        return batches.length(tuple(batch) if type(batch) is list else batch)
+    except TypeError:
+        return 0

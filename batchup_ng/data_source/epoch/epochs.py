@@ -1,21 +1,19 @@
 """Epochs of a source: one by ``batch_iterator``, several in a row by ``epochs``.
 
-Opening an epoch is: options, plan, start (a state), runner, :class:`BatchIterator`. Where a pool makes the batches, the
-epochs of a row share one buffer: the runner of an epoch of which all batches were submitted asks its :class:`Seam` to
-begin the next epoch, whose runner takes only the room in the buffer that the first leaves. At most one epoch is begun
-ahead. :class:`Epochs` owns it; a runner only has a weak reference to :class:`Epochs`, so that what was begun ends with
-the last reference to that.
+Where a pool makes the batches, the epochs of a row share one buffer: once all batches of an epoch are submitted, its
+iterator has :class:`Epochs` begin the next, whose runner takes the room in the buffer that the first leaves. At most
+one epoch is begun ahead. :class:`Epochs` owns it; an iterator has a weak reference to :class:`Epochs` and a runner one
+to the iterator before, so that what was begun ends with the last reference to :class:`Epochs`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import operator
 import warnings
 import weakref
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from ... import validation
 from ...errors import RepeatedEpochWarning, StateError
@@ -23,52 +21,14 @@ from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
 from ...warn import consumer_level
 from ..epoch_options import FIRST, EpochOptions, epoch_options
-from ..hooks import SourceNode
+from ..hooks import SourceNode, any_node
 from .accounting import Accounting
-from .iterator import BatchIterator, Epoch
+from .iterator import BatchIterator
+from .opening import Epoch, OpensEpochs, prepare
 from .state import from_state
 
 SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
 """What broke an epoch off of which more batches are asked for."""
-
-
-class BufferedRunner(Protocol):
-    """A runner that makes batches ahead."""
-
-    def ahead(self) -> int:
-        """Return how many batches are under way, or done and not yet handed out."""
-        ...
-
-    def fill(self) -> None:
-        """Submit batches as far as there is room for them."""
-        ...
-
-
-class Seam:
-    """What the runner of an epoch knows of the epochs around it.
-
-    Args:
-        epochs: The row of epochs.
-        before: The seam of the epoch before, while that is not over.
-
-    Attributes:
-        runner: The runner of the epoch, which enters itself here.
-    """
-
-    def __init__(self, epochs: Epochs, before: Seam | None) -> None:
-        self._epochs = weakref.ref(epochs)
-        self.before = before
-        self.runner: BufferedRunner | None = None
-
-    def taken(self) -> int:
-        """Return how many places in the buffer the epoch before has."""
-        return 0 if self.before is None or self.before.runner is None else self.before.runner.ahead()
-
-    def go_on(self) -> None:
-        """Let the next epoch have the room that is left: this one has submitted all its batches."""
-        epochs = self._epochs()
-        if epochs is not None:
-            epochs.fill_ahead()
 
 
 class Epochs(Iterator[BatchIterator]):
@@ -83,7 +43,6 @@ class Epochs(Iterator[BatchIterator]):
         self._options = options
         self._number, self._end = numbers
         self._state = state
-        self._seam: Seam | None = None
         self._current: weakref.ref[BatchIterator] | None = None
         self._ahead: BatchIterator | None = None
         # A generator is drawn from when its epoch is asked for, as in a plain loop: others may draw from it, too.
@@ -95,32 +54,29 @@ class Epochs(Iterator[BatchIterator]):
             current.break_off(SUCCESSOR)
         iterator, self._ahead = self._ahead, None
         if iterator is None:
-            self._seam = None
             iterator = self._begun()
-        elif self._seam is not None:
-            self._seam.before = None
         self._current = weakref.ref(iterator)
         self._may_begin_ahead = self._options.rng is None
         return iterator
 
-    def _begun(self) -> BatchIterator:
+    def _begun(self, before: weakref.ref[BatchIterator] | None = None) -> BatchIterator:
+        """Return the next epoch, which shares its buffer with the one before."""
         if self._number >= self._end:
             raise StopIteration
-        seam = Seam(self, self._seam)
-        epoch = self._source.begin_epoch(self._options.of_epoch(self._number), self._state, seam)
-        self._seam, self._state = seam, None
+        epoch = prepare(self._source, self._options.of_epoch(self._number), self._state)
+        runner = self._source.start(epoch, before)
+        self._state = None
         self._number += 1
-        return BatchIterator(epoch)
+        return BatchIterator(epoch, runner, weakref.ref(self))
 
     def fill_ahead(self) -> None:
-        """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's runner."""
+        """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's iterator."""
         if self._ahead is not None:
-            if self._seam is not None and self._seam.runner is not None:
-                self._seam.runner.fill()
+            self._ahead.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
             with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
-                self._ahead = self._begun()
+                self._ahead = self._begun(self._current)
 
     def close(self) -> None:
         """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
@@ -145,60 +101,48 @@ class Epochs(Iterator[BatchIterator]):
         self.close()
 
 
-class _Unnumbered:
-    """Remembers the latest epoch of a source that was given no number; an empty one where the source is sent.
+_latest: weakref.WeakKeyDictionary[SourceNode, tuple[EpochOptions, Accounting]] = weakref.WeakKeyDictionary()
+"""The latest epoch of each source that was given no number."""
 
-    Attributes:
-        latest: Its options and accounting; None before the first.
-        warned: Whether it was warned of epochs that repeat each other.
-    """
+_warned: weakref.WeakSet[SourceNode] = weakref.WeakSet()
+"""Sources that it was warned of."""
 
-    latest: tuple[EpochOptions, Accounting] | None = None
-    warned = False
 
-    def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
-        return _Unnumbered, ()
-
-    def repeated_by(self, options: EpochOptions) -> bool:
-        """Return whether an epoch, again without a number, has the order and shard of one that was handed out."""
-        if self.latest is None or self.latest[1].batches == 0:
-            return False
-        before = self.latest[0]
-        return (before.shuffled, before.seed, before.shard) == (options.shuffled, options.seed, options.shard)
-
-    def warn(self, options: EpochOptions) -> None:
-        """Warn, once, on behalf of the code that called the library; an error where warnings are turned into errors."""
-        if self.warned:
-            return
-        self.warned = True
-        what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
+def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
+    """Warn, once a source, of an epoch that has the order and shard of the one before, both without a number."""
+    options, before = epoch.options, _latest.get(source)
+    _latest[source] = options, epoch.accounting
+    if before is None or before[1].batches == 0 or source in _warned:
+        return
+    was = before[0]
+    if (was.shuffled, was.seed, was.shard) != (options.shuffled, options.seed, options.shard):
+        return
+    if not options.shuffled and not any_node(source, "rng"):
+        return
+    _warned.add(source)
+    what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
+    try:
         warnings.warn(
             f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= each "
             f"is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
             RepeatedEpochWarning,
             stacklevel=consumer_level(),
         )
+    except RepeatedEpochWarning:
+        _latest[source] = before  # it is an error, and the epoch is not begun
+        raise
 
 
-class MakesEpochs(SourceNode):
+def _takes_options(source: SourceNode) -> bool:
+    """Return whether options that the library does not know may belong to a function of the user's."""
+    return any_node(source, "takes_options")
+
+
+class MakesEpochs(OpensEpochs):
     """The methods by which the library's own sources hand out epochs."""
 
-    def begin_epoch(self, options: EpochOptions, state: Any, seam: Seam | None = None) -> Epoch:
-        """Begin the epoch that the options ask for.
-
-        Args:
-            options: What was asked for.
-            state: From where on; None from the beginning.
-            seam: Leads to the next epoch; None where there is none.
-        """
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
-    def plan_of(self, options: EpochOptions) -> BatchPlan:
-        """Return the plan of the epoch that `options` ask for."""
-        raise self._no_random_access("plan")
-
-    def _notes_epochs_at(self) -> SourceNode:
-        """Return the source that remembers which epoch was handed out last without a number."""
+    def _noted_source(self) -> SourceNode:
+        """Return the source of which epochs that repeat each other are noted."""
         return self
 
     @validation.known_names()
@@ -212,7 +156,7 @@ class MakesEpochs(SourceNode):
         """
         return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
 
-    @validation.known_names(unless=operator.methodcaller("calls_user_functions"))
+    @validation.known_names(unless=_takes_options)
     def batch_iterator(
         self,
         batch_size: int,
@@ -267,16 +211,12 @@ class MakesEpochs(SourceNode):
             on_error=on_error,
             **own,
         )
-        if state is not None or options.numbered or options.rng is not None:
-            return BatchIterator(self.begin_epoch(options, state))
-        unnumbered: _Unnumbered = vars(self._notes_epochs_at()).setdefault("_unnumbered", _Unnumbered())
-        if unnumbered.repeated_by(options) and (options.shuffled or self.has_random_maps()):
-            unnumbered.warn(options)
-        begun = self.begin_epoch(options, state)
-        unnumbered.latest = (options, begun.accounting)
-        return BatchIterator(begun)
+        opened = prepare(self, options, state)
+        if state is None and not options.numbered and options.rng is None:
+            warn_of_repeats(self._noted_source(), opened)
+        return BatchIterator(opened, self.start(opened))
 
-    @validation.known_names(unless=operator.methodcaller("calls_user_functions"))
+    @validation.known_names(unless=_takes_options)
     def epochs(
         self,
         n: int | None,

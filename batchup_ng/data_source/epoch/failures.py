@@ -1,4 +1,4 @@
-"""What is done about the bad samples of an epoch, as its error policy says."""
+"""What is done about the bad samples of an epoch, as its error policy says, with a pool or without."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from ...error_context import shortened, without_frames
-from ...errors import BatchError, SampleWarning, TooManyErrors
-from ...faults.isolation import Verdict, isolate
+from ...errors import SampleWarning, TooManyErrors
+from ...faults.isolation import PartialBatch
 from ...faults.policy import ErrorPolicy, SampleError
-from ...faults.replacements import Replacements
 from ...faults.sample_errors import NamesSamples, blamed, unblamed
-from ...randomness import BatchKey
+from ...randomness import word
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
-from ...sampling.plans.rows import whole_samples
+from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
 from ...warn import warn_consumer
 from .accounting import Accounting
 
 MAX_SHOWN = 1000
 """Characters of an error's text that are shown within another."""
+
+MAX_REPLACEMENTS = 32
+"""How many other rows are tried in the place of a bad one."""
 
 
 class Failures:
@@ -28,87 +30,109 @@ class Failures:
 
     Args:
         source: Knows what a sample is called.
+        plan: Has the rows of other samples.
         policy: What to do about bad samples, and how many there may be.
-        accounting: Where they are entered; kept as an attribute.
+        accounting: Where they are entered.
         n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
         world: How many ranks share the epoch.
     """
 
     def __init__(
-        self, source: NamesSamples, policy: ErrorPolicy, accounting: Accounting, n_samples: int | None, world: int
+        self,
+        source: NamesSamples,
+        plan: BatchPlan,
+        policy: ErrorPolicy,
+        accounting: Accounting,
+        n_samples: int | None,
+        world: int,
     ) -> None:
         self._source = source
-        self._policy = policy
-        self.accounting = accounting
+        self._plan = plan
+        self.policy = policy
+        self._accounting = accounting
         self._n_samples = n_samples
         self._world = world
 
-    def isolate(
-        self, read: Callable[[Any, BatchKey], Any], plan: BatchPlan, planned: PlannedBatch, error: BaseException
-    ) -> Verdict:
-        """Return what becomes of a batch whose read raised `error`.
+    def resolved(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
+        """Return what is handed out of a batch that failed, the failures recorded; raise if the policy says so.
 
         Args:
-            read: Reads the rows of some of its samples, with the key of these.
-            plan: Has the rows of other samples.
             planned: The batch.
-            error: What was raised.
-        """
-
-        def read_part(rows: Any, places: np.ndarray | None) -> Any:
-            return read(rows, planned.key if places is None else planned.key.part(places))
-
-        return isolate(read_part, planned.rows, error, self._policy, Replacements(plan, planned).another)
-
-    def check(self, planned: PlannedBatch, verdict: Verdict) -> None:
-        """Raise what the policy says of a batch that failed; else record the samples that are left out or replaced.
+            failed: What is known of it.
+            make: Makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
 
         Raises:
             BatchError: the policy says so, or no single sample is to blame.
             TooManyErrors: more samples failed than the policy allows.
         """
-        policy = self._policy
-        if verdict.error is not None or (verdict.bad and policy.action == "raise"):
-            raise self._error(planned, verdict)
-        for place, failure in sorted(verdict.bad.items()):
+        if failed.failures and self.policy.action == "raise":
+            place = min(failed.failures)
+            raise blamed(self._source, planned, place, failed.failures[place])
+        if failed.error is not None:
+            raise unblamed(planned, failed.error)
+        if self.policy.action == "replace":
+            failed = self._replaced(planned, failed, make)
+        for place, failure in sorted(failed.failures.items()):
             self._record(planned, place, failure)
-        if not verdict.made:
+        if not failed.kept:
             self._check_alone(planned)
-        n = whole_samples(planned.rows)[1]
-        self._check_limit(self.accounting.planned + n)
+        self._check_limit(self._accounting.planned + whole_samples(planned.rows)[1])
+        return failed
 
-    def enter(self, planned: PlannedBatch, verdict: Verdict) -> None:
-        """Enter in the accounting what became of a batch that failed and is handed out with fewer or other samples."""
-        policy, n = self._policy, whole_samples(planned.rows)[1]
-        replaced = len(verdict.bad) if policy.action == "replace" else 0
-        self.accounting.settle(planned.number, n, verdict.kept, len(verdict.bad) - replaced, "", replaced)
+    def settle(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
+        """Enter in the accounting what became of a batch that failed, once it is handed out."""
+        n, failed = whole_samples(planned.rows)[1], len(made.failures)
+        replaced = failed if self.policy.action == "replace" else 0
+        came_by = transport if made.kept else ""
+        self._accounting.settle(planned.number, n, made.kept, failed - replaced, came_by, replaced)
 
     def check_some_delivered(self) -> None:
         """Raise :class:`TooManyErrors` at the end of an epoch of which every sample failed."""
-        accounting = self.accounting
+        accounting = self._accounting
         if accounting.failed and not accounting.delivered:
             raise TooManyErrors(
                 f"all {accounting.failed} samples of this epoch failed; {self._last()}", list(accounting.errors)
             )
 
-    def _error(self, planned: PlannedBatch, verdict: Verdict) -> BatchError:
-        """Return the error that is to be raised."""
-        if verdict.bad and not (verdict.error is not None and self._policy.action == "skip"):
-            place = min(verdict.bad)
-            return blamed(self._source, planned, place, verdict.bad[place])
-        assert verdict.error is not None
-        return unblamed(planned, verdict.error)
+    def _replaced(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
+        """Return the batch with other rows in the places of those that failed, tried until all can be made."""
+        rows, failures, bad = planned.rows, dict(failed.failures), failed.failures
+        attempts = dict.fromkeys(bad, 0)
+        while bad:
+            for place in sorted(bad):
+                other = None
+                while other is None and attempts.setdefault(place, 0) < MAX_REPLACEMENTS:
+                    other = self._other(planned, place, attempts[place])
+                    attempts[place] += 1
+                if other is None:
+                    raise blamed(self._source, planned, place, failures[place])
+                rows = put_rows(rows, place, other)
+            made = make(rows)
+            if type(made) is not PartialBatch:
+                return PartialBatch(made, whole_samples(rows)[1], failures)
+            if made.error is not None:
+                raise unblamed(planned, made.error)
+            bad = made.failures
+            failures = {**bad, **failures}
+        raise AssertionError("a batch was replaced of which no sample failed")
+
+    def _other(self, planned: PlannedBatch, place: int, attempt: int) -> Any:
+        """Return the rows of one other sample: a function of seed, epoch, position and attempt; None if it is none."""
+        key = planned.key
+        row = self._plan.other(word("replace", key.seed, key.epoch, key.position(place), attempt), planned, place)
+        own = one_row(take_rows(planned.rows, np.array([place])))
+        return None if row is None or one_row(row) == own else row
 
     def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
         """Enter a sample that failed in the accounting; the first of an epoch is warned of."""
         error = blamed(self._source, planned, place, failure)
         without_frames(error)
         epoch = planned.key.epoch
-        self.accounting.errors.append(
+        self._accounting.errors.append(
             SampleError(error.row, planned.key.position(place), planned.number, epoch, error.source, error)
         )
-        if len(self.accounting.errors) == 1:
-            done = "replaced" if self._policy.action == "replace" else "left out"
+        if len(self._accounting.errors) == 1:
+            done = "replaced" if self.policy.action == "replace" else "left out"
             warn_consumer(
                 f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), MAX_SHOWN)}; "
                 f"the iterator's .errors lists all of them",
@@ -127,7 +151,7 @@ class Failures:
                 f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that "
                 f"{self._world} ranks share: each must hand out as many batches as the others; on_error='replace' "
                 f"keeps them in step; {self._last()}",
-                list(self.accounting.errors),
+                list(self._accounting.errors),
             )
 
     def _check_limit(self, so_far: int) -> None:
@@ -135,10 +159,10 @@ class Failures:
 
         The batch, which is not handed out then, is not in the accounting, so that a state saved now begins with it.
         """
-        accounting = self.accounting
+        accounting = self._accounting
         # A rank whose epoch was shared out later has handed out more than a rank's share of all.
         n_samples = None if self._n_samples is None else max(self._n_samples, so_far)
-        limit, rule = self._policy.limit(n_samples, so_far)
+        limit, rule = self.policy.limit(n_samples, so_far)
         n = accounting.failed_before + len(accounting.errors)
         if n > limit:
             samples = "1 sample" if n == 1 else f"{n} samples"
@@ -147,5 +171,5 @@ class Failures:
             )
 
     def _last(self) -> str:
-        text = shortened(str(self.accounting.errors[-1].error), MAX_SHOWN)
+        text = shortened(str(self._accounting.errors[-1].error), MAX_SHOWN)
         return f"the latest: {text}; .errors lists them all"

@@ -10,7 +10,6 @@ one entry.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import hashlib
 import json
@@ -45,7 +44,7 @@ class SavedEpoch:
     Attributes:
         source: Digest of the fingerprint of the source.
         told: What the source looked like, in words, for an error.
-        order: ``"in order"``, ``"seed"``, ``"generator"`` or ``"stream"``.
+        order: ``"in order"``, ``"seed"`` or ``"stream"``.
         seed: Seed of the order and of the maps' randomness.
         epoch: Number of the epoch.
         batch_size: Samples of a batch.
@@ -54,7 +53,6 @@ class SavedEpoch:
         samples: Samples that all ranks together have handed out, failed ones included.
         batches: The same in batches, of a world of one.
         counts: How many samples this rank has ``planned``, ``delivered``, ``failed``, ``replaced``.
-        generator: State of the generator from which the order is drawn, before its first draw; None without one.
         inner: State of the user's own iterator of a stream; None without one.
     """
 
@@ -69,7 +67,6 @@ class SavedEpoch:
     samples: int
     batches: int
     counts: dict[str, int]
-    generator: Any = None
     inner: Any = None
 
     @property
@@ -78,7 +75,7 @@ class SavedEpoch:
         return Reached(self.samples, self.batches)
 
 
-_ORDERS = ("in order", "seed", "generator", "stream")
+_ORDERS = ("in order", "seed", "stream")
 _NUMBERS = ("epoch", "samples", "batches")
 _POSITIVE = ("batch_size", "world")
 
@@ -92,8 +89,7 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
     body = {"format": FORMAT, "version": VERSION, **vars(saved)}
     named, inner = body.pop("counts"), body.pop("inner")
     try:
-        # What is the user's own comes back to him as it was, so that no array is packed there.
-        body = json.loads(json.dumps({**_packed(body), "inner": inner}, allow_nan=False, default=_plain_number))
+        body = json.loads(json.dumps({**body, "inner": inner}, allow_nan=False, default=_plain_number))
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
     own, counts = digest(body), [named[name] for name in COUNTS]
@@ -126,10 +122,7 @@ def from_state(state: Any) -> SavedEpoch:
     if sorted(map(str, body)) != sorted(names):
         raise StateError(f"this state is damaged: it has {sorted(map(str, body))}, not {sorted(names)}")
     _check_values(body)
-    try:
-        return SavedEpoch(**{**body, "generator": _unpacked(body["generator"])})
-    except (ValueError, TypeError, KeyError) as error:
-        raise StateError(f"this state is damaged: {error}") from error
+    return SavedEpoch(**body)
 
 
 def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,8 +131,8 @@ def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(counts, (list, tuple)) or len(counts) != len(COUNTS) + 1:
         raise StateError("this state is damaged: it does not tell what was delivered")
     try:
-        body = {name: _packed(value) for name, value in state.items() if name not in ("counts", "digest")}
-        numbers = _packed(list(counts[:-1]))
+        body = {name: _plain(value) for name, value in state.items() if name not in ("counts", "digest")}
+        numbers = _plain(list(counts[:-1]))
         wanted = digest(body)
         wanted_of_counts = digest([wanted, *numbers])
     except (TypeError, ValueError, RecursionError) as error:
@@ -151,7 +144,7 @@ def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_values(body: dict[str, Any]) -> None:
-    """Refuse values of wrong kinds, which only a state that nobody's ``state_dict`` made can have."""
+    """Refuse values of wrong kinds, which no state that ``state_dict`` made has."""
     for name in (*_NUMBERS, *_POSITIVE):
         _check_number(name, body[name], name in _POSITIVE)
     if type(body["seed"]) is not int:
@@ -186,17 +179,14 @@ def digest(body: Any) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _packed(value: Any) -> Any:
-    """Return `value` with its arrays as text."""
-    if isinstance(value, np.ndarray):
-        data = base64.b85encode(np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<")).tobytes()).decode()
-        return {"dtype": value.dtype.newbyteorder("<").str, "b85": data}
+def _plain(value: Any) -> Any:
+    """Return `value` as JSON has it: numbers of NumPy's as Python's, mappings as dicts, sequences as lists."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {name: _packed(part) for name, part in value.items()}
+        return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_packed(part) for part in value]
+        return [_plain(part) for part in value]
     return value
 
 
@@ -204,19 +194,3 @@ def _plain_number(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"JSON has no {type(value).__name__}")
-
-
-def _unpacked(value: Any) -> Any:
-    """Return `value` with its arrays made from their text."""
-    if isinstance(value, dict):
-        if sorted(value) == ["b85", "dtype"]:
-            return np.frombuffer(base64.b85decode(value["b85"]), _plain_dtype(value["dtype"])).copy()
-        return {name: _unpacked(part) for name, part in value.items()}
-    return value
-
-
-def _plain_dtype(name: Any) -> np.dtype[Any]:
-    if name not in ("<u4", "<u8", "<i4", "<i8"):
-        raise ValueError(f"an array of it is of dtype {name!r:.20}")
-    plain: np.dtype[Any] = np.dtype(name)
-    return plain

@@ -1,9 +1,7 @@
 """A file that holds a state: the old one or the new one, whenever the program is killed.
 
-A state is written beside its file, synchronised with the disk, then takes the file's place. What it is written to has
-one name for each file, and is locked while that goes on, so that two that save at once do not mix. Whoever is killed in
-the midst of it leaves that one file, and the next to save writes over it. Where files cannot be locked (some network
-file systems, Windows), or the name is somebody else's, it is a new name each time, and a kill leaves that.
+A state is written to a new file beside it, which is synchronised with the disk and then takes its place. A kill in the
+midst of that leaves the new one, ``.NAME.XXXXXXXX.tmp``.
 """
 
 from __future__ import annotations
@@ -14,25 +12,15 @@ import json
 import os
 import secrets
 import stat
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from ...errors import StateError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]  # the module is missing there
-
 MAX_BYTES = 1 << 26
 """Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
 
-PATIENCE = 5.0
-"""Seconds that another who saves to the same file may take, until it is no longer waited for."""
-
-_PAUSE = 0.001
-_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
@@ -51,105 +39,40 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
             f"this state has {len(text)} bytes, and a file of at most {MAX_BYTES} is read; let the stream's own "
             f"iterator keep less in its state"
         )
-    _check_plain(target)
-    handle, name = _temporary(target)
-    try:
-        _write(handle, text, target)
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(handle), os.lstat(name)):
-                os.unlink(name)
-        raise
-    finally:
-        _release(handle)
-    _sync_folder(os.path.dirname(target))
-
-
-def _check_plain(target: str) -> None:
-    """Refuse what a file must not take the place of: a folder, a pipe, a device such as /dev/null."""
-    with contextlib.suppress(FileNotFoundError):
-        mode = os.stat(target).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
-
-
-def _write(handle: int, text: str, target: str) -> None:
-    """Write all of a file anew, with the permissions of the file whose place it is to take."""
-    if hasattr(os, "fchmod"):
-        with contextlib.suppress(OSError):  # there is none, or its file system knows no permissions
-            os.fchmod(handle, stat.S_IMODE(os.stat(target).st_mode))
-    with os.fdopen(handle, "w", encoding="utf-8", closefd=False) as file:
-        file.truncate(0)
-        file.write(text)
-        file.flush()
-        os.fsync(handle)
-
-
-def _temporary(target: str) -> tuple[int, str]:
-    """Return an open file beside `target`, with its name: that which is always used, if it can be locked."""
+    mode = _mode_of(target)
     folder, name = os.path.split(target)
-    usual = os.path.join(folder, f".{name}.tmp")
-    with contextlib.suppress(OSError):
-        handle = _locked(usual)
-        if handle is not None:
-            return handle, usual
-    own = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    return os.open(own, _FLAGS | os.O_EXCL, 0o666), own
-
-
-def _locked(name: str) -> int | None:
-    """Return the file of that name, opened and locked; None if that cannot be.
-
-    Raises:
-        OSError: it cannot be opened, or not be locked.
-    """
-    if fcntl is None:
-        return None
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        handle = os.open(name, _FLAGS, 0o666)
+    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    with os.fdopen(os.open(beside, _FLAGS, 0o666), "w", encoding="utf-8") as file:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_mine(handle, name):
-                handle, mine = -1, handle
-                return mine
-        except BlockingIOError:
-            time.sleep(_PAUSE)
-        except PermissionError:
+            if mode is not None:
+                with contextlib.suppress(OSError):  # a file system that knows no permissions
+                    os.chmod(beside, mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(beside, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
             raise
-        except OSError:  # this file system knows no locks
-            os.unlink(name)
-            raise
-        finally:
-            if handle >= 0:
-                os.close(handle)
-    return None
+    _sync_folder(folder)
 
 
-def _is_mine(handle: int, name: str) -> bool:
-    """Return whether an open file still has that name, which another who saved may have taken from it.
+def _mode_of(target: str) -> int | None:
+    """Return the permissions of a file, None where there is none.
 
     Raises:
-        OSError: it is no file of this user's own, alone under its name.
+        OSError: it is what a file must not take the place of: a folder, a pipe, a device such as /dev/null.
     """
-    opened = os.fstat(handle)
-    if not stat.S_ISREG(opened.st_mode) or opened.st_uid != os.geteuid() or opened.st_nlink > 1:
-        raise PermissionError(f"{name!r} is no plain file of this user's")
     try:
-        return os.path.samestat(opened, os.lstat(name))
+        mode = os.stat(target).st_mode
     except FileNotFoundError:
-        return False
-
-
-def _release(handle: int) -> None:
-    """Close a file; unlock it, even if a process that was forked meanwhile has it open too."""
-    if fcntl is not None:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
+        return None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
+    return stat.S_IMODE(mode)
 
 
 def _sync_folder(folder: str) -> None:

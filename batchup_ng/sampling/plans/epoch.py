@@ -4,32 +4,25 @@ A plan is index arithmetic only. It has a length, where the epoch ends, and rand
 ``plan[0..k-1]``. The serial iterator walks it, the pools send its parts to workers, and a batch that was lost
 is made again from it.
 
-Where the order is a function (in order, or shuffled by an int seed), each node of the graph of sources has a small
-:class:`~batchup_ng.sampling.plans.rows.RowPlan` that computes its rows. If they are one sequence of samples, a
-:class:`SamplesPlan` cuts batches from it, those of one rank, from any sample on. If batches are what is in order, as
-those of a choice of sources, a :class:`BatchesPlan` numbers them. Where the order is drawn from a generator with a
-state (BatchUp's ``RandomState``), a :class:`DrawnPlan` draws batch after batch, exactly when BatchUp would have, and
-remembers what it drew. A :class:`PartPlan` is a rank's part of one of these, or what is left of it.
+Each node of the graph of sources has a :class:`~batchup_ng.sampling.plans.rows.RowPlan` that computes its rows. If they
+are one sequence of samples, a :class:`SamplesPlan` cuts batches from it, those of one rank, from any sample on. If
+batches are what is in order, as those of a choice of sources, a :class:`BatchesPlan` numbers them; a :class:`DrawnPlan`
+does so where the order is drawn from a generator with a state (BatchUp's ``RandomState``), batch after batch, exactly
+when BatchUp would have drawn it. A :class:`PartPlan` is a rank's part of one of these two, or what is left of it.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...randomness import BatchKey
-from ..base import num_batches
-from .rows import RowPlan, join_rows, same_form, take_rows, whole_samples
+from .rows import ListedPlan, RowPlan, count_batches, join_rows, same_form, take_rows, whole_samples
 from .sharding import ALONE, START, Reached, Shard, Shares
-
-REMEMBERED = 4096
-"""How many of the latest batches an endless drawn plan can still give again."""
-
 
 NEAR = 1000
 """How far another row is looked for where an epoch has no end: so many samples ahead; so many batches back where the
@@ -81,31 +74,41 @@ class BatchPlan(Protocol):
         ...
 
 
-def _in_words(plan: Any, n_batches: float | None) -> str:
-    number = "batches drawn as they are asked for" if n_batches is None else f"{n_batches} batches"
-    return f"<{type(plan).__name__}: {'endless' if n_batches == math.inf else number}>"
-
-
 class _Numbered:
-    """What plans with random access have in common."""
+    """What all plans have in common."""
 
     first: int
     n_batches: float
 
     def __repr__(self) -> str:
-        return _in_words(self, self.n_batches)
+        return f"<{type(self).__name__}: {self._size_in_words()}>"
+
+    def _size_in_words(self) -> str:
+        return "endless" if self.n_batches == math.inf else f"{self.n_batches} batches"
 
     def __len__(self) -> int:
-        return finite_length(self.n_batches)
+        if self.n_batches > sys.maxsize:  # infinite, or more than len() can say
+            raise TypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
+        return int(self.n_batches)
 
     def __getitem__(self, number: int) -> PlannedBatch:
-        return self._planned(checked_number(number, self.n_batches, self.first))
+        n_batches = self.n_batches
+        if number < 0 and n_batches != math.inf:
+            number += int(n_batches)
+        if not self.first <= number < n_batches:
+            raise IndexError(
+                f"batch {number} is out of range for an epoch of batches {self.first} to {n_batches} (excluded)"
+            )
+        return self._planned(number)
 
     def __iter__(self) -> Iterator[PlannedBatch]:
         number = self.first
-        while number < self.n_batches:
+        while self._has(number):
             yield self._planned(number)
             number += 1
+
+    def _has(self, number: int) -> bool:
+        return number < self.n_batches
 
     def _planned(self, number: int) -> PlannedBatch:
         raise NotImplementedError(f"Abstract for type {type(self)}")
@@ -164,11 +167,11 @@ class SamplesPlan(_Numbered):
     def reached(self, number: int) -> Reached:
         samples = self._reached + (number - self.first) * self._step
         samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
-        return Reached(samples, num_batches(samples, self._batch_size))
+        return Reached(samples, int(count_batches(samples, self._batch_size, drop_last=False)))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples
-        # Where there is no end: of those before and soon after the sample, whatever batch it is in.
+        # Without an end: one of those before and soon after the sample, whatever batch it is in.
         at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
         return self._rows.rows_between(at, at + 1)
 
@@ -190,19 +193,68 @@ class BatchesPlan(_Numbered):
         self._batch_size = batch_size
         self._seed = seed
         self._epoch = epoch
-        self.n_batches = rows.n_batches
+
+    @property
+    def n_batches(self) -> float:  # type: ignore[override]  # read when it is needed, for it may have to be counted
+        return self._rows.n_batches
 
     def _planned(self, number: int) -> PlannedBatch:
         key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
         return PlannedBatch(number, self._rows.rows(number), key)
 
     def reached(self, number: int) -> Reached:
-        return reached_batches(number, self._batch_size)
+        return Reached(min(number * self._batch_size, (1 << 63) - 1), number)  # all positions are int64
+
+    def _others(self, planned: PlannedBatch) -> range:
+        """Return the batches among which to look for another sample."""
+        own = planned.key.batch
+        return range(max(0, own - NEAR), own + 1) if self.n_batches == math.inf else range(int(self.n_batches))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        if self.n_batches == math.inf:
-            return other_of_drawn(self, draw, planned)
-        return _one_of(self[(draw >> 32) % int(self.n_batches)].rows, draw, planned)
+        among = self._others(planned)
+        rows = self._rows.rows(among[(draw >> 32) % len(among)])
+        n = whole_samples(rows)[0]
+        if not n:
+            return None
+        row = take_rows(rows, np.array([(draw & 0xFFFFFFFF) % n]))
+        return row if same_form(planned.rows, row) else None
+
+
+class DrawnPlan(BatchesPlan):
+    """A plan whose order is drawn, batch after batch, from a generator with a state.
+
+    ``plan[k]`` draws up to k. :class:`~batchup_ng.sampling.plans.rows.ListedPlan` says what is remembered.
+
+    Args:
+        drawn: Yields the rows of one batch after the other.
+        batch_size: Positions that a batch takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        n_batches: Number of batches, ``math.inf``, or None if only drawing tells.
+        count: Counts the batches by drawing from a copy of the generator, if `n_batches` is None.
+    """
+
+    def __init__(
+        self,
+        drawn: Iterator[Any],
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        n_batches: float | None,
+        count: Callable[[], int],
+    ) -> None:
+        self._listed = ListedPlan(drawn, n_batches, count)
+        super().__init__(self._listed, batch_size, seed, epoch)
+
+    def _size_in_words(self) -> str:
+        return "batches drawn as they are asked for" if self._listed.told is None else super()._size_in_words()
+
+    def _has(self, number: int) -> bool:
+        return self._listed.has(number)
+
+    def _others(self, planned: PlannedBatch) -> range:
+        own = planned.key.batch  # up to which batches were drawn in any case
+        return range(max(0, own - NEAR), own + 1)
 
 
 class PartPlan(_Numbered):
@@ -243,150 +295,3 @@ class PartPlan(_Numbered):
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         return self._whole.other(draw, planned, place)
-
-
-class DrawnPlan:
-    """A plan whose order is drawn, batch after batch, from a generator with a state.
-
-    ``plan[k]`` draws up to k. Batches already drawn are remembered: all of them where the epoch ends, the latest
-    :data:`REMEMBERED` where it does not. Safe to use from several threads.
-
-    Args:
-        drawn: Yields the rows of one batch after the other.
-        batch_size: Positions that a batch takes in the stream.
-        seed: Seed of the keys.
-        epoch: Number of the epoch.
-        n_batches: Number of batches, ``math.inf``, or None where only drawing tells.
-        count: Counts the batches by drawing from a copy of the generator, where `n_batches` is None.
-    """
-
-    first = 0
-
-    def __init__(
-        self,
-        drawn: Iterator[Any],
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        n_batches: float | None,
-        count: Callable[[], int],
-    ) -> None:
-        self._drawn = drawn
-        self._batch_size = batch_size
-        self._seed = seed
-        self._epoch = epoch
-        self._n_batches = n_batches
-        self._known = n_batches is not None
-        self._count = count
-        self._memory: dict[int, Any] = {}
-        self._next = 0
-        self._lock = threading.Lock()
-
-    @property
-    def n_batches(self) -> float:
-        if self._n_batches is None:
-            self._n_batches = self._count()
-        return self._n_batches
-
-    def __len__(self) -> int:
-        return finite_length(self.n_batches)
-
-    def __repr__(self) -> str:
-        return _in_words(self, self._n_batches)  # which is not counted for this, by drawing
-
-    def draw_to(self, number: int) -> None:
-        """Draw the batches before `number`, where there are so many."""
-        with self._lock:
-            self._draw_to(number)
-
-    def __getitem__(self, number: int) -> PlannedBatch:
-        number = checked_number(number, self.n_batches)
-        with self._lock:
-            self._draw_to(number + 1)
-            return self._planned(number)
-
-    def __iter__(self) -> Iterator[PlannedBatch]:
-        number = 0
-        while True:
-            with self._lock:
-                if number == self._next and not self._draw():
-                    return
-                planned = self._planned(number)
-            yield planned
-            number += 1
-
-    def reached(self, number: int) -> Reached:
-        return reached_batches(number, self._batch_size)
-
-    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        return other_of_drawn(self, draw, planned)
-
-    def _draw_to(self, number: int) -> None:
-        while self._next < number and self._draw():
-            pass
-
-    def _planned(self, number: int) -> PlannedBatch:
-        if number not in self._memory:
-            raise IndexError(
-                f"batch {number} of this endless epoch was drawn too long ago; a generator's draws are only "
-                f"remembered for {REMEMBERED} batches: pass an int seed as shuffle= to enter anywhere"
-            )
-        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
-        return PlannedBatch(number, self._memory[number], key)
-
-    def _draw(self) -> bool:
-        try:
-            self._memory[self._next] = next(self._drawn)
-        except StopIteration:
-            if not self._known:  # what was counted on a copy is another number if others drew from the generator too
-                self._n_batches = self._next
-            return False
-        if self._n_batches == math.inf:
-            self._memory.pop(self._next - REMEMBERED, None)
-        self._next += 1
-        return True
-
-
-def reached_batches(number: int, batch_size: int) -> Reached:
-    """Return how far an epoch is after some batches, each of which takes `batch_size` positions."""
-    return Reached(min(number * batch_size, (1 << 63) - 1), number)  # which counts no further: all are int64
-
-
-def finite_length(n_batches: float) -> int:
-    """Return `n_batches` as an int.
-
-    Raises:
-        TypeError: it is infinite, or more than Python's ``len`` can say: what takes lengths then does without.
-    """
-    if n_batches > sys.maxsize:
-        raise TypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
-    return int(n_batches)
-
-
-def checked_number(number: int, n_batches: float, first: int = 0) -> int:
-    """Return the number of a batch, a negative one counted from the end.
-
-    Raises:
-        IndexError: there is no such batch.
-    """
-    if number < 0 and n_batches != math.inf:
-        number += int(n_batches)
-    if not first <= number < n_batches:
-        raise IndexError(f"batch {number} is out of range for an epoch of batches {first} to {n_batches} (excluded)")
-    return number
-
-
-def other_of_drawn(plan: BatchPlan, draw: int, planned: PlannedBatch) -> Any:
-    """Return the rows of one other sample of the batches up to this one, which have been drawn in any case."""
-    own = planned.key.batch
-    first = max(0, own - NEAR)
-    return _one_of(plan[first + (draw >> 32) % (own + 1 - first)].rows, draw, planned)
-
-
-def _one_of(rows: Any, draw: int, planned: PlannedBatch) -> Any:
-    """Return the rows of one sample of a batch; None if it cannot stand among those of `planned`."""
-    n = whole_samples(rows)[0]
-    if not n:
-        return None
-    row = take_rows(rows, np.array([(draw & 0xFFFFFFFF) % n]))
-    return row if same_form(planned.rows, row) else None

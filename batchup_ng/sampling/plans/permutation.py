@@ -14,19 +14,17 @@ kept (Lemire, "Fast random integer generation in an interval", 2019).
 
 What that gives, what it does not:
 
-* With *ideal* functions, four rounds cannot be told from a random order by whoever looks at far fewer than n^(1/4)
-  places of it (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988), five
-  or six by whoever looks at far fewer than n^(1/2) (Patarin, "Security of random Feistel schemes with 5 or more
-  rounds", CRYPTO 2004). An epoch shows all n, and our functions are not ideal, so that this proves nothing: the eight
-  rounds rest on ``tests/sampling/plans/test_permutation_statistics.py``. There, two rounds are seen at once; four
-  where all of an order is seen, by the rows of positions that are alike in half of their bits; six are not seen in
-  25,600 orders of 4,097.
+* With *ideal* functions, few rounds cannot be told from a random order by looking at few places of it (Luby and
+  Rackoff, 1988; Patarin, "Security of random Feistel schemes with 5 or more rounds", CRYPTO 2004). An epoch shows all
+  n, and our functions are not ideal, so the eight rounds rest on
+  ``tests/sampling/plans/test_permutation_statistics.py``. There, two rounds are seen at once; four where all of an
+  order is seen, by the rows of positions that are alike in half of their bits; six are not seen in 25,600 orders of
+  4,097.
 * Of the n! orders there are at most 2^64, as many as keys. From n = 21 on there are orders that never occur.
-* Where the left half has an odd size, each round is an even permutation, as is every round that only takes exclusive or
-  (Even and Goldreich, "DES-like functions can generate the alternating group", 1983). So nearly all orders of such a
-  length have the same sign, which tells where the last two rows are once the place of each other one is known.
-* It is for shuffling, not for secrets: who sees a part of the order can compute the rest.
-* The values are for ever: a saved epoch goes on with the same order in a later release. A test holds some of them.
+* If the left half has an odd size, each round is an even permutation (Even and Goldreich, "DES-like functions can
+  generate the alternating group", 1983), so nearly all orders of such a length have the same sign.
+* It is for shuffling, not for secrets: the rest of the order can be computed from a part of it.
+* The values never change: a saved epoch goes on with the same order in a later release. A test holds some of them.
 """
 
 from __future__ import annotations
@@ -51,23 +49,21 @@ CHUNK = 8192
 """Positions that are computed at a time, so that the five arrays that take part stay in a processor's cache (L2)."""
 
 SOME = 256
-"""Places that are computed in one go for who asks for one after another."""
+"""Neighbouring places that :func:`sent_to` computes together."""
 
 _HALF_WORD = np.uint64(32)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def keyed_permutation(n: int, key: int) -> KeyedPermutation:
     """Return the permutation of `n` positions that belongs to `key` (64 bits)."""
     return KeyedPermutation(n, key)
 
 
 def check_length(name: str, length: int) -> None:
-    """Refuse what is too long to be permuted.
-
-    Raises:
-        ArgumentError: `length` is above :data:`LONGEST`.
-    """
+    """Raise :class:`ArgumentError` if `length` is negative, or above :data:`LONGEST`: too long to be permuted."""
+    if length < 0:
+        raise ArgumentError(f"{name} must not be negative, and is {length}; pass the number of rows")
     if length > LONGEST:
         raise ArgumentError(f"{name} must be at most 2^62, {LONGEST}, and is {length}; pass fewer rows")
 
@@ -149,27 +145,18 @@ class KeyedPermutation:
         values |= right
 
 
-class AskedOneByOne:
-    """The same permutation for who asks for one place after another: some neighbours are computed in one go, and kept.
+def sent_to(n: int, key: int, place: int) -> int:
+    """Return where one place is sent by the permutation of `n` positions that belongs to `key` (64 bits).
 
-    Safe to use from several threads.
-
-    Args:
-        n: How many places.
-        key: 64 bits.
+    Its neighbours are computed with it, and kept, so that asking for one place after another is cheap.
     """
+    block, within = divmod(place, SOME)
+    return int(_some(n, key, block)[within])
 
-    def __init__(self, n: int, key: int) -> None:
-        self._n, self._key = n, key
-        self._some = (0, np.arange(0))
 
-    def __call__(self, place: int) -> int:
-        first, sent = self._some
-        if not first <= place < first + len(sent):
-            first = place - place % SOME
-            sent = keyed_permutation(self._n, self._key)(np.arange(first, min(first + SOME, self._n)))
-            self._some = first, sent  # two threads may both compute it; each uses its own
-        return int(sent[place - first])
+@functools.lru_cache(maxsize=64)
+def _some(n: int, key: int, block: int) -> np.ndarray:
+    return keyed_permutation(n, key)(np.arange(block * SOME, min((block + 1) * SOME, n)))
 
 
 def _mix(half: np.ndarray, key: np.uint64, word: np.ndarray, spare: np.ndarray) -> None:

@@ -1,32 +1,33 @@
 """The rows of each batch at one node of the graph of sources, as a function of the batch's number.
 
 The rows of a batch are a 1-D integer array, or, for sources made of others, a nest of them: a tuple for a
-composite, a :class:`ChoiceBatch` for a choice.
+composite, a :class:`ChoiceBatch` for a choice. A plan either cuts batches from one sequence of samples
+(:class:`SequencePlan`), which may be cut anywhere, or has batches in an order (:class:`OfBatches`), which stay whole.
 """
 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import functools
 import math
-import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from ... import batch as batches
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ArgumentTypeError
 from ...randomness import OrderKey
-from ..base import RandomAccessSampler, checked_order, num_batches
 
 FIRST_BLOCK = 1024
-"""Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block,
-as long as they are asked for one after the other."""
+"""Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block."""
 
 EMPTY = 1000
-"""Rounds without a batch, one after the other, after which nobody waits for one."""
+"""Epochs without a batch, one after the other, after which an endless repeat is refused."""
+
+REMEMBERED = 4096
+"""How many of the latest batches of an endless drawn epoch can be given again."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -45,62 +46,69 @@ class RowPlan(Protocol):
         ...
 
     @property
-    def regular(self) -> bool:
-        """Whether every batch but the last is whole, so that batch k begins at sample k × batch size."""
-        ...
-
-    @property
     def n_samples(self) -> float | None:
-        """How many samples there are, an int or ``math.inf``, where they are one sequence that may be cut into batches
-        anywhere; None where batches are what is in order."""
-        ...
-
-    @property
-    def steady(self) -> bool:
-        """Whether the plan has as many batches with any other key, where it has one: in order is always the same."""
-        ...
-
-    def samples_before(self, number: int) -> int | None:
-        """Return how many samples the batches before `number` have; None where only their rows tell.
-
-        Args:
-            number: Up to the number of batches, which asks for the samples of all.
-        """
+        """Number of samples, an int or ``math.inf``, if they are one sequence that may be cut into batches anywhere;
+        None if batches are what is in order."""
         ...
 
     def rows(self, number: int) -> Any:
         """Return the rows of that batch; `number` is in range."""
         ...
 
-    def rows_between(self, start: int, stop: int) -> Any:
-        """Return the rows from one position to another, where the samples are one sequence; both are in range."""
+    def rows_between(self, start: int, stop: int, /) -> Any:
+        """Return the rows from one position to another, both in range, of samples that are one sequence."""
         ...
 
 
 class OfBatches:
     """What plans have in common in which batches are what is in order."""
 
-    regular: ClassVar[bool] = False
     n_samples: ClassVar[None] = None
 
-    @property
-    def steady(self) -> bool:
-        return False
-
-    def samples_before(self, number: int) -> int | None:
-        return None
-
-    def rows_between(self, start: int, stop: int) -> Any:
+    def rows_between(self, start: int, stop: int, /) -> Any:
         raise TypeError("the samples of this plan are no sequence that may be cut anywhere; ask for its batches")
 
 
-class SamplerPlan:
-    """The rows of a source that has a sampler.
+class SequencePlan:
+    """Batches of equal size cut from one sequence of samples.
 
-    The order is computed for a block of positions at a time, of which the latest is kept: what a call of NumPy costs
-    besides its work is then shared by the batches of the block. The first blocks are small, for somebody waits.
-    Who asks for batches at random, as a shuffled choice does, gets no more computed than he asks for, unless the order
-    is so short that it is one block.
+    Args:
+        rows_between: Returns the rows from one position to another.
+        n_samples: How many samples there are: an int, or ``math.inf``.
+        batch_size: Samples of a whole batch.
+        drop_last: Whether to leave out a last batch that is not whole.
+    """
+
+    n_samples: float | None
+
+    def __init__(
+        self, rows_between: Callable[[int, int], Any], n_samples: float, batch_size: int, drop_last: bool
+    ) -> None:
+        self.rows_between = rows_between
+        self.n_samples = self._total = n_samples
+        self._batch_size = batch_size
+        self.n_batches = count_batches(n_samples, batch_size, drop_last)
+
+    def rows(self, number: int) -> Any:
+        start = number * self._batch_size
+        return self.rows_between(start, int(min(start + self._batch_size, self._total)))
+
+
+class HasOrder(Protocol):
+    """What a plan needs of a sampler: see :class:`~batchup_ng.sampling.base.RandomAccessSampler`."""
+
+    block: int
+
+    @property
+    def in_batches(self) -> bool: ...
+
+    def num_indices_generated(self) -> Any: ...
+
+    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray: ...
+
+
+class SamplerPlan(SequencePlan):
+    """The rows of a source that has a sampler.
 
     Args:
         sampler: Tells the row at any position.
@@ -109,106 +117,88 @@ class SamplerPlan:
         drop_last: Whether to leave out a last batch that is not whole.
     """
 
-    regular: ClassVar[bool] = True
-    steady: ClassVar[bool] = True
+    def __init__(self, sampler: HasOrder, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+        super().__init__(_Blocks(sampler, key).between, sampler.num_indices_generated(), batch_size, drop_last)
+        if sampler.in_batches:
+            self.n_samples = None
 
-    def __init__(self, sampler: RandomAccessSampler, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+
+class _Blocks:
+    """The order of a sampler, computed for a block of positions at a time, of which the latest is kept.
+
+    The batches of a block share the fixed cost of NumPy's calls. The first blocks are small, so that the first batch
+    comes soon. Random access, as a shuffled choice needs it, computes only the requested rows, unless the whole order
+    is one block. Two threads may both compute a block; each uses its own.
+    """
+
+    def __init__(self, sampler: HasOrder, key: OrderKey | None) -> None:
         self._sampler = sampler
-        self._batch_size = batch_size
         self._key = key
         self._total = sampler.num_indices_generated()
-        self.n_samples = None if sampler.in_batches else self._total
-        self.n_batches = count_batches(self._total, batch_size, drop_last)
         self._size = min(FIRST_BLOCK, sampler.block)
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
-        self._jumped = -1  # the end of what was asked for at random last
+        self._jumped = -1  # where the latest random access ended
 
-    def samples_before(self, number: int) -> int:
-        return int(min(number * self._batch_size, self._total))
-
-    def rows(self, number: int) -> Any:
-        return self.rows_between(self.samples_before(number), self.samples_before(number + 1))
-
-    def rows_between(self, start: int, stop: int) -> Any:
+    def between(self, start: int, stop: int) -> np.ndarray:
         first, end, rows = self._block
         if not first <= start <= stop <= end:
-            # Two threads may both compute it; each uses its own.
-            if end and not self._goes_on(start):
+            if not end or start == self._jumped or first <= start <= 2 * end - first:  # one rank of several skips some
+                first, end = start, int(min(max(start + self._size, stop), self._total))
+                self._size = min(2 * self._size, self._sampler.block)
+            else:
                 self._jumped, self._size = stop, min(FIRST_BLOCK, self._sampler.block)
                 if self._total > self._sampler.block:
                     return self._computed(start, stop)
                 first, end = 0, int(self._total)
-            else:
-                first, end = start, int(min(max(start + self._size, stop), self._total))
-                self._size = min(2 * self._size, self._sampler.block)
             rows = self._computed(first, end)
             self._block = first, end, rows
         return rows[start - first : stop - first]
 
-    def _goes_on(self, start: int) -> bool:
-        """Return whether who asks for rows from there on goes through the order, perhaps as one rank of several."""
-        first, end, _ = self._block
-        return start == self._jumped or first <= start <= 2 * end - first
-
     def _computed(self, start: int, stop: int) -> np.ndarray:
-        rows = checked_order(self._sampler, np.arange(start, stop, dtype=np.int64), self._key)
-        rows.flags.writeable = False  # it will be handed out again
-        return rows
+        rows = np.asarray(self._sampler.rows_at(np.arange(start, stop, dtype=np.int64), self._key))
+        name = f"{type(self._sampler).__name__}.rows_at"
+        if rows.shape != (stop - start,):
+            raise ArgumentError(
+                f"{name} must return one row for each position, of shape {(stop - start,)}, not {rows.shape}"
+            )
+        if rows.dtype.kind not in "iu" and len(rows):
+            raise ArgumentTypeError(f"{name} must return row numbers, an integer array, not {rows.dtype}")
+        return np.asarray(read_only(rows))  # it will be handed out again
 
 
-@dataclasses.dataclass(frozen=True)
-class TogetherPlan:
-    """The rows of several sources side by side; ends with the first of them.
+def side_by_side(parts: Sequence[RowPlan], trim: bool, batch_size: int, drop_last: bool) -> RowPlan:
+    """Return the rows of several sources side by side, up to the end of the first of them.
 
-    Attributes:
+    Args:
         parts: A plan for each source.
         trim: Whether batches are cut to the shortest of the parts.
+        batch_size: Samples of a whole batch.
+        drop_last: Whether to leave out a last batch that is not whole.
     """
+    lengths = [part.n_samples for part in parts]
+    known = [n for n in lengths if n is not None]
+    if len(known) < len(lengths) or not (trim or len(set(known)) == 1):
+        return _TogetherPlan(parts, trim)
+    return SequencePlan(
+        lambda start, stop: tuple([part.rows_between(start, stop) for part in parts]), min(known), batch_size, drop_last
+    )
 
-    parts: tuple[RowPlan, ...]
-    trim: bool
 
-    @property
-    def n_batches(self) -> float:
-        return min(part.n_batches for part in self.parts)
+class _TogetherPlan(OfBatches):
+    """Batches of several plans side by side."""
 
-    @property
-    def regular(self) -> bool:
-        return all(part.regular for part in self.parts)
-
-    @property
-    def steady(self) -> bool:
-        return all(part.steady for part in self.parts)
-
-    def samples_before(self, number: int) -> int | None:
-        if not self.trim:
-            return self.parts[0].samples_before(number)
-        known = [n for n in (part.samples_before(number) for part in self.parts) if n is not None]
-        return None if self.n_samples is None or len(known) < len(self.parts) else min(known)
-
-    @functools.cached_property
-    def n_samples(self) -> float | None:
-        counts = [part.n_samples for part in self.parts]
-        known = [n for n in counts if n is not None]
-        if len(known) < len(counts) or not (self.trim or len(set(known)) == 1):
-            return None
-        return min(known)
-
-    def rows_between(self, start: int, stop: int) -> Any:
-        return tuple([part.rows_between(start, stop) for part in self.parts])
+    def __init__(self, parts: Sequence[RowPlan], trim: bool) -> None:
+        self._parts = parts
+        self._trim = trim
+        self.n_batches = min(part.n_batches for part in parts)
 
     def rows(self, number: int) -> Any:
-        rows = tuple([part.rows(number) for part in self.parts])
-        return trim_rows(rows) if self.trim else rows
+        rows = tuple([part.rows(number) for part in self._parts])
+        return trim_rows(rows) if self._trim else rows
 
 
-class FirstPlan:
-    """The first `n_samples` samples of a plan.
-
-    Where batches of the plan may be short in mid-epoch, the plan is asked how many samples come before them. Where it
-    cannot tell, the rows of all batches up to the end are made once, when this is made, to add up their lengths: 20 to
-    200 µs a batch. Such are a choice among choices or among buckets, several epochs of a choice or of buckets, a
-    composite that cuts one of these, and plans of one's own.
+def first_samples(part: RowPlan, batch_size: int, n_samples: int, drop_last: bool) -> RowPlan:
+    """Return the first `n_samples` samples of a plan.
 
     Args:
         part: The plan to cut.
@@ -216,72 +206,39 @@ class FirstPlan:
         n_samples: How many samples to keep.
         drop_last: Whether to leave out a last batch that is not whole.
     """
+    if part.n_samples is None:
+        return _FirstBatches(part, n_samples, drop_last)
+    return SequencePlan(part.rows_between, min(part.n_samples, n_samples), batch_size, drop_last)
 
-    def __init__(self, part: RowPlan, batch_size: int, n_samples: int, drop_last: bool) -> None:
+
+class _FirstBatches(OfBatches):
+    """The first samples of a plan of batches, the rows of which are made once, to count their samples."""
+
+    def __init__(self, part: RowPlan, n_samples: int, drop_last: bool) -> None:
         self._part = part
-        self._batch_size = batch_size
         self._n_samples = n_samples
-        self.regular = part.regular
-        self.n_samples = None if part.n_samples is None else min(part.n_samples, n_samples)
-        self._starts: list[int] | None = None
-        self.n_batches: float
-        if part.regular:
-            self.n_batches = min(part.n_batches, count_batches(n_samples, batch_size, drop_last))
-        elif part.samples_before(0) is not None:
-            self.n_batches = self._found(drop_last)
-        else:
-            self._starts = self._added_up(drop_last)
-            self.n_batches = len(self._starts) - 1
-
-    @property
-    def steady(self) -> bool:
-        return self.regular and self._part.steady
-
-    def _found(self, drop_last: bool) -> int:
-        """Return the number of batches, found in as many steps as it has bits."""
-
-        def before(number: int) -> int:
-            return self._part.samples_before(number) or 0
-
-        most = int(min(self._part.n_batches, self._n_samples, sys.maxsize - 1))  # none of them is empty
-        found = min(most, bisect.bisect_left(range(most + 1), self._n_samples, key=before))
-        return found - (drop_last and before(found) > self._n_samples)
-
-    def _added_up(self, drop_last: bool) -> list[int]:
-        """Return at which sample each batch starts, and where the last one ends."""
-        starts = [0]
-        while starts[-1] < self._n_samples and len(starts) <= self._part.n_batches:
-            end = starts[-1] + rows_length(self._part.rows(len(starts) - 1))
-            if end > self._n_samples and drop_last:
+        self._starts = [0]  # the sample at which each batch starts, then where the last one ends
+        while self._starts[-1] < n_samples and len(self._starts) <= part.n_batches:
+            end = self._starts[-1] + rows_length(part.rows(len(self._starts) - 1))
+            if end > n_samples and drop_last:
                 break
-            starts.append(end)
-        return starts
-
-    def samples_before(self, number: int) -> int | None:
-        n = self._part.samples_before(number) if self._starts is None else self._starts[number]
-        return None if n is None else min(n, self._n_samples)
+            self._starts.append(end)
+        self.n_batches: float = len(self._starts) - 1
 
     def rows(self, number: int) -> Any:
-        start = number * self._batch_size if self.regular else self.samples_before(number) or 0
-        return first_rows(self._part.rows(number), self._n_samples - start)
-
-    def rows_between(self, start: int, stop: int) -> Any:
-        return self._part.rows_between(start, stop)
+        return first_rows(self._part.rows(number), self._n_samples - self._starts[number])
 
 
 class RoundsPlan(OfBatches):
     """One plan after another, each made when it is first needed.
 
-    Where rounds may differ in their number of batches, a batch is found by counting the rounds up to it, and the number
-    of all, which the first batch asks for unless there is no end, by counting all of them: some 30 µs a round, so half
-    a minute for a million. Such are shuffled epochs of a choice that goes round sources of different numbers of
-    batches, of what is made of one, and of plans of one's own.
+    If rounds may differ in their number of batches, a batch is found by counting the rounds up to it, and the number of
+    all by counting all of them.
 
     Args:
         make: Returns the plan of a round.
-        rounds: How many rounds there are; -1 for ever.
-        n_each: Number of batches of each round; None where that is not known, and the first round tells whether it is
-            the same for all.
+        rounds: How many rounds there are; -1 without end.
+        n_each: Number of batches of each round; None if rounds may differ.
 
     Raises:
         ArgumentError: (from ``rows``) rounds without an end have no batch.
@@ -290,23 +247,13 @@ class RoundsPlan(OfBatches):
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
         self._make = functools.lru_cache(maxsize=4)(make)
         self._rounds = rounds
-        if n_each is None and self._make(0).steady:
-            n_each = self._make(0).n_batches
         self._n_each = n_each
         self._ends = [0]
 
-    @property
-    def steady(self) -> bool:
-        return self._n_each is not None
-
     @functools.cached_property
     def n_batches(self) -> float:
-        if self._n_each == 0:
-            return 0
-        if self._rounds == -1:
-            return math.inf
-        if self._n_each is not None:
-            return self._rounds * self._n_each
+        if self._rounds == -1 or self._n_each is not None:
+            return 0 if self._n_each == 0 else math.inf if self._rounds == -1 else self._rounds * (self._n_each or 0)
         while len(self._ends) <= self._rounds:
             self._count_round()
         return self._ends[-1]
@@ -319,14 +266,6 @@ class RoundsPlan(OfBatches):
                 f"samples, or drop_last=False"
             )
 
-    def samples_before(self, number: int) -> int | None:
-        first = self._make(0)
-        if not first.regular or not self._n_each:
-            return None
-        which, within = divmod(number, int(self._n_each))
-        each, rest = first.samples_before(int(self._n_each)), first.samples_before(within)
-        return None if each is None or rest is None else which * each + rest
-
     def rows(self, number: int) -> Any:
         if self._n_each is not None:
             which, within = divmod(number, int(self._n_each))
@@ -337,37 +276,104 @@ class RoundsPlan(OfBatches):
         return self._make(which).rows(number - self._ends[which])
 
 
+class ListedPlan(OfBatches):
+    """Batches of which an iterator gives the rows, drawn as far as they are needed.
+
+    If the epoch ends all are remembered, else the latest :data:`REMEMBERED`. Safe to use from several threads.
+
+    Args:
+        drawn: Yields the rows of one batch after the other.
+        n_batches: Number of batches, ``math.inf``, or None if only drawing tells.
+        count: Counts the batches by other means than drawing them here; None if there are none.
+    """
+
+    def __init__(
+        self, drawn: Iterator[Any], n_batches: float | None = None, count: Callable[[], int] | None = None
+    ) -> None:
+        self._drawn = drawn
+        self.told = n_batches
+        self._fixed = n_batches is not None
+        self._count = count
+        self._memory: dict[int, Any] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+
+    @property
+    def n_batches(self) -> float:
+        if self.told is None and self._count is not None:
+            self.told = self._count()
+        while self.told is None:
+            self.has(self._next)
+        return self.told
+
+    def has(self, number: int) -> bool:
+        """Return whether there is a batch of that number; draws the batches up to it."""
+        with self._lock:
+            return self._drawn_to(number)
+
+    def rows(self, number: int) -> Any:
+        with self._lock:
+            if self._drawn_to(number) and number in self._memory:
+                return self._memory[number]
+        raise IndexError(
+            f"batch {number} of this endless epoch was drawn too long ago; only the latest {REMEMBERED} are remembered "
+            f"of an order that is drawn batch after batch: pass an int seed as shuffle= to enter anywhere"
+        )
+
+    def _drawn_to(self, number: int) -> bool:
+        while self._next <= number and self._draw():
+            pass
+        return number < self._next
+
+    def _draw(self) -> bool:
+        try:
+            self._memory[self._next] = next(self._drawn)
+        except StopIteration:
+            if not self._fixed:  # a count on a copy of a generator is wrong if others drew from the generator too
+                self.told = self._next
+            return False
+        if self.told == math.inf:
+            self._memory.pop(self._next - REMEMBERED, None)
+        self._next += 1
+        return True
+
+
 def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
     """Return the number of batches that `n_samples` make: an int, or ``math.inf``."""
     if n_samples == math.inf:
         return math.inf
-    return int(n_samples) // batch_size if drop_last else num_batches(int(n_samples), batch_size)
+    return int(n_samples) // batch_size if drop_last else -(-int(n_samples) // batch_size)
+
+
+def map_rows(fn: Callable[[Any], Any], rows: Any) -> Any:
+    """Return the rows of a batch, which may be a nest, with `fn` applied to each array."""
+    if isinstance(rows, ChoiceBatch):
+        return ChoiceBatch(map_rows(fn, rows.sample_indices), rows.ds_index)
+    if isinstance(rows, tuple):
+        return tuple([map_rows(fn, part) for part in rows])
+    return fn(rows)
 
 
 def first_rows(rows: Any, n: int) -> Any:
-    """Return the first `n` of the rows of a batch, which may be a nest."""
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(first_rows(rows.sample_indices, n), rows.ds_index)
-    if isinstance(rows, tuple):
-        return tuple([first_rows(part, n) for part in rows])
-    return rows[:n]
+    """Return the first `n` of the rows of a batch."""
+    return map_rows(lambda leaf: leaf[:n], rows)
 
 
 def take_rows(rows: Any, offsets: np.ndarray) -> Any:
-    """Return those of the rows of a batch, which may be a nest, that stand at `offsets`: ``(n,) int``.
+    """Return those of the rows of a batch that stand at `offsets`: ``(n,) int``.
 
     A part that is shorter than the others gives those that it has.
     """
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(take_rows(rows.sample_indices, offsets), rows.ds_index)
-    if isinstance(rows, tuple):
-        return tuple([take_rows(part, offsets) for part in rows])
-    leaf = np.asarray(rows)
-    return leaf[offsets[offsets < len(leaf)]]
+
+    def taken(rows: Any) -> np.ndarray:
+        leaf = np.asarray(rows)
+        return np.asarray(leaf[offsets[offsets < len(leaf)]])
+
+    return map_rows(taken, rows)
 
 
 def read_only(rows: Any) -> Any:
-    """Return the rows of a batch, which may be a nest, such that code which reads them cannot change them.
+    """Return the rows of a batch such that code which reads them cannot change them.
 
     Several columns are read by the same rows: one that sorted them in place would give the others other samples.
     """
@@ -376,9 +382,7 @@ def read_only(rows: Any) -> Any:
             rows = rows.view()
             rows.flags.writeable = False
         return rows
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(read_only(rows.sample_indices), rows.ds_index)
-    return tuple([read_only(part) for part in rows]) if type(rows) is tuple else rows
+    return map_rows(read_only, rows) if type(rows) in (tuple, ChoiceBatch) else rows
 
 
 def join_rows(parts: Sequence[Any]) -> Any:
@@ -405,11 +409,7 @@ def one_row(rows: Any) -> Any:
     >>> one_row((np.array([3]), ChoiceBatch(np.array([4]), 1)))
     (3, ChoiceBatch(sample_indices=4, ds_index=1))
     """
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(one_row(rows.sample_indices), int(rows.ds_index))
-    if isinstance(rows, tuple):
-        return tuple([one_row(part) for part in rows])
-    return (rows[0].tolist() if np.ndim(rows) > 1 else int(rows[0])) if len(rows) else None
+    return map_rows(lambda leaf: np.asarray(leaf[0]).tolist() if len(leaf) else None, rows)
 
 
 def same_form(rows: Any, others: Any) -> bool:
@@ -424,19 +424,15 @@ def same_form(rows: Any, others: Any) -> bool:
 
 def whole_samples(rows: Any) -> tuple[int, int]:
     """Return how many samples the rows of a batch stand for: of which every part has its row, and of which any has."""
-    if isinstance(rows, np.ndarray):
-        return len(rows), len(rows)
-    lengths = list(_leaf_lengths(rows))
+    lengths = _leaf_lengths(rows)
     return min(lengths), max(lengths)
 
 
 def planned_samples(rows: Any, batch: Any) -> int:
     """Return how many samples were planned for `batch`, which was made of `rows`, whatever maps made of them.
 
-    Where a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
+    If a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
     """
-    if isinstance(rows, np.ndarray):
-        return len(rows)
     try:
         return whole_samples(rows)[1]
     except TypeError:
@@ -450,17 +446,13 @@ def rows_length(rows: Any) -> int:
 
 def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the rows of a composite with every leaf cut to the length of the shortest."""
-    lengths = set(_leaf_lengths(rows))
-    if len(lengths) == 1:
-        return rows
-    return tuple([first_rows(part, min(lengths)) for part in rows])
+    shortest, longest = whole_samples(rows)
+    return rows if shortest == longest else tuple([first_rows(part, shortest) for part in rows])
 
 
-def _leaf_lengths(rows: Any) -> Iterator[int]:
+def _leaf_lengths(rows: Any) -> list[int]:
     if isinstance(rows, ChoiceBatch):
-        yield from _leaf_lengths(rows.sample_indices)
-    elif isinstance(rows, tuple):
-        for part in rows:
-            yield from _leaf_lengths(part)
-    else:
-        yield len(rows)
+        return _leaf_lengths(rows.sample_indices)
+    if isinstance(rows, tuple):
+        return [n for part in rows for n in _leaf_lengths(part)]
+    return [len(rows)]

@@ -2,10 +2,8 @@
 
 The stream of an epoch is that of a world of one. In a world of W processes, each of which takes batches of B samples,
 global batch k is the positions k·B·W to (k+1)·B·W of that stream, of which rank r takes the r-th B: batch k·W + r of
-the world of one. Where an epoch can only be cut into the batches that it has (a choice of sources, an order drawn from
-a generator), global batch k is its batches k·W to (k+1)·W.
-
-What is left at the end is shared out evenly: see :class:`Shard`.
+the world of one. If an epoch can only be cut into the batches that it has, global batch k is its batches k·W to
+(k+1)·W. What is left at the end is shared out evenly: see :class:`Shard`.
 """
 
 from __future__ import annotations
@@ -41,12 +39,7 @@ ALONE = Shard()
 
 
 class Reached(NamedTuple):
-    """How far an epoch was handed out by all ranks together.
-
-    Attributes:
-        samples: Positions of the stream.
-        batches: Batches, in a world of one.
-    """
+    """How far an epoch was handed out by all ranks together: positions of the stream, batches in a world of one."""
 
     samples: int = 0
     batches: int = 0
@@ -68,6 +61,8 @@ class Shares:
 
     Attributes:
         rounds: How often each rank takes something: an int, or ``math.inf``.
+        whole: How many of these rounds are whole.
+        last: How much it takes in the last, where that is not.
 
     Raises:
         ArgumentError: what is left cannot be shared out evenly, and ``uneven`` is ``"error"``.
@@ -79,16 +74,16 @@ class Shares:
         self._shard = shard
         self._step = size * shard.world
         left = max(0, total - reached)
-        self._whole = math.inf if left == math.inf else int(left) // self._step
-        self._last = 0
+        self.whole = math.inf if left == math.inf else int(left) // self._step
+        self.last = 0
         if left != math.inf and not whole_only:
-            self._last = _last_share(int(left) % self._step, shard, unit)
-        self.rounds: float = self._whole + (self._last > 0)
+            self.last = _last_share(int(left) % self._step, shard, unit)
+        self.rounds: float = self.whole + (self.last > 0)
 
     def of(self, number: int) -> tuple[int, int, int]:
         """Return what a rank takes in a round: where the round starts, where its own part starts, how much that is."""
         start = self._reached + number * self._step
-        size = self._size if number < self._whole else self._last
+        size = self._size if number < self.whole else self.last
         return start, start + self._shard.rank * size, size
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...data_source.epoch.iterator import read_batch
+from ...data_source.epoch.reading import MakeBatch
 from ...error_context import function_name
 from ...errors import SerializationError
+from ...faults.isolation import PartialBatch
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
@@ -50,7 +52,8 @@ class ResultFuture(TaskFuture):
         if frame.kind is Kind.ARRAYS:
             return unpacked(frame.pickled, frame.buffers)
         if frame.kind is Kind.RESULT:
-            return load_result(frame.pickled, frame.buffers)
+            result = load_result(frame.pickled, frame.buffers)
+            return _with_causes(result) if type(result) is PartialBatch else result
         error, remote = load_result(frame.pickled, frame.buffers)
         if isinstance(error, StopIteration):
             error = RuntimeError(STOPPED)
@@ -122,12 +125,22 @@ class Job:
             self.future.set_exception(error)
 
 
+def _with_causes(made: PartialBatch) -> PartialBatch:
+    """Return a partial batch whose exceptions have the tracebacks that came beside them as their causes."""
+    sent: dict[int, Any] = dict(made.failures)
+    whole: Any = made.error
+    for error, remote in [*sent.values(), *([] if whole is None else [whole])]:
+        error.__cause__ = remote
+    failures = {place: error for place, (error, _) in sent.items()}
+    return dataclasses.replace(made, failures=failures, error=None if whole is None else whole[0])
+
+
 def transport_of(frame: Frame) -> str:
-    """Return how the arrays of a result came: by ``"slot"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
+    """Return how the arrays of a result came: by ``"slots"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
     transport = "inline"
     for buffer in frame.buffers:
         if type(buffer) is Placed:
-            transport = "slot"
+            transport = "slots"
         elif len(buffer) >= SMALLEST_LEASE:
             return "pipe"
     return transport
@@ -156,10 +169,10 @@ def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConst
     and unpacked in a tenth of the time of what can send any function.
     """
     fn, args, kwargs = task
-    if fn is read_batch and type(args[0]) is SharedConstant:
+    if type(fn) is MakeBatch and type(args[0]) is SharedConstant:
         source, rows, key, _ = args
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
-            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key)), 5), [], [source]
+            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key), tuple(fn)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
     return Kind.TASK, *dump(referred(task) if constants else task), constants
 
@@ -171,10 +184,10 @@ def referred(task: Task) -> Task:
     return fn, args, {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
 
 
-def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey]:
-    """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key."""
-    number, rows, key = pickle.loads(pickled)
-    return number, np.frombuffer(rows, np.int64), BatchKey(*key)
+def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
+    """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key, what makes it."""
+    number, rows, key, make = pickle.loads(pickled)
+    return number, np.frombuffer(rows, np.int64), BatchKey(*key), MakeBatch(*make)
 
 
 def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:

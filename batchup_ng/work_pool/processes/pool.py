@@ -17,7 +17,7 @@ from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
-from ..parallel import ParallelDataSource, Producer
+from ..parallel import ParallelDataSource
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from . import schedule
@@ -142,17 +142,16 @@ class WorkerProcessPool(AbstractWorkerPool):
         weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer:
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
         """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
         self.check_open()
         if stays or not travels(source):
-            return self._own(WorkerThreadPool(1)).as_producer()
-        pool = self._own(
-            WorkerProcessPool(
-                1, start_method=self._start_method, blas_threads=self._blas_threads, spill=self._spill
-            )
-        )
-        return Producer(pool, pool.close, pool._dispatcher.abandon)
+            return self._own(WorkerThreadPool(1))
+        options: Any = {"start_method": self._start_method, "blas_threads": self._blas_threads, "spill": self._spill}
+        return self._own(WorkerProcessPool(1, **options))
+
+    def abandon(self) -> None:
+        self._dispatcher.abandon()
 
     def check_open(self) -> None:
         self._dispatcher.check_open()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import os
 import select
 import signal
@@ -26,10 +27,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ...data_source.epoch.iterator import read_batch, read_masked
+from ...data_source.epoch.reading import MakeBatch
 from ...errors import RemoteTraceback, SerializationError
-from ...memory_pool import BufferPool
-from ...randomness import seed_globals
+from ...faults.isolation import PartialBatch
+from ...memory_pool import FRESH, BufferPool, Buffers
+from ...randomness import BatchKey, seed_globals
 from . import parent_death, protocol
 from .job import batch_task
 from .output_buffers import TaskMemory, packed
@@ -111,7 +113,6 @@ class WorkerLoop:
         self._reader = FrameReader(sock)
         self._scratch = BufferPool()
         self._sending = threading.Lock()
-        self._draws: dict[int, bool] = {}  # whether a source draws from the global generators, by its number
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
@@ -127,7 +128,6 @@ class WorkerLoop:
                     self._send(protocol.pieces(Kind.LOADED, frame.number))
                 elif frame.kind is Kind.FORGET:
                     WORKER_CONSTANTS.forget(frame.number)
-                    self._draws.pop(frame.number, None)
                 else:
                     run(frame)
                 del frame
@@ -138,34 +138,72 @@ class WorkerLoop:
         memory = _current.memory = TaskMemory(self._view, slot, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
-                constant, rows, key = batch_task(frame.pickled)
-                source = WORKER_CONSTANTS.get(constant)
-                if constant not in self._draws:
-                    self._draws[constant] = source.uses_global_rng()
-                if self._threads == 1 and self._draws[constant]:
-                    seed_globals(key)
-                result = read_batch(source, rows, key, memory)
+                constant, rows, key, make = batch_task(frame.pickled)
+                answer = self._batch(number, slot, make, WORKER_CONSTANTS.get(constant), rows, key, memory)
             else:
-                result = self._done(frame)
-            arrays = packed(result, memory)
-            if arrays is None:
-                answer = encode_result(number, result, memory)
-            else:
-                answer = protocol.pieces(Kind.ARRAYS, number, *arrays)
+                fn, args, kwargs = self._task(frame)
+                if type(fn) is MakeBatch:
+                    answer = self._batch(number, slot, fn, *args)
+                else:
+                    answer = self._answer(number, fn(*args, **kwargs), memory)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
             _current.memory = None
         self._send(answer)
 
-    def _done(self, frame: Frame) -> Any:
-        """Return what the task of a frame returns."""
+    def _batch(
+        self,
+        number: int,
+        slot: Placed | None,
+        make: MakeBatch,
+        source: Any,
+        rows: Any,
+        key: BatchKey,
+        memory: TaskMemory,
+    ) -> list[protocol.Piece]:
+        """Return the answer of a batch; where samples fail, or cannot be sent, of those that do not."""
+
+        def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
+            if make.seeded and self._threads == 1:  # threads share the global generators
+                seed_globals(key)
+            return make.read(source, rows, key, buffers)
+
+        def sendable(rows: Any, key: BatchKey) -> Any:
+            batch = read(rows, key)
+            check_comes_back(batch)
+            return batch
+
+        try:
+            return self._answer(number, read(rows, key, memory), memory)
+        except BaseException as error:
+            if not make.catches(error, rows):
+                raise
+            failure = error
+        try:
+            made = make.isolated(sendable, rows, key, failure)
+        finally:
+            del failure  # its traceback holds this frame
+        if type(made) is PartialBatch:
+            failures: Any = {place: portable(error) for place, error in made.failures.items()}
+            whole: Any = None if made.error is None else portable(made.error)
+            made = dataclasses.replace(made, failures=failures, error=whole)
+        # Anew, for what was written to the slot so far is of no use.
+        return self._answer(number, made, TaskMemory(self._view, slot, self._scratch))
+
+    def _answer(self, number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
+        """Return the frame of a result."""
+        arrays = packed(result, memory)
+        if arrays is None:
+            return encode_result(number, result, memory)
+        return protocol.pieces(Kind.ARRAYS, number, *arrays)
+
+    def _task(self, frame: Frame) -> Any:
+        """Return the function, the arguments and the keywords of the task that a frame holds."""
         fn, args, kwargs = frame.load()
         args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
         kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-        if (fn is read_batch or fn is read_masked) and self._threads == 1 and args[0].uses_global_rng():
-            seed_globals(args[2])  # which threads would share
-        return fn(*args, **kwargs)
+        return fn, args, kwargs
 
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:
@@ -188,9 +226,28 @@ def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol
     except MemoryError:
         raise
     except BaseException as error:
-        named = culprit("the result", result, _comes_back)
-        said = str(error) or type(error).__name__
-        raise SerializationError(f"{named} cannot be sent back from a worker process: {said}") from error
+        raise _cannot_be_sent(result, error) from error
+
+
+def check_comes_back(result: Any) -> None:
+    """Refuse a result that cannot be sent, or not be loaded.
+
+    Raises:
+        SerializationError: naming the part.
+    """
+    try:
+        load_result(*dump(result))
+    except MemoryError:
+        raise
+    except BaseException as error:
+        raise _cannot_be_sent(result, error) from error
+
+
+def _cannot_be_sent(result: Any, error: BaseException) -> SerializationError:
+    said = str(error) or type(error).__name__
+    return SerializationError(
+        f"{culprit('the result', result, _comes_back)} cannot be sent back from a worker process: {said}"
+    )
 
 
 def _comes_back(value: Any) -> bool:
@@ -203,7 +260,12 @@ def _comes_back(value: Any) -> bool:
 
 
 def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
-    """Return the frame of an exception with the text of its traceback; what cannot travel goes as its text."""
+    """Return the frame of an exception with the text of its traceback."""
+    return encode(Kind.ERROR, number, portable(error))
+
+
+def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
+    """Return an exception with the text of its traceback; in the place of one that cannot travel, one of its text."""
     text = traceback_text(error)
     error.__traceback__ = None
     try:
@@ -219,7 +281,7 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
         last = text.strip().splitlines()[-1]
         name = type(error).__name__
         error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
-    return encode(Kind.ERROR, number, (error, RemoteTraceback(text)))
+    return error, RemoteTraceback(text)
 
 
 MAX_PICKLED_ERROR = 1 << 20

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source.epoch import reading
 from batchup_ng.data_source.epoch.accounting import Accounting
-from batchup_ng.work_pool import epoch_runner
+from batchup_ng.faults.isolation import PartialBatch
 
 
 def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
@@ -38,36 +39,26 @@ def test_counts_that_do_not_balance_are_refused() -> None:
         accounting.balance(1)
 
 
-def loses(verdict: epoch_runner.Verdict) -> Any:
-    """Return a generator function in the place of `repair` that comes to this verdict whatever happened."""
-
-    def repair(case: Any) -> Any:
-        yield from ()
-        return verdict
-
-    return repair
-
-
 @pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
 @pytest.mark.parametrize(
-    "verdict",
+    "made",
     [
-        epoch_runner.Verdict(made=True, batch=(np.arange(3),), kept=3),
-        epoch_runner.Verdict(made=True, batch=(np.arange(3),), kept=4, bad={2: ValueError("no")}),
-        epoch_runner.Verdict(),
+        PartialBatch((np.arange(3),), 3),
+        PartialBatch((np.arange(3),), 4, {2: ValueError("no")}),
+        PartialBatch((np.arange(3),), 2, {2: ValueError("no")}),
     ],
 )
-def test_a_pool_that_lost_samples_would_be_found_out(
-    monkeypatch: pytest.MonkeyPatch, verdict: epoch_runner.Verdict
-) -> None:
+def test_what_loses_samples_would_be_found_out(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
     def fails(x: Any) -> Any:
         if 6 in x:
             raise ValueError("no")
         return (x,)
 
+    source = bu.ArrayDataSource([np.arange(12)]).map(fails)
     with bu.SerialPool() as pool:
-        source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(12)]).map(fails), on_error="skip")
-        assert len(list(source.batch_iterator(4))) == 3
-        monkeypatch.setattr(epoch_runner, "repair", loses(verdict))
-        with pytest.raises(bu.AccountingError):
-            list(source.batch_iterator(4))
+        for each in (source, pool.parallel_data_source(source)):
+            assert len(list(each.batch_iterator(4, on_error="skip"))) == 3
+            with monkeypatch.context() as patch:
+                patch.setattr(reading, "isolate", lambda *_: made)
+                with pytest.raises(bu.AccountingError):
+                    list(each.batch_iterator(4, on_error="skip"))

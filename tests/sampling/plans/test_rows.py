@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StandardSampler
-from batchup_ng.sampling.plans import choice as choice_plans
-from batchup_ng.sampling.plans.rows import (
-    FIRST_BLOCK,
-    FirstPlan,
-    OfBatches,
-    RoundsPlan,
-    RowPlan,
-    SamplerPlan,
-    rows_length,
-)
+from batchup_ng.sampling.plans.choice import even_order
+from batchup_ng.sampling.plans.rows import FIRST_BLOCK, SamplerPlan, first_rows, first_samples, rows_length
 
 LONG = 10**9
 KEY = OrderKey(1, 0)
@@ -124,10 +116,6 @@ def buckets(n: int) -> bu.ArrayDataSource:
     return bu.ArrayDataSource([np.zeros(n, np.uint8)], sampler=bu.BucketSampler(lengths, num_buckets=3, max_tokens=40))
 
 
-def balanced(n: int) -> bu.ArrayDataSource:
-    return bu.ArrayDataSource([np.zeros(n, np.uint8)], sampler=bu.BalancedBatchSampler(np.arange(n) % 2, 1))
-
-
 def endless(n: int) -> bu.ArrayDataSource:
     return bu.ArrayDataSource([np.zeros(n, np.uint8)], repeats=-1)
 
@@ -148,98 +136,38 @@ sources = st.recursive(leaves, nests, max_leaves=8)
 keys = st.none() | st.builds(OrderKey, st.integers(0, 99), st.integers(0, 9))
 
 
-@given(source=sources, batch_size=st.integers(1, 9), key=keys, drop_last=st.booleans())
-def test_a_plan_tells_how_many_samples_come_before_a_batch(
-    source: Any, batch_size: int, key: OrderKey | None, drop_last: bool
-) -> None:
-    plan = source.row_plan(batch_size, key, drop_last)
-    n = int(min(plan.n_batches, 50))
-    starts = np.cumsum([0, *[rows_length(plan.rows(number)) for number in range(n)]])
-    told = [plan.samples_before(number) for number in range(n + 1)]
-    assert told in ([None] * (n + 1), starts.tolist())
-    if plan.steady and key is not None:
-        assert source.row_plan(batch_size, OrderKey(100, 3), drop_last).n_batches == plan.n_batches
-
-
-class Silent(OfBatches):
-    """A plan that does not tell what it knows."""
-
-    def __init__(self, plan: RowPlan) -> None:
-        self.n_batches = plan.n_batches
-        self.rows = plan.rows
-
-
 @given(source=sources, n=st.integers(1, 100), batch_size=st.integers(1, 9), key=keys, drop_last=st.booleans())
-def test_the_first_samples_are_the_same_whether_batches_are_walked_through_or_not(
+def test_the_first_samples_are_those_of_the_first_batches(
     source: Any, n: int, batch_size: int, key: OrderKey | None, drop_last: bool
 ) -> None:
-    plan = source.row_plan(batch_size, key, drop_last)
-    if plan.regular:
-        return
-    found, walked = (FirstPlan(part, batch_size, n, drop_last) for part in (plan, Silent(plan)))
-    assert found.n_batches == walked.n_batches
-    for number in range(int(found.n_batches)):
-        assert str(found.rows(number)) == str(walked.rows(number))
-        assert found.samples_before(number) == walked.samples_before(number)
+    whole = source.row_plan(batch_size, key, drop_last)
+    plan = first_samples(whole, batch_size, n, drop_last)
+    left = n
+    for number in range(int(plan.n_batches)):
+        taken, rows = plan.rows(number), whole.rows(number)
+        assert rows_length(taken) == min(rows_length(rows), left)
+        assert str(taken) == str(first_rows(rows, left))
+        left -= rows_length(taken)
+    if left > 0 and not drop_last:
+        assert plan.n_batches == whole.n_batches
 
 
+@pytest.mark.parametrize("parts", [(7, 8), (7, 11, 5), (16, 16)])
 @pytest.mark.parametrize("stratified", [False, True])
-@pytest.mark.parametrize("of", [array, balanced])
-def test_plans_of_choices_and_buckets_do_tell_it(of: Any, stratified: bool) -> None:
-    choice = bu.ChoiceDataSource([of(10), of(6)], stratified=stratified)
-    for source in (choice, buckets(20), bu.take(choice, 5), bu.CompositeDataSource([choice, array(9)], trim=False)):
-        plan = source.row_plan(2, KEY, False)
-        assert plan.samples_before(1) == rows_length(plan.rows(0))
+@pytest.mark.parametrize("key", [None, KEY])
+def test_any_batch_of_many_rounds_of_a_choice_is_found(parts: Any, stratified: bool, key: OrderKey | None) -> None:
+    choice = bu.ChoiceDataSource([array(n) for n in parts], stratified=stratified)
+    plan = bu.repeat(choice, 300).row_plan(4, key, False)
+    rounds = [choice.row_plan(4, None if key is None else key.child(which), False) for which in range(300)]
+    expected = [rows for each in rounds for rows in map(each.rows, range(int(each.n_batches)))]
+    assert plan.n_batches == len(expected)
+    for number in (len(expected) - 1, 0, len(expected) // 2):
+        assert str(plan.rows(number)) == str(expected[number])
 
 
-def test_a_short_batch_in_the_round_that_is_not_whole_counts_too() -> None:
-    plan = bu.ChoiceDataSource([array(5), array(4)]).row_plan(4, None, False)
-    assert plan.n_batches == 3
-    assert [plan.samples_before(number) for number in range(4)] == [0, 4, 8, 9]
-
-
-def test_of_a_long_stratified_choice_batches_are_found_without_their_rows() -> None:
-    samplers = [Listening(400_001), Listening(300_002)]
-    parts = [bu.ArrayDataSource([np.zeros(s.length, np.uint8)], sampler=s) for s in samplers]
-    plan = bu.take(bu.ChoiceDataSource(parts, stratified=True), 600_000).row_plan(4, KEY, False)
-    assert samplers[0].asked == samplers[1].asked == []
-    assert 150_000 <= plan.n_batches <= 150_002  # of which some may be short
-    whole = bu.ChoiceDataSource(parts, stratified=True).row_plan(4, KEY, False)
-    short = [place for place in (plan._part._short or (0, []))[1] if place]  # type: ignore[attr-defined]
-    assert sorted(lacking for _, lacking in short) == [2, 3]
-    for place, lacking in short:
-        assert rows_length(whole.rows(place)) == 4 - lacking
-
-
-def test_places_are_looked_through_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = bu.ChoiceDataSource([array(29), array(39), array(7)], stratified=True)
-    expected = [choice.row_plan(4, KEY, False).samples_before(number) for number in range(20)]
-    monkeypatch.setattr(choice_plans, "MANY", 3)
-    assert [choice.row_plan(4, KEY, False).samples_before(number) for number in range(20)] == expected
-
-
-@pytest.mark.parametrize(
-    ("source", "key", "made"),
-    [
-        (bu.ChoiceDataSource([array(7), array(8)]), KEY, 1),
-        (bu.ChoiceDataSource([array(7), array(11), array(5)]), None, 1),
-        (bu.ChoiceDataSource([bu.ChoiceDataSource([array(7), array(8)]), array(16)]), KEY, 1),
-        (bu.ChoiceDataSource([array(7), array(11), array(5)]), KEY, 1000),
-    ],
-)
-def test_rounds_are_only_counted_where_they_may_differ(source: Any, key: OrderKey | None, made: int) -> None:
-    rounds = []
-
-    def make(which: int) -> RowPlan:
-        rounds.append(which)
-        return source.row_plan(4, None if key is None else key.child(which), False)  # type: ignore[no-any-return]
-
-    plan = RoundsPlan(make, 1000, None)
-    expected = sum(int(make(which).n_batches) for which in range(1000))
-    rounds.clear()
-    assert plan.n_batches == expected
-    assert len(rounds) <= made
-    assert rows_length(plan.rows(expected - 1)) > 0
+def sources_in(counts: list[int]) -> list[int]:
+    turns: list[int] = np.repeat(np.arange(len(counts)), counts)[even_order(counts)].tolist()
+    return turns
 
 
 @given(counts=st.lists(st.integers(0, 20), max_size=6))
@@ -251,7 +179,7 @@ def test_sources_are_spread_as_by_counting_what_is_due_round_by_round(counts: li
                 order.append(i)
                 done[i] = int(due[i] + 0.25 / most)
             due[i] += n / most
-    assert choice_plans.interleaved(counts).tolist() == order
+    assert sources_in(counts) == order
 
 
 def test_a_source_without_a_batch_has_no_turn_in_a_stratified_choice() -> None:
@@ -289,6 +217,6 @@ def test_a_spread_choice_begins_each_batch_as_soon_as_it_is_due() -> None:
                 if n and t * n // most > done[i]:
                     done[i] = t * n // most
                     expected.append(i)
-        assert choice_plans.interleaved(counts).tolist() == expected
-    large = choice_plans.interleaved([300_000, 3])
-    assert np.flatnonzero(large == 1).tolist() == [1, 100_002, 200_003]
+        assert sources_in(counts) == expected
+    large = sources_in([300_000, 3])
+    assert np.flatnonzero(large).tolist() == [1, 100_002, 200_003]

@@ -1,0 +1,126 @@
+"""The runners that make each batch when it is asked for, on the consumer's own thread: the reference of every pool."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from ...batch_layout import finished
+from ...faults.isolation import PartialBatch
+from ...faults.policy import RAISE
+from ...memory_pool import Buffers
+from ...randomness import BatchKey
+from ...sampling.plans.rows import planned_samples
+from ..hooks import SourceNode, any_node
+from .accounting import Accounting, count_of
+from .failures import Failures
+from .opening import Epoch, Runner
+from .reading import MakeBatch
+from .stream_checkpoint import inner_state
+
+
+class DirectRunner(Runner):
+    """Makes each batch when it is asked for, from an iterator."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def close(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
+                close()
+
+
+def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterator[Any]:
+    """Yield the batches of an epoch that has a plan.
+
+    Args:
+        source: Reads them.
+        epoch: Says which; its accounting gets each.
+        buffers: Where to take memory from.
+    """
+    options, plan, accounting, policy = epoch.options, epoch.plan, epoch.accounting, epoch.options.policy or RAISE
+    assert plan is not None
+    failures = Failures(source, plan, policy, accounting, epoch.n_samples(), options.shard.world)
+    # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
+    seeded = options.shuffled and any_node(source, "runs_user_code")
+    make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
+    for planned in plan:
+        rows, key = planned.rows, planned.key
+        batch = make(source, rows, key, buffers)
+        if type(batch) is not PartialBatch:
+            n = planned_samples(rows, batch)
+            accounting.settle(planned.number, n, n, 0, "memory")
+            yield batch
+        else:
+            remade = functools.partial(_remade, make, source, key, buffers)
+            batch = failures.resolved(planned, batch, remade)
+            failures.settle(planned, batch, "memory")
+            if batch.kept:
+                yield batch.batch
+        del batch
+    failures.check_some_delivered()
+
+
+def _remade(make: MakeBatch, source: SourceNode, key: BatchKey, buffers: Buffers, rows: Any) -> Any:
+    return make(source, rows, key, buffers)
+
+
+def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Iterator[Any]:
+    """Yield the batches of a stream, each once it is in the accounting by the samples that it has.
+
+    Args:
+        batches: The batches.
+        accounting: Gets each.
+        buffers: Where the memory comes from of what is not as it is to be handed out; None hands out what there is.
+    """
+    end = object()
+    while True:
+        batch = next(batches, end) if buffers is None else finished(next(batches, end), buffers)
+        if batch is end:
+            return
+        n = count_of(batch)
+        accounting.settle(accounting.batches, n, n, 0, "memory")
+        yield batch
+        del batch
+
+
+class StreamRunner(DirectRunner):
+    """Makes the batches of a stream, and tells the state of the stream after what was handed out.
+
+    The user's iterator is asked for its state before each batch too: if the batch then fails, in a map or by an
+    interrupt, the iterator is past it, and the batch was not handed out.
+
+    Args:
+        batches: The batches.
+        owner: Has the state of the user's own iterator; None where there is none.
+        epoch: What was asked for.
+    """
+
+    def __init__(self, batches: Iterator[Any], owner: Any, epoch: Epoch) -> None:
+        super().__init__(batches)
+        self._owner = owner
+        self._options = epoch.options
+        self._before: Any = None  # while a batch is made, and after one that failed
+
+    def __next__(self) -> Any:
+        self._before = self._now()
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._before = None
+            raise
+        self._before = None
+        return batch
+
+    def latest_state(self) -> Any:
+        return self._now() if self._before is None else self._before
+
+    def _now(self) -> Any:
+        return inner_state(self._owner, self._options)

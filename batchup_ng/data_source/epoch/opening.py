@@ -1,0 +1,186 @@
+"""How an epoch is opened: options, plan, state, runner, iterator.
+
+:func:`prepare` takes the options, has the source make the plan, checks a state and begins where it says. Then the
+source starts a :class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from typing import Any
+
+from ...errors import StateError
+from ...sampling.plans.epoch import BatchPlan, SamplesPlan
+from ...sampling.plans.sharding import Reached
+from ..epoch_options import EpochOptions, known_count
+from ..hooks import SourceNode
+from .accounting import Accounting
+from .checkpoint import check_cut, identity, order_of, resumed
+from .state import CANNOT, SavedEpoch, as_state
+from .stream_checkpoint import check_stream, counted_of
+
+
+class Runner:
+    """Makes the batches of an epoch in order; this one's methods are those of one that makes none ahead.
+
+    Attributes:
+        used_up: Whether all batches were submitted, so that the next epoch may begin.
+    """
+
+    used_up = False
+
+    def __next__(self) -> Any:
+        """Return the next batch, once it is in the accounting.
+
+        Raises ``StopIteration`` at the end, or what went wrong in making it.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def check_caller(self) -> None:
+        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if what is making one of the batches calls this."""
+
+    def ready(self) -> int:
+        """Return how many batches are made and wait."""
+        return 0
+
+    def ahead(self) -> int:
+        """Return how many batches are under way, or done and not yet handed out."""
+        return 0
+
+    def fill(self) -> None:
+        """Submit batches as far as there is room for them."""
+
+    def latest_state(self) -> Any:
+        """Return the state of a stream after the batch that was handed out last; None where it has none."""
+        return None
+
+    def close(self) -> None:
+        """End the work; may be called again, from any thread."""
+
+    def abandon(self) -> None:
+        """End the work without waiting for anything: nothing refers to the iterator, and the collector runs."""
+        self.close()
+
+
+class OpensEpochs(SourceNode):
+    """A source by which epochs are opened."""
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether its epochs have a plan; else it only streams."""
+        return self.is_random_access
+
+    def plan_of(self, options: EpochOptions) -> BatchPlan:
+        """Return the plan of the epoch that `options` ask for."""
+        raise self._no_random_access("plan")
+
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
+        """Start what makes the batches of an epoch.
+
+        Args:
+            epoch: Which batches.
+            before: The iterator of the epoch before, with which this one shares the buffer of a pool.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+
+@dataclasses.dataclass
+class Epoch:
+    """An epoch that is prepared.
+
+    Attributes:
+        source: Makes its batches.
+        asked: The options as they were given.
+        options: The same, as a state changed them.
+        plan: Which batches there are; None for a stream.
+        saved: What the state says from which it goes on.
+        accounting: What became of its batches.
+    """
+
+    source: OpensEpochs
+    asked: EpochOptions
+    options: EpochOptions
+    plan: BatchPlan | None
+    saved: SavedEpoch | None = None
+    accounting: Accounting = dataclasses.field(default_factory=Accounting)
+    _identity: tuple[str, str] | None = None
+
+    def n_batches(self) -> float | None:
+        """Return how many batches there are: an int, ``math.inf``, or None where only the end will tell."""
+        return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
+
+    def n_samples(self) -> int | None:
+        """Return the samples of the epoch, of those a rank's share; None where that is not known."""
+        n = self.source.num_samples()
+        return -(-int(n) // self.options.shard.world) if known_count(n) else None
+
+    def state(self, inner: Any) -> dict[str, Any]:
+        """Return the state of the epoch after the batches that are in the accounting.
+
+        Args:
+            inner: The state of the stream; None where there is none.
+
+        Raises:
+            StateError: the source only streams, or the order is drawn from a generator.
+        """
+        options, accounting = self.options, self.accounting
+        if self.plan is None and inner is None:
+            raise StateError(CANNOT)
+        order = order_of(options, self.plan is None)
+        if self._identity is None:
+            self._identity = identity(self.source)
+        batches, counts = accounting.counted()
+        if self.plan is not None:
+            reached = self.plan.reached(batches)
+        else:
+            before = 0 if self.saved is None else self.saved.counts["delivered"]
+            reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
+        return as_state(
+            SavedEpoch(
+                source=self._identity[0],
+                told=self._identity[1],
+                order=order,
+                seed=options.seed,
+                epoch=options.epoch,
+                batch_size=options.batch_size,
+                drop_last=options.drop_last,
+                world=options.shard.world,
+                samples=reached.samples,
+                batches=reached.batches,
+                counts=counts,
+                inner=inner,
+            )
+        )
+
+
+def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoch:
+    """Return the epoch that was asked for; starts nothing.
+
+    Args:
+        source: Makes the batches.
+        asked: What was asked for.
+        state: From where on; None from the beginning.
+
+    Raises:
+        ArgumentError: a stream cannot do what was asked for.
+        StateError: the state is damaged, or is that of another source, order, seed or epoch.
+    """
+    stream = not source.has_plan
+    if stream:
+        check_stream(source, asked)
+    options, saved, plan = asked, None, None
+    if state is not None:
+        if stream and (source.checkpointable() is None or asked.drop_last):
+            raise StateError(CANNOT)
+        options, saved = resumed(source, asked, state, stream)
+    if stream:
+        options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
+    else:
+        plan = source.plan_of(options)
+        if saved is not None and not isinstance(plan, SamplesPlan):
+            check_cut(options, saved)
+    epoch = Epoch(source, asked, options, plan, saved)
+    if saved is not None:
+        epoch.accounting.carry(saved.batches if plan is None else plan.first, saved.counts)
+    return epoch

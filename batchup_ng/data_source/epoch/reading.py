@@ -1,0 +1,94 @@
+"""How a batch is made of its rows: the task of every batch, alike in each pool and in the direct loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...batch_layout import finished
+from ...faults.isolation import FAILURES, isolable, isolate
+from ...memory_pool import Buffers
+from ...randomness import BatchKey, globals_seeded
+from ...sampling.plans.rows import planned_samples
+from ..hooks import ReadsRows
+
+
+class MakeBatch(NamedTuple):
+    """Makes a batch of its rows, or finds the samples that cannot be made: the function of every task.
+
+    Attributes:
+        action: What the error policy does about bad samples.
+        retries: How often a batch that failed is made again whole.
+        pad_mask: Whether each batch ends with an array that marks what only pads.
+        own_thread: Whether it runs on the consumer's own thread, where Ctrl-C ends the program.
+        seeded: Whether the global generators are seeded for each batch: here, and put back after it, on the consumer's
+            own thread; by a worker that does not share them with other threads.
+    """
+
+    action: str = "raise"
+    retries: int = 0
+    pad_mask: bool = False
+    own_thread: bool = True
+    seeded: bool = False
+
+    def __call__(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        """Return the batch of `rows`; a :class:`~batchup_ng.faults.isolation.PartialBatch` where samples fail."""
+        try:
+            return self.read(source, rows, key, buffers)
+        except BaseException as error:
+            if not self.catches(error, rows):
+                raise
+            failure = error
+        try:
+            return self.isolated(lambda rows, key: self.read(source, rows, key, buffers), rows, key, failure)
+        finally:
+            del failure  # its traceback holds this frame
+
+    def read(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        """Return the batch of `rows` as it is handed out."""
+        if not (self.seeded and self.own_thread):
+            batch = finished(source.read(rows, key, buffers), buffers)
+        else:
+            with globals_seeded(key):
+                batch = finished(source.read(rows, key, buffers), buffers)
+        return with_mask(batch, key, planned_samples(rows, batch)) if self.pad_mask else batch
+
+    def catches(self, error: BaseException, rows: Any) -> bool:
+        """Return whether the samples for which `error` was raised are looked for."""
+        return (isinstance(error, FAILURES) or not self.own_thread) and isolable(error, rows)
+
+    def isolated(
+        self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException
+    ) -> Any:
+        """Return what becomes of a batch whose read raised `error`.
+
+        Args:
+            read: Reads some of the rows, with their key.
+            rows: Those of the batch.
+            key: That of the batch.
+            error: What was raised.
+        """
+        caught = FAILURES if self.own_thread else (BaseException,)
+        return isolate(
+            lambda rows, places: read(rows, key if places is None else key.part(places)),
+            rows,
+            error,
+            self.action,
+            self.retries,
+            caught,
+        )
+
+
+def read_batch(source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+    """Return the batch of `rows` as it is handed out."""
+    return finished(source.read(rows, key, buffers), buffers)
+
+
+def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:
+    """Return a batch with an array at its end that is False where a sample only pads: ``(planned,) bool``.
+
+    The samples are those that were planned, less those that were left out as bad, whatever maps made of them.
+    """
+    # What pads was in the epoch before, so that its position is one that lies behind.
+    mask = key.positions(planned) >= key.start
+    return (*batch, mask) if isinstance(batch, (tuple, list)) else (batch, mask)

@@ -1,0 +1,197 @@
+"""Sources whose batches are those of another with a function applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .. import batch as batches
+from .. import validation
+from ..batch import as_batch
+from ..error_context import function_name, note_map
+from ..errors import ArgumentTypeError, MapResultError
+from ..memory_pool import Buffers
+from ..randomness import BatchKey, OrderKey
+from ..sampling.plans.rows import RowPlan, planned_samples
+from .base import AbstractDataSource, PlannedDataSource
+from .epoch_options import EpochOptions
+from .map_results import checked_result
+
+
+def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
+    """Call a function of a batch, or sample, with its parts; those of a dict by name."""
+    if type(batch) is tuple or not isinstance(batch, Mapping):
+        return fn(*batch, **keywords)
+    return fn(**batch, **keywords)
+
+
+class MapDataSource(PlannedDataSource):
+    """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
+
+    _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
+
+    def __init__(
+        self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
+    ) -> None:
+        if not isinstance(source, AbstractDataSource):
+            raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
+        if not callable(fn):
+            raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
+        self.source = source
+        self.fn = fn
+        self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
+        self.heeds_shuffle = self.rng is not None
+        self.resizes = validation.true_or_false("resizes", resizes)
+
+    @property
+    def is_random_access(self) -> bool:
+        return self.source.is_random_access
+
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.rng, self.source.fingerprint()]
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self.source.num_samples(**kwargs)
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        if not self.is_random_access:
+            raise self._no_random_access("samples_by_indices")
+        batch = as_batch(self.source.samples_by_indices(indices))
+        return self._apply(batch, BatchKey(), planned_samples(indices, batch))
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
+        return self._apply(batch, key, planned_samples(rows, batch))
+
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(rows)
+
+    def _apply(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return the batch, of so many planned samples, after the map, whose name an exception carries along."""
+        try:
+            return self._mapped(batch, key, planned)
+        except BaseException as error:
+            self._note(error)
+            raise
+
+    def _note(self, error: BaseException) -> None:
+        """Note on what the map raised the name of the map.
+
+        Raises:
+            RuntimeError: it raised ``StopIteration``, which would end the loop over batches.
+        """
+        name = function_name(self.fn)
+        note_map(error, name)
+        if isinstance(error, StopIteration):
+            told = RuntimeError(f"a map raised StopIteration({error.value!r}), which would end the loop over batches")
+            note_map(told, name)
+            raise told from error
+
+    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return what the function returns for a batch of so many planned samples, as it is."""
+        if self.rng is None:
+            result = call(self.fn, batch)
+        elif self.rng == "batch":
+            result = call(self.fn, batch, rng=key.generator())
+        else:
+            result = call(self.fn, batch, rng=key.sample_rng(batches.length(batch), planned))
+        if result is None:
+            name = function_name(self.fn)
+            raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
+        return result
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        return self.source.drawn_rows(batch_size, rng, drop_last)
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        return self.source.count(batch_size, drop_last)
+
+    def rows_at(self, positions: Any) -> Any:
+        return self.source.rows_at(positions)
+
+    def permutes_rows(self) -> bool:
+        return self.source.permutes_rows()
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        stream = map(as_batch, self.source.stream(options, (*path, 0)))
+        for number, batch in enumerate(stream, options.reached.batches):
+            # Batches may be of any length here, and another after the map, so the position is counted.
+            start = options.counted.get(path, 0)
+            n = batches.length(batch)
+            options.counted[path] = start + n
+            yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path), n)
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        return self.source.stream_count(options)
+
+    def checkpointable(self) -> Any:
+        return self.source.checkpointable()
+
+
+class SampleMapDataSource(MapDataSource):
+    """A source whose samples are those of another with a function applied.
+
+    See :meth:`AbstractDataSource.map_samples`.
+    """
+
+    _kinds_of_rng = (None, "sample")
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
+        try:
+            return self._samples(batch, key, planned_samples(rows, batch))
+        except BaseException as error:
+            self._note(error)
+            raise
+
+    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return self.result_of(batch, key, planned)
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        samples = self._samples(batch, key, planned)
+        try:
+            return batches.batch_of(samples)
+        except (TypeError, RuntimeError) as error:
+            raise MapResultError(
+                f"map {function_name(self.fn)!r} returned samples that NumPy cannot stack ({error}); let it return "
+                f"arrays of one kind, or tensors that are dense (x.to_dense()), without gradients (x.detach()), in "
+                f"main memory and of a dtype that NumPy has"
+            ) from error
+
+    def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
+        if self.rng is None:
+            samples = [call(self.fn, sample) for sample in batches.samples_of(batch)]
+        else:
+            rngs = key.sample_rng(batches.length(batch), planned).generators()
+            pairs = zip(batches.samples_of(batch), rngs, strict=True)
+            samples = [call(self.fn, sample, rng=generator) for sample, generator in pairs]
+        if any(sample is None for sample in samples):
+            name = function_name(self.fn)
+            raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
+        return samples
+
+
+class CollateDataSource(MapDataSource):
+    """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
+
+    _kinds_of_rng = (None,)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self._apply(self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
+
+    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        return self.result_of(batch, key, planned)
+
+    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        samples = batch if type(batch) is list else map(batches.marked, batches.samples_of(batch))
+        result = self.fn([batches.as_given(sample) for sample in samples])
+        if result is None:
+            name = function_name(self.fn)
+            raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
+        return result

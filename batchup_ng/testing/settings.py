@@ -1,0 +1,208 @@
+"""The settings in which the batches of a source are made and compared with those of a plain loop."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
+from ..data_source.epoch.reading import read_batch
+from ..data_source.epoch_options import EpochOptions
+from ..data_source.index_column import row_arrays
+from ..memory_pool import FRESH, Buffers
+from ..randomness import BatchKey, globals_seeded
+from ..sampling.plans.epoch import BatchPlan, SamplesPlan
+from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
+from ..work_pool.processes.serialization import dumps, load_result
+from .comparison import Difference, first_difference
+
+KEEP_NOTHING = "keep nothing between calls, and draw by map(fn, rng='sample') or map(fn, rng='batch')"
+CALLS = (
+    "what it gives depends on the calls before: it uses a generator of its own, a global one that is not seeded "
+    "(shuffle= is no int), a clock, a counter, a cache or what else it keeps"
+), KEEP_NOTHING
+COPIES = (
+    "a copy of it, such as each process gets, is not the same: pickling loses something, or unpickling makes it new"
+), "let __getstate__ and __setstate__ keep all that its results depend on"
+CUT = (
+    "what a sample becomes depends on the others in its batch: it works over the whole batch (products of matrices do, "
+    "in their last bits), or draws for all of it at once, as from a global generator"
+), "treat each sample by itself, and draw by map(fn, rng='sample'); or keep one batch size, and pass batch_sizes=()"
+THREADS = (
+    "threads share what it uses: a global generator, a counter, an array or what else it keeps"
+), f"{KEEP_NOTHING}; or use no threads, and pass pools=('serial', 'processes')"
+PROCESSES = (
+    "it depends on the process: on a generator, counter or cache of its own, os.getpid(), hash() of a text, the order "
+    "of a set, or the number of threads of a library for linear algebra, which is one in a worker process"
+), f"{KEEP_NOTHING}; for linear algebra set OMP_NUM_THREADS=1 in the environment of this program"
+ORDER = (
+    "the rows and number of its batches are not a function of seed, epoch, batch size and number of ranks alone: it "
+    "draws from a generator that it did not make from the key, or keeps something between calls"
+), "draw only from what rows_at(positions, key) is given: key.word(...) seeds whatever you need"
+"""Why a node gives other batches, and what to do."""
+
+KINDS: dict[str, tuple[Callable[[int], AbstractWorkerPool], tuple[str, str]]] = {
+    "serial": (lambda _: SerialPool(), CALLS),
+    "threads": (WorkerThreadPool, THREADS),
+    "processes": (WorkerProcessPool, PROCESSES),
+}
+"""The pools: how each is made, and what a difference tells."""
+
+
+class Setting(NamedTuple):
+    """One way to make batches: in words, why a node may differ, the epoch, what makes the batches of a subject."""
+
+    words: str
+    cause: tuple[str, str]
+    epoch: int
+    read: Callable[[Subject], Any]
+    cut: bool = False  # otherwise than in the plain loop
+
+
+class WithRows(MapDataSource):
+    """Batches ``(row numbers, batch)`` of another source, with the randomness that its own batches have."""
+
+    def __init__(self, source: AbstractDataSource) -> None:
+        super().__init__(source, row_arrays)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return tuple(row_arrays(rows)), self.source.read(rows, key, buffers)
+
+    def plan_of(self, options: EpochOptions) -> BatchPlan:
+        return self.source.plan_of(options) if isinstance(self.source, PlannedDataSource) else super().plan_of(options)
+
+
+@dataclasses.dataclass
+class Subject:
+    """A source that is read in several settings: the one under test, or a node of its graph.
+
+    Each reading is of a copy of the source as it was at first, if it can be copied, so that what one reading leaves
+    behind cannot make the next one look right.
+    """
+
+    source: AbstractDataSource
+    batch_size: int
+    shuffle: int | None
+    epochs: list[int]
+    max_batches: int
+
+    def __post_init__(self) -> None:
+        self.itself = WithRows(self.source)
+        self.copy = copies_of(self.itself)
+        self.first = self.copy()
+        self.expected = {epoch: self.read("first", epoch=epoch) for epoch in self.epochs}
+        self.plan = self.copy().plan(self.batch_size, self.shuffle, epoch=self.epochs[0])
+
+    def difference(self, setting: Setting) -> tuple[Difference, bool] | None:
+        """Return the first difference in a setting, and whether it is one of row numbers; None if there is none."""
+        if setting.cut and not isinstance(self.plan, SamplesPlan):
+            return None  # batches are what is in order
+        rows_only = setting.cut and any(getattr(node, "rng", None) == "batch" for node in nodes_of(self.source))
+        got = setting.read(self)
+        for part in (0,) if rows_only else (0, 1):
+            expected = [pair[part] for pair in self.expected[setting.epoch]]
+            if found := first_difference(expected, [pair[part] for pair in got], setting.cut):
+                return found, part == 0
+        return None
+
+    def read(self, of: str = "copy", pool: AbstractWorkerPool | None = None, buffer: int = 1, **options: Any) -> Any:
+        """Return the first batches of an epoch of a new copy, the first one, or the source itself.
+
+        A pool makes them in the background, or, where `buffer` is 0, in a plain loop in a worker.
+        """
+        source = self.copy() if of == "copy" else getattr(self, of)
+        options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "epoch": self.epochs[0], **options}
+        most = math.ceil(self.max_batches * self.batch_size / options["batch_size"])
+        if pool is None:
+            return first_batches(source, most, options)
+        if buffer:
+            return first_batches(pool.parallel_data_source(source, buffer), most, options)
+        return pool.work_stream(iter([(first_batches, (pool.shared_constant(source), most, options))])).retrieve()
+
+    def read_backwards(self) -> Any:
+        """Return the batches read from the last to the first, each by itself."""
+        source, got = self.copy(), []
+        for number in reversed(range(len(self.expected[self.epochs[0]]))):
+            _, rows, key = self.plan[number]
+            with contextlib.nullcontext() if self.shuffle is None else globals_seeded(key):
+                got.append(read_batch(source, rows, key, FRESH))
+        return got[::-1]
+
+    def read_shared_out(self, world: int) -> Any:
+        """Return the batches of all ranks; from the first round on that may not be whole, those that are expected."""
+        expected = self.expected[self.epochs[0]]
+        ranks = [self.read(shard=(rank, world)) for rank in range(world)]
+        if len(set(map(len, ranks))) > 1:
+            raise ValueError(f"its ranks have {[*map(len, ranks)]} batches, not equally many")
+        whole = max(0, len(expected) - 1) // world * world
+        return [ranks[i % world][i // world] for i in range(whole)] + expected[whole:]
+
+    def read_resumed(self, at: int) -> Any:
+        """Return the batches before batch `at`, and those of another iterator that goes on from there."""
+        with self.copy().batch_iterator(self.batch_size, shuffle=self.shuffle, epoch=self.epochs[0]) as iterator:
+            before = list(itertools.islice(iterator, at))
+            state = json.loads(json.dumps(iterator.state_dict()))
+        return (before + self.read(state=state))[: self.max_batches]
+
+
+def first_batches(source: Any, most: int, options: dict[str, Any]) -> list[Any]:
+    """Return the first batches of an epoch."""
+    with source.batch_iterator(**options) as iterator:
+        return list(itertools.islice(iterator, most))
+
+
+def settings(
+    root: Subject, stack: contextlib.ExitStack, pools: Sequence[str], workers: Sequence[int], buffers: Sequence[int],
+    batch_sizes: Sequence[int], worlds: Sequence[int], resumes: int,
+) -> Iterator[Setting]:  # fmt: skip
+    """Yield the settings that :func:`~batchup_ng.testing.assert_reproducible` is asked for.
+
+    Those that say most about the cause come first. Pools are opened as they are needed, and closed by `stack`.
+    """
+    read, epochs, epoch = Subject.read, root.epochs, root.epochs[0]
+    yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in epochs)
+    yield Setting("is read without those before it", CALLS, epoch, Subject.read_backwards)
+    yield from (Setting("is read by a copy of the source", COPIES, each, partial(read, epoch=each)) for each in epochs)
+    for other in batch_sizes:
+        yield Setting(f"is cut by batch_size={other}", CUT, epoch, partial(read, batch_size=other), cut=True)
+    for world in worlds:
+        yield Setting(f"is made by {world} ranks", CALLS, epoch, partial(Subject.read_shared_out, world=world))
+    for at in sorted({round(len(root.expected[epoch]) * i / (resumes + 1)) for i in range(1, resumes + 1)}):
+        yield Setting(f"is resumed after {at} batches", CALLS, epoch, partial(Subject.read_resumed, at=at))
+    for kind, number in itertools.product(pools, workers):
+        make, cause = KINDS[kind]
+        pool = stack.enter_context(make(number))
+        if kind == "processes":
+            yield Setting("is read in another process", cause, epoch, partial(read, pool=pool, buffer=0))
+        for buffer, each in itertools.product(buffers, epochs):
+            words = f"is made with pools=({kind!r},), workers=({number},), buffers=({buffer},)"
+            yield Setting(words, cause, each, partial(read, pool=pool, buffer=buffer, epoch=each))
+    for each in epochs:  # last, for what this leaves behind is left in the source
+        yield Setting("is read by the source itself", COPIES, each, partial(read, of="itself", epoch=each))
+
+
+def nodes_of(root: AbstractDataSource) -> list[AbstractDataSource]:
+    """Return the nodes of a graph of sources, each once, children before their parents."""
+    held = [value if isinstance(value, (list, tuple)) else [value] for value in vars(root).values()]
+    parts = [part for values in held for part in values if isinstance(part, AbstractDataSource)]
+    return [*{id(node): node for part in parts for node in nodes_of(part)}.values(), root]
+
+
+def copies_of(source: AbstractDataSource) -> Callable[[], Any]:
+    """Return a function that returns a copy of a source as it is now, or the source where it cannot be copied.
+
+    A function that is no part of a module is copied, with what it closes over. Classes and memory of arrays are shared.
+    """
+    memory: list[Any] = []
+    try:
+        pickled = dumps(source, memory.append)
+        load_result(pickled, memory)
+    except Exception:
+        return lambda: source
+    return lambda: load_result(pickled, memory)

@@ -1,0 +1,47 @@
+"""The plot of a study whose parts differ in the size of a batch: an SVG file that is the same for the same figures."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.plan import Result, Study
+from benchmarks.records import Epoch
+from benchmarks.report.columns import middle
+
+STYLES = ("o-", "s--", "^-.", "D:", "v-", "X--", "P-.", "h:")
+
+
+def curves(study: Study, results: Sequence[Result]) -> str:
+    """The median of each variant by the bytes of a batch, as the text of an SVG file."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    points: dict[str, list[tuple[float, float]]] = {}
+    for result in results:
+        for outcome in result.outcomes:
+            if outcome.told:
+                size = median(map(batch_bytes, outcome.rounds))
+                points.setdefault(outcome.name, []).append((size, middle(outcome, result.part.reading)))
+    # The user's own settings do not count, and nothing in the file depends on the day; text stays text.
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({"svg.hashsalt": study.name, "svg.fonttype": "none"})
+        figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot(xscale="log", yscale="log", title=study.title, xlabel="bytes a batch")
+        axes.set_ylabel(results[0].part.unit)
+        for place, (name, curve) in enumerate(points.items()):
+            axes.plot(*zip(*curve, strict=True), STYLES[place % len(STYLES)], label=name)
+        axes.grid(which="major", linewidth=0.5)
+        figure.legend(loc="outside right upper")
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Title": study.title})
+    return file.getvalue()
+
+
+def batch_bytes(epoch: Epoch) -> float:
+    """Of a batch, in the mean."""
+    return epoch.bytes / epoch.batches

@@ -1,0 +1,227 @@
+"""The registry of studies: what ``python -m benchmarks NAME`` compares, and what its tables show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.plan import Part, Study
+from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
+from benchmarks.report.columns import Column, first_cell, number, with_range
+from benchmarks.workloads import KINDS
+from benchmarks.workloads.base import Workload
+
+MEGA, MILLI, MICRO, PERCENT = 1e-6, 1e3, 1e6, 100.0
+"""Factors that turn bytes or a rate, seconds, shares into what a column shows."""
+
+GIGABYTES = rate("bytes", 1e-9)
+BATCHES = rate("batches")
+BARE = ("plain", "plain-threads", "plain-processes")
+WORKERS = ("ours-threads", "ours-processes", "torch-workers", "torch-getitems")
+
+
+def throughput(name: str, title: str, unit: str, reading: Reading, epochs: int = 1) -> Study:
+    """Epochs of a workload at full speed, so many a turn."""
+    columns = (
+        *with_range(f"{unit}, median", reading),
+        Column("batches/s", BATCHES),
+        Column("first epoch, s", lambda epoch: epoch.seconds, first_cell),
+        Column("first batch, ms", first_batch(MILLI), first_cell),
+        Column("CPU of all processes, µs a batch", per_batch("cpu_seconds", MICRO)),
+    )
+    part = Part(name=name, title=title, kind=name, unit=unit, reading=reading, columns=columns)
+    return Study(name=name, title=f"{name}: {title}", parts=(replace(part, settings={"epochs": epochs}),))
+
+
+def with_rows(workload: Workload, rows: int) -> Workload:
+    """The same data in batches of that many rows."""
+    return replace(workload, batch_size=rows)
+
+
+SIZES = {1: "49 kB", 2: "98 kB", 21: "1.0 MB", 64: "3.1 MB", 213: "10 MB", 1365: "67 MB"}
+"""Rows of a batch, with its bytes.
+
+What varies is the number of rows, on the same data: varying the bytes of a sample would give every batch 64 samples,
+hence, for loaders that fetch a sample at a time, a cost that no small batch could escape. So 64 kB is bracketed by one
+row and two; 1, 10 and 64 MB are the nearest numbers of rows above, in binary megabytes.
+"""
+
+
+def sizes(rows: int, size: str) -> Part:
+    """The ``arrays`` workload in batches of that many rows, several short epochs a turn."""
+    return Part(
+        name=f"{rows} rows", title=f"{rows:,} row{'s' if rows > 1 else ''}, {size}", kind="arrays", unit="GB/s",
+        reading=GIGABYTES, columns=(), usual=(*BARE, "ours-serial", *WORKERS), adapt=partial(with_rows, rows=rows),
+        settings={"epochs": 3 if rows > 2 else 1},
+    )  # fmt: skip
+
+
+STARTERS = ("ours-processes", "ours-spawn", "torch-getitems", "torch-forkserver", "torch-spawn", "batchup-processes")
+STARTUP = Part(
+    name="memory",
+    title="Data in memory, as one array",
+    kind="arrays",
+    unit="s to the first batch",
+    reading=first_batch(),
+    less_is_better=True,
+    columns=(
+        *with_range("first batch, s", first_batch()),
+        Column("another pool, s", figure("again_seconds")),
+        Column("next epoch's first, ms", figure("next_first_batch_seconds", MILLI)),
+        Column("private to a worker, MB", figure("worker_private_bytes", MEGA)),
+        Column("all processes grew by, MB", figure("growth_bytes", MEGA)),
+        Column("one plain copy of the data, s", figure("copy_seconds")),
+    ),
+    usual=(*STARTERS, "torch-tensors"),
+    trial="startup",
+    fresh=True,
+)
+
+
+def mapped(workload: Workload) -> Workload:
+    """The same arrays, left in their file."""
+    return replace(workload, mapped=True)
+
+
+EMPTY = Part(
+    name="empty",
+    title="Batches of 64 samples of 4 bytes, a map that does nothing",
+    kind="empty",
+    unit="batches/s",
+    reading=BATCHES,
+    columns=(
+        *with_range("batches/s, median", BATCHES),
+        Column("µs a batch", lambda epoch: MICRO * epoch.seconds / epoch.batches),
+        Column("CPU of the consumer's process, µs a batch", per_batch("consumer_cpu_seconds", MICRO)),
+        Column("of all processes", per_batch("cpu_seconds", MICRO)),
+    ),
+)
+
+
+def cpu_per_gigabyte(epoch: Epoch) -> float:
+    """User and system seconds of all processes for each gigabyte delivered."""
+    return epoch.figures["cpu_seconds"] / (epoch.bytes * 1e-9)
+
+
+def cpu(rows: int, *more: str) -> Part:
+    """The CPU time of the ``arrays`` workload in batches of that many rows; ten short epochs a turn."""
+    columns = (
+        *with_range("CPU s a GB, median", cpu_per_gigabyte),
+        Column("GB/s", GIGABYTES),
+        Column("CPUs busy", lambda epoch: epoch.figures["cpu_seconds"] / epoch.seconds),
+    )
+    return Part(
+        name=f"cpu {rows} rows", title=f"CPU time of the arrays workload, all processes, {rows:,} rows a batch",
+        kind="arrays", unit="CPU s/GB", reading=cpu_per_gigabyte, less_is_better=True, columns=columns,
+        usual=(*BARE, *more, *WORKERS[:2]), adapt=partial(with_rows, rows=rows), settings={"epochs": 10},
+    )  # fmt: skip
+
+
+STEP = Column("the consumer's step, ms", figure("step_seconds", MILLI))
+CONSUMED = {"arrays": "arrays in memory", "images": "JPEG files", "python": "pure-Python work"}
+
+
+def slow(kind: str, title: str) -> Part:
+    """The shares that a consumer waited which sleeps for long."""
+    waited = figure("waited_later")
+    columns = (
+        Column("a batch at full speed, ms", figure("pace_seconds", MILLI)),
+        STEP,
+        *with_range("waits, %", figure("waited_later", PERCENT)),
+        Column("with the first batch, %", figure("waited", PERCENT)),
+    )
+    return Part(
+        name=f"slow-{kind}", title=f"A consumer that sleeps for the time of two batches: {title}", kind=kind,
+        unit="share waited after the first batch", reading=waited, less_is_better=True, columns=columns,
+        usual=WORKERS, trial="consumer",
+    )  # fmt: skip
+
+
+def busy(kind: str, title: str) -> Part:
+    """How fast a consumer's own step ran that keeps the interpreter busy for about 20 ms; how many batches it had."""
+    columns = (STEP, *with_range("of its speed alone, %", figure("alone", PERCENT)), *with_range("batches/s", BATCHES))
+    return Part(
+        name=f"busy-{kind}", title=f"A consumer that runs 20 ms of Python on each batch: {title}", kind=kind,
+        unit="batches/s", reading=BATCHES, columns=columns, usual=("ours-serial", "ours-one-process", *WORKERS),
+        trial="consumer", settings={"loops": 300_000},
+    )  # fmt: skip
+
+
+def half_way(outcome: Outcome, reading: Reading) -> str:
+    """After half of the epochs, by which buffers hold what they may."""
+    return number(reading(outcome.rounds[len(outcome.rounds) // 2]))
+
+
+def furthest(outcome: Outcome, reading: Reading) -> str:
+    """The furthest that a later epoch is from it, up or down."""
+    middle, *later = map(reading, outcome.rounds[len(outcome.rounds) // 2 :])
+    return number(max((value - middle for value in later), key=abs, default=0.0))
+
+
+MEMORY = Part(
+    name="fifty",
+    title="Images in memory, fifty epochs",
+    kind="arrays",
+    unit="MB (PSS)",
+    reading=figure("pss", MEGA),
+    less_is_better=True,
+    columns=tuple(
+        column
+        for title, reading in (("PSS, MB", figure("pss", MEGA)), ("descriptors", figure("descriptors")))
+        for column in (Column(title, reading, half_way), Column("furthest from it later", reading, furthest))
+    ),
+    usual=("ours-serial", "ours-threads", "ours-one-process", "ours-processes", "torch-getitems"),
+)
+ORDER = Part(
+    name="rows",
+    title="Row numbers alone",
+    kind="order",
+    unit="s to the first batch",
+    reading=first_batch(),
+    less_is_better=True,
+    columns=(
+        *with_range("first batch, ms", first_batch(MILLI)),
+        Column("whole epoch, s", lambda epoch: epoch.seconds),
+        Column("rows a second, M", rate("samples", 1e-6)),
+        Column("memory grew by, MB", figure("growth_bytes", MEGA)),
+    ),
+    usual=("plain", "ours-serial", "batchup-serial"),
+    fresh=True,
+)
+ALL = (
+    throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
+    throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples")),
+    throughput("python", "pure-Python work on each sample", "samples/s", rate("samples")),
+    Study(
+        name="sizes",
+        title="sizes: the arrays workload by the bytes of a batch",
+        parts=tuple(sizes(rows, size) for rows, size in SIZES.items()),
+        across=True,
+    ),
+    Study(
+        name="startup",
+        title="startup: from nothing to the first batch",
+        rounds=3,
+        parts=(
+            replace(STARTUP, name="new", title="Next to no data: a new pool", kind="empty", usual=STARTERS),
+            STARTUP,
+            replace(STARTUP, name="mapped", title="Data in a mapped `.npy` file", usual=STARTERS, adapt=mapped),
+        ),
+    ),
+    Study(
+        name="overhead",
+        title="overhead: what a batch costs beside its work",
+        parts=(EMPTY, cpu(64, "ours-serial", *WORKERS[2:], "batchup-threads"), cpu(213), cpu(1365)),
+    ),
+    Study(
+        name="consumer",
+        title="consumer: how loader and training loop get on",
+        rounds=3,
+        parts=tuple(part(kind, title) for part in (slow, busy) for kind, title in CONSUMED.items()),
+    ),
+    Study(name="memory", title="memory: all processes, epoch after epoch", rounds=49, parts=(MEMORY,)),
+    Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
+)
+_named = {part.kind for study in ALL for part in study.parts}
+_rest = [throughput(kind, "epochs at full speed", "samples/s", rate("samples")) for kind in KINDS if kind not in _named]
+STUDIES = {study.name: study for study in (*ALL, *_rest)}

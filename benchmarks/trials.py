@@ -1,0 +1,205 @@
+"""Trials: what a peer does, in its own process, when it is its turn.
+
+A trial is a function of the feed, the workload, the number of the turn (from 0) and the settings of the part; it raises
+what makes the variant a failed one. ``TRIALS`` has them all.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.peers.base import Feed
+from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_bytes, tree
+from benchmarks.records import Epoch
+from benchmarks.workloads.base import Batch, Workload, probe
+from benchmarks.workloads.python import burn
+
+
+class Unfair(RuntimeError):
+    """The peer did not deliver each sample once, as it is."""
+
+
+def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
+    """Run an epoch, or as many as the settings say.
+
+    The first turn has one epoch, for it is shown apart; what that began in the background ends before others have their
+    turn. Where an epoch is short, several make a turn a steady state: a variant that has waited while others ran begins
+    with caches that are theirs.
+
+    Settings: ``epochs`` a turn, 1 where it is not given; ``rest``, the seconds that it may take to come to rest.
+    Figures: ``cpu_seconds``, user and system, of all processes; ``consumer_cpu_seconds``, of this process alone;
+    ``growth_bytes``, how far this process's peak of resident memory is above what it was before; after it all, those of
+    :func:`~benchmarks.processes.footprint`, of all processes.
+    """
+    count = int(settings.get("epochs", 1)) if number else 1
+    meter = CpuMeter()
+    before = psutil.Process().memory_info().rss
+    begin = time.process_time()
+    numbers = range(number * count, (number + 1) * count)
+    done = [run_epoch(partial(feed.epoch, k), workload, check_x=number == 0) for k in numbers]
+    figures = {"consumer_cpu_seconds": time.process_time() - begin, "cpu_seconds": meter.seconds()}
+    figures |= {"growth_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0 - before, **footprint()}
+    if number == 0:
+        come_to_rest(settings.get("rest", 0.0))
+    return Epoch(
+        seconds=sum(epoch.seconds for epoch in done),
+        first_batch_seconds=done[0].first_batch_seconds,
+        batches=sum(epoch.batches for epoch in done),
+        samples=sum(epoch.samples for epoch in done),
+        bytes=sum(epoch.bytes for epoch in done),
+        figures=figures,
+    )
+
+
+def run_epoch(begin: Callable[[], Iterator[Batch]], workload: Workload, *, check_x: bool) -> Epoch:
+    """Consume one epoch, touching each batch in the same small way, whichever library made it.
+
+    Args:
+        begin: Asks the loader for the iterator.
+        workload: What it must deliver.
+        check_x: Whether to sum a value of each sample too; only of a first epoch, as it costs more than a touch.
+
+    Raises:
+        Unfair: Count or sums are not those of the workload.
+    """
+    clock = time.perf_counter()
+    first = 0.0
+    count = samples = nbytes = y_sum = x_sum = 0
+    for batch in begin():
+        if count == 0:
+            first = time.perf_counter() - clock
+        x, y = batch[0], batch[-1]
+        int(x[(0,) * x.ndim])
+        count += 1
+        samples += len(x)
+        nbytes += x.nbytes if x is y else x.nbytes + y.nbytes
+        y_sum += int(y.sum())
+        if check_x:
+            x_sum += int(probe(x).sum())
+    seconds = time.perf_counter() - clock
+    _check("samples", samples, workload.samples)
+    _check("sum of y", y_sum, workload.y_sum)
+    if check_x:
+        _check("sum of x", x_sum, workload.x_sum)
+    return Epoch(seconds=seconds, first_batch_seconds=first, batches=count, samples=samples, bytes=nbytes)
+
+
+def _check(what: str, got: int, wanted: int) -> None:
+    if got != wanted:
+        raise Unfair(f"{what} of an epoch must be {wanted}; the peer delivered {got}")
+
+
+class Consumption:
+    """A feed whose epoch is slowed down by a step after each batch, which is held for so long.
+
+    Attributes:
+        waits: Seconds in ``next()``, for each batch, then for the end; the first has what it takes to begin too.
+        steps: Seconds of each step.
+    """
+
+    def __init__(self, feed: Feed, step: Callable[[], Any]) -> None:
+        self._feed = feed
+        self._step = step
+        self.waits: list[float] = []
+        self.steps: list[float] = []
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of that epoch."""
+        begin = time.perf_counter()
+        batches = self._feed.epoch(number)
+        while True:
+            batch = next(batches, None)
+            self.waits.append(time.perf_counter() - begin)
+            if batch is None:
+                return
+            yield batch
+            self.steps.append(seconds_of(self._step))
+            begin = time.perf_counter()
+
+
+def seconds_of(step: Callable[[], Any]) -> float:
+    """How long a step takes."""
+    begin = time.perf_counter()
+    step()
+    return time.perf_counter() - begin
+
+
+def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
+    """Time an epoch at full speed, then run one whose consumer takes a step after each batch; at first only the former.
+
+    Settings: ``loops`` of Python for which the step holds the interpreter; without, it sleeps for the time of two
+    batches at full speed, as a program does whose device is busy. Figures: ``pace_seconds``, a batch at full speed;
+    ``step_seconds``; ``alone``, the speed of the step as a share of that while no loader runs; ``waited``, the share of
+    the epoch that the consumer stood in ``next()``; ``waited_later``, the same of what follows the first batch.
+    """
+    fast = run_epoch(partial(feed.epoch, 2 * number), workload, check_x=number == 0)
+    if number == 0:
+        return fast
+    loops, pace = int(settings.get("loops", 0)), fast.seconds / fast.batches
+    step = partial(burn, 1, loops) if loops else partial(time.sleep, 2 * pace)
+    alone = min(seconds_of(step) for _ in range(10))
+    slow = Consumption(feed, step)
+    done = run_epoch(partial(slow.epoch, 2 * number + 1), workload, check_x=False)
+    return replace(done, figures={"pace_seconds": pace, **shares(slow, done.seconds, alone)})
+
+
+def shares(slow: Consumption, seconds: float, alone: float) -> dict[str, float]:
+    """The figures of an epoch that took so many seconds."""
+    first, *later = slow.waits
+    step = mean(slow.steps)
+    return {
+        "step_seconds": step,
+        "alone": alone / step,
+        "waited": sum(slow.waits) / seconds,
+        "waited_later": sum(later) / (seconds - first),
+    }
+
+
+def startup(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
+    """Start, run two epochs, start once more.
+
+    ``first_batch_seconds`` runs from asking for the pool and the parallel source to the first batch. Figures:
+    ``next_first_batch_seconds``, the same for the second epoch; ``again_seconds``, to the first batch of another new
+    pool once that one is closed; ``worker_private_bytes``, of the largest process that was started, after two epochs;
+    ``growth_bytes``, by how much the memory of all processes grew over them; ``copy_seconds``, one plain copy of as
+    many bytes as there are data into memory never touched.
+    """
+    before = footprint()["pss"]
+    first, second = (run_epoch(partial(feed.epoch, k), workload, check_x=k == 0) for k in range(2))
+    growth = footprint()["pss"] - before
+    private = max((private_bytes(pid) for pid in tree() if pid != os.getpid()), default=0)
+    feed.close()
+    again = run_epoch(partial(feed.epoch, 2), workload, check_x=False)
+    feed.close()
+    figures = {
+        "next_first_batch_seconds": second.first_batch_seconds,
+        "again_seconds": again.first_batch_seconds,
+        "worker_private_bytes": private,
+        "growth_bytes": growth,
+        "copy_seconds": _copy_seconds(workload.nbytes),
+    }
+    return replace(first, figures=figures)
+
+
+def _copy_seconds(nbytes: int) -> float:
+    data = np.ones(nbytes, np.uint8)
+    begin = time.perf_counter()
+    data.copy()
+    return time.perf_counter() - begin
+
+
+TRIALS: Mapping[str, Callable[[Feed, Workload, int, Mapping[str, float]], Epoch]] = {
+    "epochs": epochs,
+    "consumer": consumer,
+    "startup": startup,
+}

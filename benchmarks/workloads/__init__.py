@@ -1,0 +1,28 @@
+"""The workloads: one file each, found by its name.
+
+A module has ``make(folder, quick)``, with which the parent writes the data once, and a class ``Data``, by which a
+peer's process reads them. One that no study names has a study of its own.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.workloads.base import Data, Workload
+
+KINDS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base"))
+"""All workloads."""
+
+
+def make(kind: str, folder: Path, *, quick: bool) -> Workload:
+    """Write the data of a workload to an empty folder; `quick` makes them tiny, to try the harness itself."""
+    made: Workload = import_module(f"{__name__}.{kind}").make(folder, quick)
+    return made
+
+
+def open_data(workload: Workload) -> Data:
+    """Load the data of a workload into this process."""
+    data: Data = import_module(f"{__name__}.{workload.kind}").Data(workload)
+    return data

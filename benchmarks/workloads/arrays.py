@@ -1,0 +1,49 @@
+"""``arrays``: 20,000 images of 128x128x3 bytes in memory, 983 MB, with a label each, no map.
+
+Each peer loads the file into memory of its own, as its users would: a ``numpy.memmap`` of a shared file would be a
+kind of array that some libraries send to their workers by name, hence data that their users do not have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workloads import base
+
+
+def make(folder: Path, quick: bool) -> base.Workload:
+    """Write the images and the labels."""
+    samples, side = (200, 16) if quick else (20_000, 128)
+    images = np.random.default_rng(0).integers(0, 256, (samples, side, side, 3), dtype=np.uint8)
+    np.save(folder / "images.npy", images)
+    return base.Workload(
+        kind="arrays",
+        folder=str(folder),
+        samples=samples,
+        y_sum=base.save_labels(folder, samples),
+        x_sum=int(base.probe(images).sum()),
+        nbytes=images.nbytes,
+    )
+
+
+class Data(base.Data):
+    """Two arrays; where they are mapped, pickled as the names of their files (a pickled memmap is a copy)."""
+
+    def __init__(self, workload: base.Workload) -> None:
+        folder = Path(workload.folder)
+        images = np.load(folder / "images.npy", mmap_mode="r" if workload.mapped else None)
+        self.columns = (images, np.load(folder / "labels.npy"))
+        self._workload = workload
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (Data, (self._workload,)) if self._workload.mapped else super().__reduce__()
+
+    def sample(self, row: int) -> tuple[Any, ...]:
+        return self.columns[0][row], self.columns[1][row]
+
+    def fill(self, rows: base.Rows, out: base.Batch) -> None:
+        for place, column in zip(out, self.columns, strict=True):
+            np.take(column, rows, axis=0, out=place, mode="clip")  # any other mode makes a copy on the way

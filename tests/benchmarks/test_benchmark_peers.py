@@ -1,0 +1,109 @@
+"""Every peer delivers every workload, under a name of its own.
+
+Those of other libraries leave processes behind, so that only the runs of whole studies have them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.peers import check_names, choose, known
+from benchmarks.peers.base import Variant
+from benchmarks.trials import run_epoch
+from benchmarks.workloads import KINDS, make, open_data
+from benchmarks.workloads.base import Workload, shuffled
+from tests.extent import thorough
+
+QUICK = {("arrays", "plain-threads"), ("arrays", "plain-processes"), ("arrays", "ours-serial"), ("python", "plain"),
+         ("empty", "ours-threads"), ("order", "plain")}  # fmt: skip
+PAIRS = [(kind, variant.name) for kind in KINDS for variant in known(kind) if variant.family in ("plain", "ours")]
+
+
+def workload_of(kind: str, folder: Path) -> Workload:
+    if kind == "images":
+        pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
+    return make(kind, folder, quick=True)
+
+
+def variant_of(kind: str, name: str) -> Variant:
+    (variant,) = [variant for variant in known(kind) if variant.name == name]
+    return variant
+
+
+@pytest.mark.parametrize(("kind", "name"), [pair if pair in QUICK else thorough(*pair) for pair in PAIRS])
+def test_a_peer_delivers_a_workload_again_and_again(kind: str, name: str, tmp_path: Path) -> None:
+    workload = workload_of(kind, tmp_path)
+    feed = variant_of(kind, name).open(workload, 2)
+    try:
+        for number in range(3):
+            epoch = run_epoch(lambda number=number: feed.epoch(number), workload, check_x=True)
+            assert (epoch.samples, epoch.batches) == (workload.samples, -(-workload.samples // workload.batch_size))
+            if number == 1:
+                feed.close()
+    finally:
+        feed.close()
+
+
+@pytest.mark.parametrize("name", ["plain-threads", "plain-processes"])
+def test_bare_workers_use_their_memory_again_after_the_next_batch(name: str, tmp_path: Path) -> None:
+    workload = replace(make("arrays", tmp_path, quick=True), batch_size=4)  # 50 batches, 16 slots
+    feed = variant_of("arrays", name).open(workload, 2)
+    try:
+        places = set()
+        expected = open_data(workload)
+        for rows, (x, y) in zip(shuffled(workload, 0), feed.epoch(0), strict=True):
+            places.add(x.__array_interface__["data"][0])
+            assert all(map(np.array_equal, (x, y), expected.batch(rows)))
+        assert len(places) == 16
+    finally:
+        feed.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_are_unique_and_families_in_order(kind: str) -> None:
+    names = [variant.name for variant in known(kind)]
+    assert len(set(names)) == len(names)
+    assert names[:4] == ["plain", "plain-processes", "plain-threads", "ours-serial"]
+
+
+def test_a_family_is_its_usual_variants_and_a_name_any() -> None:
+    variants = known("arrays")
+    assert [v.name for v in choose(variants, (), ["ours", "plain"])][-1] == "ours-processes"
+    assert [v.name for v in choose(variants, (), ["torch-spawn", "plain-threads"])] == ["plain-threads", "torch-spawn"]
+    assert [v.name for v in choose(variants, ("plain", "ours-spawn"), ["ours"])] == ["ours-spawn"]
+    assert [v.name for v in choose(variants, ("plain", "ours-spawn"), None)] == ["plain", "ours-spawn"]
+    assert all(variant.usual for variant in choose(variants, (), None))
+
+
+@pytest.mark.parametrize("text", ["nobody", "", "plain,nobody"])
+def test_names_that_are_unknown_are_refused_with_the_choices(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"peers must be among plain, ours; got '{text}'"):
+        check_names("peers", ["plain", "ours", "plain"], text)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_mapped_arrays_travel_by_name_and_others_by_value(tmp_path: Path, mapped: bool) -> None:
+    workload = replace(make("arrays", tmp_path, quick=True), mapped=mapped)
+    sent = pickle.dumps(open_data(workload))
+    assert (len(sent) < 2000) == mapped
+    arrived = pickle.loads(sent)
+    assert isinstance(arrived.columns[0], np.memmap) == mapped
+    assert np.array_equal(arrived.batch(np.array([3, 5]))[1], arrived.columns[1][[3, 5]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_way_to_read_gives_the_same(kind: str, tmp_path: Path) -> None:
+    data = open_data(workload_of(kind, tmp_path))
+    rows = np.array([7, 3])
+    batch = data.batch(rows)
+    out = [np.empty_like(array) for array in batch]
+    data.fill(rows, out)
+    samples = [data.sample(int(row)) for row in rows]
+    for place, array in enumerate(batch):
+        assert np.array_equal(out[place], array)
+        assert np.array_equal([sample[place] for sample in samples], array)

@@ -1,0 +1,122 @@
+"""How many modules of the package a batch visits, once an epoch is under way: so few that a reader can follow it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+
+ROOT = os.path.dirname(bu.__file__) + os.sep
+SOURCE = bu.ArrayDataSource([np.arange(40_000).reshape(-1, 2)])
+WARM = 40
+"""Batches after which all memory was made."""
+
+
+def noted(seen: set[str], root: str = ROOT) -> Callable[[Any, str, Any], None]:
+    """Return a function for ``sys.setprofile`` that notes the modules of the package that run."""
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(root):
+            seen.add(name[len(root) : -3].replace("/", "."))
+
+    return profile
+
+
+@pytest.fixture
+def seen() -> Iterator[set[str]]:
+    """The modules that run on threads that are started from now on, and on this one while it is profiled."""
+    found: set[str] = set()
+    threading.setprofile(noted(found))
+    yield found
+    threading.setprofile(None)  # type: ignore[arg-type]  # which ends it
+
+
+def visited(batches: Any, seen: set[str]) -> set[str]:
+    """Return the modules that run while a few batches are made and handed out."""
+    with batches:
+        for _ in range(WARM):
+            next(batches)
+        seen.clear()
+        sys.setprofile(noted(seen))
+        try:
+            for _ in range(8):
+                next(batches)
+        finally:
+            sys.setprofile(None)
+        return set(seen)
+
+
+CONSUMER = {
+    "data_source.epoch.accounting", "data_source.epoch.iterator", "sampling.plans.epoch", "sampling.plans.rows",
+    "sampling.plans.sharding",
+    "work_pool.epoch_runner", "work_pool.prefetch_buffer",
+}  # fmt: skip
+"""What makes the order of a batch, keeps it ahead and hands it out, with any pool."""
+
+READING = {
+    "accessors.base", "accessors.paging", "batch_layout", "data_source.array", "data_source.epoch.reading"
+}  # fmt: skip
+"""What reads the rows of arrays."""
+
+
+def test_the_modules_of_a_batch_of_the_direct_loop(seen: set[str]) -> None:
+    own = {"data_source.epoch.direct", "data_source.epoch.opening"}
+    assert visited(SOURCE.batch_iterator(64, shuffle=7, epoch=0), seen) <= CONSUMER | READING | own
+
+
+def test_the_modules_of_a_batch_of_a_serial_pool(seen: set[str]) -> None:
+    with bu.SerialPool() as pool:
+        batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
+        assert visited(batches, seen) <= CONSUMER | READING | {"work_pool.serial", "work_pool.task"}
+
+
+def test_the_modules_of_a_batch_of_threads(seen: set[str]) -> None:
+    own = {"memory_pool", "work_pool.fair_queue", "work_pool.task", "work_pool.threads"}
+    with bu.WorkerThreadPool(1) as pool:
+        batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
+        assert visited(batches, seen) <= CONSUMER | READING | own
+
+
+IN_PROCESSES = 20
+"""Modules that a batch of worker processes visits in the consumer's process, on all its threads."""
+
+
+def test_the_modules_of_a_batch_of_processes(seen: set[str]) -> None:
+    with bu.WorkerProcessPool(1) as pool:
+        batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
+        found = visited(batches, seen)
+    others = {name for name in found if not name.startswith("work_pool.processes.")}
+    assert others <= CONSUMER | {"memory_pool", "work_pool.fair_queue", "work_pool.task"}
+    assert len(found) <= IN_PROCESSES, sorted(found)
+
+
+IN_A_WORKER = 19
+"""Modules that a batch visits in a worker process."""
+
+
+def tell(x: np.ndarray) -> Any:
+    """A map that hands out the modules that ran since it was called before."""
+    if not hasattr(sys, "_seen"):
+        sys._seen = set()  # type: ignore[attr-defined]
+        sys.setprofile(noted(sys._seen))  # type: ignore[attr-defined]
+    names = ",".join(sorted(sys._seen))  # type: ignore[attr-defined]
+    sys._seen.clear()  # type: ignore[attr-defined]
+    return x, np.array([names] * len(x))
+
+
+def test_the_modules_of_a_batch_in_a_worker() -> None:
+    with bu.WorkerProcessPool(1) as pool:
+        batches = pool.parallel_data_source(SOURCE.map(tell), 2).batch_iterator(64, shuffle=7, epoch=0)
+        with batches:
+            said = [next(batches)[1][0] for _ in range(WARM)]
+    found = set(said[-1].split(","))
+    assert "work_pool.processes.worker" in found
+    assert len(found) <= IN_A_WORKER, sorted(found)
