@@ -389,6 +389,8 @@ class Dispatcher:
             for frame in frames:
                 kind = frame.kind
                 if kind >= RESULTS and frame.number:
+                    while self._new:
+                        self._schedule.queue(self._new.popleft())
                     job, slot = worker.done(frame.number)
                     job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     actions += self._schedule.result(worker, job, now)

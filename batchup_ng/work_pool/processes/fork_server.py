@@ -59,12 +59,7 @@ _SAME = ("Uid:", "Gid:", "Groups:", "Umask:", "CapEff:", "NoNewPrivs:", "Seccomp
 
 
 def main(fd: int, life_fd: int) -> None:
-    """Serve on the socket `fd` until its other end is closed: the whole life of the server.
-
-    Args:
-        fd: The server's end of its socket.
-        life_fd: The pipe at whose end the system kills this process.
-    """
+    """Serve on the socket `fd` until its other end is closed; the system kills this process at the end of `life_fd`."""
     worker.ignore_interrupts()
     parent_death.hang_on(life_fd)
     wake_read, wake_write = os.pipe()
@@ -113,15 +108,7 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, own: li
 
 
 def _work(fd: int, life_fd: int, arena_fd: int, threads: int, close: list[int]) -> NoReturn:
-    """Be a worker in a process that was just forked; never returns.
-
-    Args:
-        fd: The worker's end of its socket.
-        life_fd: The pipe at whose end the system kills the worker.
-        arena_fd: The shared memory; -1 if there is none.
-        threads: How many tasks to run at once.
-        close: Descriptors of the parent that the worker must not keep open.
-    """
+    """Be a worker in a process that was just forked, without the descriptors `close` of its parent; never returns."""
     code = 1
     try:
         for other in close:

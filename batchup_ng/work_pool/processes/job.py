@@ -191,14 +191,7 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
 
 
 def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
-    """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already.
-
-    Args:
-        number: Number of the task.
-        task: What to run.
-        how: How to run it.
-        clock: Returns for how many seconds the task of a number has run; None if it has not begun.
-    """
+    """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
     try:
         return Job(number, how, encoded(task), clock)
     except Exception as error:

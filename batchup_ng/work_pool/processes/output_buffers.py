@@ -25,13 +25,7 @@ from .shared_memory import SharedView
 
 
 class TaskMemory:
-    """Where a task takes memory from; one for each task.
-
-    Args:
-        view: The shared memory; None where there is none.
-        slot: The slot that came with the task; None where there is none.
-        scratch: Reused memory of the worker's own.
-    """
+    """Where one task takes memory from: its slot in the shared memory, if there is one; memory of the worker's own."""
 
     __slots__ = ("_own", "_slot", "_used", "_view", "common", "scratch")
 

@@ -49,13 +49,7 @@ Piece = memoryview
 
 
 class Placed(NamedTuple):
-    """A buffer that lies in a file that the pool and its workers map.
-
-    Attributes:
-        offset: Where in the file it begins.
-        size: How many bytes it has.
-        file: The file, by its descriptor in the pool's process; -1 is the shared memory.
-    """
+    """A buffer that lies in the shared memory, or in a `file`, known by its descriptor in the pool's process."""
 
     offset: int
     size: int
@@ -141,11 +135,7 @@ def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
 
 
 class FrameReader:
-    """Reads frames bit by bit, never waiting on a socket that does not block.
-
-    Args:
-        sock: The socket, blocking or not.
-        memory: Where large buffers are read to; fresh memory without.
+    """Reads frames bit by bit, never waiting on a socket that does not block; large buffers go to `memory`.
 
     Attributes:
         dry: Whether the latest :meth:`read` found that the socket holds nothing more.

@@ -180,11 +180,15 @@ class Schedule(Generic[W, J]):
 
     def submit(self, job: J, now: float) -> list[Action[W, J]]:
         """There is a new job."""
+        self.queue(job)
+        return self._hand_out(now)
+
+    def queue(self, job: J) -> None:
+        """There is a new job; a call of :meth:`result` must follow, which hands it out."""
         if job.how.urgent:
             self._waiting.put_urgent(job)
         else:
             self._waiting.put(job, job.how.stream_id)
-        return self._hand_out(now)
 
     def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
         """A worker has finished a job."""
@@ -285,9 +289,8 @@ class Schedule(Generic[W, J]):
 
     def _worker_for(self, exclusive: bool) -> W | None:
         # While workers start, each job is left for one that has nothing else to do.
-        room = 1 if exclusive else self._threads + (0 if self._starting else AHEAD)
+        fewest = 1 if exclusive else self._threads + (0 if self._starting else AHEAD)
         best: W | None = None
-        fewest = room
         for worker in self.workers:
             n = len(worker.jobs)
             if n < fewest and worker.ready and not worker.killed and not worker.reserved:

@@ -56,10 +56,7 @@ class SharedConstant:
         self._holds: list[Copy] = []
 
     def share(self, copies: SharedCopies | None) -> None:
-        """Copy the large arrays to where workers can map them; once, before the first task.
-
-        Args:
-            copies: The shared copies of the pool; None where there is no shared memory: then all is sent.
+        """Copy the large arrays to where workers can map them, or send them where `copies` is None; once.
 
         Raises:
             SerializationError: there is room for a copy neither in memory nor on a disk.

@@ -69,15 +69,9 @@ class Mapping:
         return np.asarray(_Bytes(self, self.address + offset, size))
 
     def populate(self, offset: int, size: int, write: bool = True) -> None:
-        """Make the pages of a part; an error where there is no memory for them, instead of a signal later.
+        """Make the pages of a part, or without `write` map those that it has; an ``OSError`` where there is no memory.
 
-        Args:
-            offset: Where the part begins.
-            size: How many bytes it has.
-            write: Whether pages that the file has not are made; else those that it has are mapped.
-
-        Raises:
-            OSError: there is none; with ``errno.EINVAL`` the system, an older one, cannot say.
+        With ``errno.EINVAL`` the system, an older one, cannot say.
         """
         advice = _POPULATE_WRITE if write else _POPULATE_READ
         if size and _LIBC.madvise(self.address + offset, size, advice):
@@ -136,9 +130,6 @@ class Arena:
         fd: The file, for workers to inherit.
         span: Its length.
         taken: Bytes of all extents that are out.
-
-    Raises:
-        OSError: the system has no such files, or allows none of that length.
     """
 
     def __init__(self, span: int | None = None) -> None:
@@ -254,11 +245,7 @@ def write_at(fd: int, pieces: Iterable[Any], at: int) -> None:
 
 
 class SharedView:
-    """The memory that workers share with the pool, from a worker's side.
-
-    Args:
-        fd: The shared file, which stays open.
-        owner: The number of the pool's process.
+    """The memory that workers share with the pool, from a worker's side; `owner` is the number of the pool's process.
 
     Attributes:
         address: Where the shared memory begins in this process.

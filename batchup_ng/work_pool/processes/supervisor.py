@@ -50,11 +50,7 @@ def launcher_for(start_method: str | None, given: Given) -> Launcher:
 
 
 class Launcher:
-    """Starts workers: a new interpreter for each.
-
-    Args:
-        given: What workers are given.
-    """
+    """Starts workers: a new interpreter for each."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -165,12 +161,7 @@ class Supervised(Protocol):
 
 
 class Supervisor:
-    """The processes of one pool, as far as starting and ending them goes.
-
-    Args:
-        launcher: Starts one.
-        lock: Guards the state of `owner`.
-        owner: What has the workers.
+    """Replaces and ends the workers of `owner`, whose state `lock` guards.
 
     Attributes:
         replacing: Whether a thread is just starting some.

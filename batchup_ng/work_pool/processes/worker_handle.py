@@ -18,14 +18,7 @@ from .shared_memory import Slot, SlotPool
 
 
 class WorkerHandle(ScheduledWorker[Job]):
-    """A worker process with all that belongs to it.
-
-    Args:
-        process: The process.
-        started: When it was started.
-        memory: Where large buffers that come over its socket are read to.
-        slots: Where the slots that it is lent come from.
-    """
+    """A worker process; large buffers that come over its socket are read to `memory`, its slots come from `slots`."""
 
     def __init__(self, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None) -> None:
         super().__init__(started)
@@ -39,12 +32,7 @@ class WorkerHandle(ScheduledWorker[Job]):
         self._sent: dict[int, tuple[Job, Slot | None]] = {}
 
     def send(self, job: Job, copies: SharedCopies | None) -> None:
-        """Queue a job, after the constants that it needs and this worker has not.
-
-        Args:
-            job: The job.
-            copies: Where the large arrays of constants are.
-        """
+        """Queue a job, after the constants that it needs and this worker has not."""
         for constant in job.constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
