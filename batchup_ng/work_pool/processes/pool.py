@@ -45,7 +45,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         processes: How many processes; None for every CPU that this process may use.
         threads: How many tasks each runs at once, in threads of its own.
         start_method: ``"forkserver"`` (None) forks workers from a small process that only imported this package;
-            ``"spawn"`` starts each anew.
+            ``"spawn"`` starts each afresh.
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.

@@ -146,7 +146,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
             return {pid: state for pid in pids if (state := state_of(pid)) and not (server_too and orphaned(pid))}
 
         # What has to be killed is gone with close itself, not some time later; but when the server is killed as well
-        # nobody tells of its workers' ends.
+        # the ends of its workers are not reported.
         with contextlib.suppress(AssertionError):
             wait_for(lambda: not left(), "their end", 20.0 if server_too else 0.0)
         return left()
