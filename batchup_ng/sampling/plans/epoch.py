@@ -13,6 +13,7 @@ when BatchUp would have drawn it. A :class:`PartPlan` is a rank's part of one of
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -114,6 +115,11 @@ class _Numbered:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
+def _count(first: int, end: float) -> Iterator[int]:
+    """Return an iterator of the numbers from `first` to `end`, which may be infinite."""
+    return itertools.count(first) if end == math.inf else iter(range(first, int(end)))
+
+
 class SamplesPlan(_Numbered):
     """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
 
@@ -150,8 +156,14 @@ class SamplesPlan(_Numbered):
         self.first = reached.samples // self._step
         self.n_batches = self.first + self._shares.rounds
 
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        return map(self._planned, _count(self.first, self.n_batches))
+
     def _planned(self, number: int) -> PlannedBatch:
-        start, own, n = self._shares.of(number - self.first)
+        done = number - self.first  # what follows is Shares.of, without a call for each batch
+        start = self._reached + done * self._step
+        n = self._batch_size if done < self._shares.whole else self._shares.last
+        own = start + self._rank * n
         batch = start // self._batch_size + self._rank
         if own + n <= self._n_samples:
             key = BatchKey(self._seed, self._epoch, batch, own)

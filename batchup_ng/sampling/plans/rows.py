@@ -418,6 +418,8 @@ def planned_samples(rows: Any, batch: Any) -> int:
 
     If a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
     """
+    if type(rows) is np.ndarray:  # nearly all: 1 µs a batch
+        return len(rows)
     try:
         return whole_samples(rows)[1]
     except TypeError:
