@@ -74,7 +74,7 @@ BUGS = [
     ),
     Bug(
         "a fork of the user's keeps workers alive", "work_pool/processes/parent_death.py",
-        "    for lifeline in list(_open):\n        lifeline.release()\n",
+        "    for pipe in list(_open):\n        pipe.release()\n",
         "    pass\n",
         "faults/test_endings.py::test_f15_a_fork_of_the_users_keeps_no_worker_alive",
         r"the fork has the pipe's end that keeps workers alive",

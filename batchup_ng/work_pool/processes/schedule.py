@@ -180,15 +180,11 @@ class Schedule(Generic[W, J]):
 
     def submit(self, job: J, now: float) -> list[Action[W, J]]:
         """There is a new job."""
-        self.queue(job)
-        return self._hand_out(now)
-
-    def queue(self, job: J) -> None:
-        """There is a new job; a call of :meth:`result` must follow, which hands it out."""
         if job.how.urgent:
             self._waiting.put_urgent(job)
         else:
             self._waiting.put(job, job.how.stream_id)
+        return self._hand_out(now)
 
     def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
         """A worker has finished a job."""
