@@ -134,8 +134,8 @@ BUGS = [
     ),
     Bug(
         "results are not loaded where they are made", "work_pool/processes/worker.py",
-        "            load_result(pickled, buffers)\n",
-        "            pass\n",
+        "        load_result(pickled, buffers)\n",
+        "        pass\n",
         "work_pool/processes/test_pool.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
         r"^SystemExit: 5",
     ),
