@@ -307,7 +307,7 @@ class Dispatcher:
             self._close_memory()
 
     def _not_started(self, start: Future[None], error: BaseException) -> None:
-        """Leave nothing of a start that failed; the next one begins anew."""
+        """Leave nothing of a start that failed; the next use starts again."""
         self._end_workers()
         self._launcher.rest()
         self._close_descriptors()

@@ -126,7 +126,7 @@ class Given(NamedTuple):
     start_timeout: float = START_TIMEOUT
 
     def fds(self, end: socket.socket, life: ParentDeath) -> list[int]:
-        """Return the descriptors that a worker gets: its end of a socket, its lifeline, the shared memory."""
+        """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
         return [end.fileno(), life.fd, *([] if self.arena_fd < 0 else [self.arena_fd])]
 
 

@@ -188,7 +188,7 @@ class WorkerLoop:
             failures: Any = {place: portable(error) for place, error in made.failures.items()}
             whole: Any = None if made.error is None else portable(made.error)
             made = dataclasses.replace(made, failures=failures, error=whole)
-        # Anew, for what was written to the slot so far is of no use.
+        # The slot from its beginning, for what was written to it so far is of no use.
         return self._answer(number, made, TaskMemory(self._view, slot, self._scratch))
 
     def _answer(self, number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
