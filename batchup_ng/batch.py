@@ -67,13 +67,10 @@ def leaves(batch: Any) -> Iterator[Any]:
 
 
 def trim(batch: Any, n: int) -> Any:
-    """Return the first `n` samples of `batch`; arrays come as views.
+    """Return the first `n` samples of `batch`, as views; refuse leaves of different lengths.
 
     >>> trim((np.arange(4), [5, 6, 7, 8]), 2)
     (array([0, 1]), [5, 6])
-
-    Raises:
-        ArgumentError: its leaves have different lengths, so that they do not hold one row for each sample.
     """
     found = sorted(lengths(batch))
     if len(found) > 1:
@@ -92,15 +89,12 @@ def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[A
     [[0, 1], [0, 1, 2, 3]]
     """
     pairs = list(zip(batches, sizes, strict=True))
-    groups = {divmod(len(leaf), size) for batch, size in pairs for leaf in leaves(batch) if _has_length(leaf)}
+    arrays = [(leaf, size) for batch, size in pairs for leaf in leaves(batch)]
+    groups = {divmod(len(a), n) for a, n in arrays if hasattr(a, "__len__") and getattr(a, "ndim", 1) > 0}
     if not groups or (len(groups) == 1 and min(groups)[1] == 0):
         return batches
     n = min(groups)[0]
     return tuple([trim(batch, n * size) for batch, size in pairs])
-
-
-def _has_length(leaf: Any) -> bool:
-    return hasattr(leaf, "__len__") and getattr(leaf, "ndim", 1) > 0
 
 
 def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers) -> Any:
@@ -141,11 +135,7 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
 
 
 def batch_of(samples: Sequence[Any]) -> Any:
-    """Return a batch made of single samples, each a tuple, a dict or one value: a tuple or dict of columns.
-
-    Raises:
-        ArgumentError: they are dicts of different names.
-    """
+    """Return a batch made of single samples, each a tuple, a dict or one value: a tuple or dict of columns."""
     first = samples[0]
     if not isinstance(first, Mapping):
         stacked = stack(samples)
@@ -182,11 +172,7 @@ def _stackable(sample: Any) -> bool:
 
 
 def samples_of(batch: Any) -> Iterator[Any]:
-    """Yield the samples of `batch` one by one, each with the batch's nesting.
-
-    Raises:
-        ArgumentError: its leaves have different lengths.
-    """
+    """Yield the samples of `batch` one by one, each with the batch's nesting; refuse leaves of different lengths."""
     lengths = sorted({len(leaf) for leaf in leaves(batch)})
     if len(lengths) > 1:
         raise ArgumentError(

@@ -50,22 +50,21 @@ def finished(batch: Any, buffers: Buffers) -> Any:
     ``numpy.ndarray``, on memory that nothing else refers to. Tensors keep their strides where they are dense. Other
     objects are handed out as they are.
 
+    A masked array, of which the mask would be lost, is a :class:`MapResultError`.
+
     Args:
         batch: Anything that a source or a map returned.
         buffers: Where the memory of copies comes from.
-
-    Raises:
-        MapResultError: it holds a masked array.
     """
-    alone = getrefcount(batch) <= _PASSED
-    if alone and type(batch) is tuple:  # nearly all batches, in half the time
+    exclusive = getrefcount(batch) <= _PASSED
+    if exclusive and type(batch) is tuple:  # nearly all batches, in half the time
         for part in batch:
             if type(part) is not np.ndarray or getrefcount(part) > _HELD or not _is_finished(part, buffers):
                 break
         else:
             return batch
         part = None  # or it would count as one more reference below
-    return _finished(alone, batch, buffers)
+    return _finished(exclusive, batch, buffers)
 
 
 def copied(value: Any) -> Any:
@@ -76,44 +75,40 @@ def copied(value: Any) -> Any:
     return _finished(False, value, FRESH)
 
 
-def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
-    """Return the same of any part of a batch.
+def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
+    """Return the same of any part of a batch, `exclusive` if nothing but what it is part of refers to it.
 
-    Args:
-        alone: Whether nothing but what it is part of refers to it. It comes first, for arguments count as references as
-            soon as they are there.
-        value: The part.
-        buffers: Where the memory of copies comes from.
+    That flag comes first, for arguments count as references as soon as they are there.
     """
     if type(value) in _PLAIN:
         return value
     if isinstance(value, np.ndarray):
-        return _finished_array(value, alone, buffers)
+        return _finished_array(value, exclusive, buffers)
     if isinstance(value, tuple):
-        parts = [_finished(alone and getrefcount(part) <= _HELD, part, buffers) for part in value]
+        parts = [_finished(exclusive and getrefcount(part) <= _HELD, part, buffers) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     if type(value) is list:
         if _PLAIN.issuperset(map(type, value)):  # texts and tokens, of which there are many
-            return value if alone else list(value)
-        if not alone:
+            return value if exclusive else list(value)
+        if not exclusive:
             return [_finished(False, part, buffers) for part in value]
         value[:] = [_finished(getrefcount(part) <= _HELD, part, buffers) for part in value]
         return value
     if isinstance(value, MutableMapping):
-        held = value if alone else copy.copy(value)
+        held = value if exclusive else copy.copy(value)
         for name in list(held):
             part = held[name]
-            new = _finished(alone and getrefcount(part) <= _HELD, part, buffers)
+            new = _finished(exclusive and getrefcount(part) <= _HELD, part, buffers)
             if new is not part:
                 held[name] = new
         return held
     if tensors.is_tensor(value):
-        return value if alone and _owns_tensor(value) else tensors.copied(value, buffers)
-    if not alone and _is_picture(value):
+        return value if exclusive and _owns_tensor(value) else tensors.copied(value, buffers)
+    if not exclusive and _is_picture(value):
         return value.copy()
-    if not alone and isinstance(value, _CHANGEABLE):
+    if not exclusive and isinstance(value, _CHANGEABLE):
         own: Any = copy.copy(value)
         if isinstance(own, (list, deque)):
             for i in range(len(own)):
@@ -122,15 +117,15 @@ def _finished(alone: bool, value: Any, buffers: Buffers) -> Any:
     return value
 
 
-def _finished_array(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndarray:
+def _finished_array(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.ndarray:
     if isinstance(array, np.ma.MaskedArray):
         raise MapResultError(
             "a batch cannot hold a masked array, for its mask would be lost; return x.filled(value), and x.mask as an "
             "array of its own if it is needed"
         )
     if type(array) is np.ndarray and array.dtype == object:
-        return _finished_objects(array, alone, buffers)
-    if type(array) is np.ndarray and alone:
+        return _finished_objects(array, exclusive, buffers)
+    if type(array) is np.ndarray and exclusive:
         if _is_finished(array, buffers):
             return array
         if array.flags.carray and array.dtype.isnative and _owns(array, buffers.common):
@@ -141,14 +136,14 @@ def _finished_array(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndar
     return out
 
 
-def _finished_objects(array: np.ndarray, alone: bool, buffers: Buffers) -> np.ndarray:
+def _finished_objects(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.ndarray:
     """Return an array of objects of its own, those of them that are arrays being such too."""
-    alone = alone and _owns(array, None)
+    exclusive = exclusive and _owns(array, None)
     flat = array.reshape(-1)
     out = np.empty(flat.size, object)
     for i in range(flat.size):
         part = flat[i]
-        out[i] = _finished(alone and getrefcount(part) <= _HELD, part, buffers)
+        out[i] = _finished(exclusive and getrefcount(part) <= _HELD, part, buffers)
     return out.reshape(array.shape)
 
 
@@ -165,12 +160,7 @@ def _is_finished(array: np.ndarray, buffers: Buffers) -> bool:
 
 
 def _owns(array: np.ndarray, common: Any) -> bool:
-    """Return whether nothing else refers to the memory of an array.
-
-    Args:
-        array: The array.
-        common: The array that the memory of this task is a part of; None if there is none.
-    """
+    """Return whether nothing else refers to the memory of an array, which may be a part of `common`, the task's."""
     while not array.flags.owndata:
         base: Any = array.base
         if type(base) is Lease:

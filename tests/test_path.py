@@ -56,7 +56,6 @@ def visited(batches: Any, seen: set[str]) -> set[str]:
 
 CONSUMER = {
     "data_source.epoch.accounting", "data_source.epoch.iterator", "sampling.plans.epoch", "sampling.plans.rows",
-    "sampling.plans.sharding",
     "work_pool.epoch_runner", "work_pool.prefetch_buffer",
 }  # fmt: skip
 """What makes the order of a batch, keeps it ahead and hands it out, with any pool."""
@@ -85,7 +84,7 @@ def test_the_modules_of_a_batch_of_threads(seen: set[str]) -> None:
         assert visited(batches, seen) <= CONSUMER | READING | own
 
 
-IN_PROCESSES = 20
+IN_PROCESSES = 15
 """Modules that a batch of worker processes visits in the consumer's process, on all its threads."""
 
 

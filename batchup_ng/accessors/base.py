@@ -71,15 +71,9 @@ def file_name(accessor: Any) -> str | None:
 
 
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
-    """Return `rows` of `accessor`, in memory from `buffers` where that spares an allocation.
+    """Return `rows` of an array or accessor, in memory from `buffers` where that spares an allocation.
 
-    Args:
-        accessor: A NumPy array, or any accessor.
-        rows: Row numbers: a 1-D integer array, whose negative entries count from the end, or a slice.
-        buffers: Where the memory comes from.
-
-    Raises:
-        IndexError: a row is out of range.
+    The rows are a 1-D integer array, whose negative entries count from the end, or a slice.
     """
     if isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu":
         if isinstance(accessor, np.ndarray):
@@ -110,17 +104,8 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
 
 
 def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`.
-
-    Args:
-        array: Not of objects.
-        rows: 1-D int64.
-        out: ``(len(rows), *array.shape[1:])`` of the same dtype, in C order.
-    """
-    run = _as_run(rows)
-    if run is not None:
-        np.copyto(out, array[run])
-    elif array.flags.c_contiguous and array.dtype.isnative:
+    """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`: in C order, no objects."""
+    if array.flags.c_contiguous and array.dtype.isnative:
         announce_rows(array, rows)
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
         array.take(rows, 0, out, "clip")
@@ -130,15 +115,9 @@ def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
 
 
 def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
-    """Return `rows` with negative entries counted from the end of `n` rows.
-
-    Raises:
-        IndexError: a row is not in [-n, n).
-    """
+    """Return `rows` with negative entries counted from the end of `n` rows; ``IndexError`` beyond [-n, n)."""
     if len(rows) == 0:
         return rows.astype(np.intp)
-    if rows.dtype == np.int64 and int(rows.view(np.uint64).max()) < n:
-        return rows  # the common case, in one pass: seen as unsigned, negative rows would be the greatest of all
     low, high = int(rows.min()), int(rows.max())
     if low < -n or high >= n:
         raise IndexError(f"row {high if high >= n else low} is out of range for {n} rows")
@@ -174,14 +153,3 @@ def chosen_rows(key: Any, length: int) -> int | np.ndarray:
         f"an index must be a whole number, a slice, a 1-D array or list of whole numbers, or a boolean mask, "
         f"not {key!r:.80} of type {type(key).__name__}"
     )
-
-
-def _as_run(rows: np.ndarray) -> slice | None:
-    """Return the slice that `rows` are, if they are consecutive."""
-    n = len(rows)
-    if n == 0 or int(rows[-1]) - int(rows[0]) != n - 1:
-        return None
-    start = int(rows[0])
-    if n > 2 and not bool((np.diff(rows) == 1).all()):
-        return None
-    return slice(start, start + n)

@@ -94,11 +94,7 @@ class ImageFiles:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(len, height, width, 3)``, the last axis as the mode has it.
-
-        Raises:
-            AttributeError: there is no `size`, so that each picture has a shape of its own.
-        """
+        """``(len, height, width, 3)``, the last axis as the mode has it; ``AttributeError`` without `size`."""
         if self._size is None:
             raise AttributeError("pictures of several sizes have no common `shape`; pass size= to have them resized")
         return (len(self), *self._size, *MODES[self._mode])
@@ -108,7 +104,6 @@ class ImageFiles:
 
         Raises:
             IndexError: a row is out of range, or a mask has another length.
-            ArgumentTypeError: `rows` is none of the kinds of index.
             SampleReadError: a file cannot be read as a picture; ``.source`` is its path.
         """
         chosen = chosen_rows(rows, len(self))

@@ -154,11 +154,8 @@ def _in_words(form: tuple[str, Any]) -> str:
 
 def _as_array(sample: Any, row: int) -> np.ndarray:
     if isinstance(sample, np.ma.MaskedArray):
-        raise SampleReadError(
-            f"row {row} has a masked array, whose mask would be lost; make the data set return x.filled(value), and "
-            f"x.mask as an array of its own if it is needed",
-            row,
-        )
+        why = "a masked array, whose mask would be lost; make the data set return x.filled(value), and x.mask if needed"
+        raise SampleReadError(f"row {row} has {why}", row)
     try:
         return np.asarray(sample)
     except Exception as error:

@@ -69,7 +69,12 @@ class ArrayDataSource(RandomAccessDataSource):
             raise ArgumentError("data must hold at least one array, and is empty")
         self._names = _checked_names(data, include_indices) if isinstance(data, dict) else None
         given = data if isinstance(data, dict) else dict(enumerate(data))
-        columns = {name: _checked_column(f"data[{name!r}]", array) for name, array in given.items()}
+        for name, array in given.items():
+            if isinstance(array, SourceNode):
+                raise ArgumentTypeError(
+                    f"data[{name!r}] is a data source, not an array; put sources side by side with zip"
+                )
+        columns = {name: as_column(f"data[{name!r}]", array) for name, array in given.items()}
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self.data = list(columns.values())
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
@@ -148,12 +153,6 @@ def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ..
     if include_indices and INDEX in data:
         raise ArgumentError(f"include_indices adds a column {INDEX!r}, and data has one of that name; rename it")
     return tuple(data)
-
-
-def _checked_column(name: str, array: Any) -> Any:
-    if isinstance(array, SourceNode):
-        raise ArgumentTypeError(f"{name} is a data source, not an array; put sources side by side with zip")
-    return as_column(name, array)
 
 
 def _common_length(data: dict[Any, Any]) -> int:

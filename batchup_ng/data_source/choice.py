@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,33 +104,24 @@ class ChoiceDataSource(PlannedDataSource):
         for _, batch in _in_turn(parts, self._turns(counts, options.drawing_rng())):
             yield batch
 
-    def _turns(self, counts: list[Any], rng: Any) -> Callable[[], Iterator[int]]:
-        """Return a function that yields the source of each batch, drawn from `rng` as it goes; None is in order."""
-        if not self._spread(counts):
-            return lambda: _rounds(len(counts), rng)
-        whole = [int(n) for n in counts]
-        return lambda: _spread_turns(whole, rng)
+    def _turns(self, counts: list[Any], rng: Any) -> Iterator[int]:
+        """Yield the source of each batch, drawn from `rng` as it goes; None is in order."""
+        n = len(counts)
+        while not self._spread(counts):
+            yield from range(n) if rng is None else map(int, rng.permutation(n))
+        turns = np.repeat(np.arange(n), [int(count) for count in counts])
+        if rng is None:
+            turns = turns[even_order([int(count) for count in counts])]
+        else:
+            rng.shuffle(turns)
+        yield from map(int, turns)
 
 
-def _in_turn(parts: Sequence[Iterator[Any]], turns: Callable[[], Iterator[int]]) -> Iterator[tuple[int, Any]]:
+def _in_turn(parts: Sequence[Iterator[Any]], turns: Iterator[int]) -> Iterator[tuple[int, Any]]:
     """Yield the source and what it gives, turn by turn, until the turn of one that has nothing left."""
-    for i in turns():
+    for i in turns:
         try:
             item = next(parts[i])
         except StopIteration:
             return
         yield i, item
-
-
-def _rounds(n_sources: int, rng: Any) -> Iterator[int]:
-    while True:
-        yield from range(n_sources) if rng is None else map(int, rng.permutation(n_sources))
-
-
-def _spread_turns(counts: list[int], rng: Any) -> Iterator[int]:
-    turns = np.repeat(np.arange(len(counts)), counts)
-    if rng is None:
-        turns = turns[even_order(counts)]
-    else:
-        rng.shuffle(turns)
-    yield from map(int, turns)

@@ -106,9 +106,7 @@ class CompositeDataSource(PlannedDataSource):
         return joined_names(source.sample_name(row) for source, row in each)
 
     def _ungrouped(self, rows: Any) -> Any:
-        if self.batch_size is None:
-            return rows
-        return [ungrouped(part, n) for part, n in zip(rows, self._sizes, strict=True)]
+        return tuple([ungrouped(part, n) for part, n in zip(rows, self._sizes, strict=True)])
 
     def _check_rows(self, rows: Any) -> None:
         if len(rows) != len(self.datasets):
@@ -141,8 +139,12 @@ class CompositeDataSource(PlannedDataSource):
             yield trim_rows(rows) if self.trim else rows
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        pairs = zip(self.datasets, self._sizes, strict=True)
-        return _least(_count_groups(source, size, batch_size, drop_last) for source, size in pairs)
+        counts = []
+        for source, size in zip(self.datasets, self._sizes, strict=True):
+            n = source.num_samples() if size > 1 else source.count(batch_size, drop_last)
+            groups = None if n is None or size == 1 else count_batches(whole_groups(n, size), batch_size, drop_last)
+            counts.append(n if size == 1 else groups)
+        return _least(counts)
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:
@@ -197,11 +199,7 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
 
 
 def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
-    """Return the samples of several sources side by side, joined as their batches are.
-
-    Raises:
-        ArgumentError: they are not equally many, or two that are dicts have a column of one name.
-    """
+    """Return the samples of several sources side by side, joined as their batches are."""
     counts = [len(part) for part in parts]
     if len(set(counts)) > 1:
         raise ArgumentError(f"the sources side by side made {counts} samples of the same number of rows, which cannot "
@@ -217,13 +215,6 @@ def _least(counts: Iterable[float | None]) -> float | None:
     listed = list(counts)
     known = [n for n in listed if n is not None]
     return min(known) if len(known) == len(listed) else None
-
-
-def _count_groups(source: AbstractDataSource, size: int, batch_size: int, drop_last: bool) -> float | None:
-    if size == 1:
-        return source.count(batch_size, drop_last)
-    n = source.num_samples()
-    return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
 
 
 def _checked_sizes(sizes: Any, n: int) -> list[int]:

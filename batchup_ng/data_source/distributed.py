@@ -22,7 +22,7 @@ LAUNCHERS = (
 )
 """Launchers with the variables that they set: rank, number of processes. Those that start the processes of a training
 come before SLURM, which may have started only the launcher. SLURM's is the variable that ``srun`` sets: in a batch
-script that starts one process without it, ``SLURM_NTASKS`` tells of tasks that nobody has started."""
+script that starts one process without it, ``SLURM_NTASKS`` counts tasks that were not started."""
 
 
 def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:

@@ -27,8 +27,7 @@ def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None)
     """Return a source with the samples of all `sources`, one source after the other; shuffling mixes them all.
 
     Args:
-        sampler: The order in which they are handed out: that of rows which are numbered through all sources, those of
-            the first from 0 on.
+        sampler: The order in which they are handed out; rows are numbered through all sources.
 
     Raises:
         ArgumentError: there are no sources, one has an epoch that never ends, or the sampler is for another number of
@@ -65,12 +64,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
 def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:
     """Return a source with the samples of `source` at the positions `rows` of its epoch in order.
 
-    Args:
-        rows: ``(n,) int``; negative ones count from the end.
-
-    Raises:
-        ArgumentError: a position is out of range, or the epoch never ends.
-        ArgumentTypeError: `source` is no source, or has samples without numbers of their own.
+    `rows` are ``(n,) int``, of which negative ones count from the end. The errors are those of :func:`concat`.
     """
     if rows is None:
         raise ArgumentTypeError("rows must be positions of samples, not None")
@@ -165,9 +159,6 @@ def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
     reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a
     stream) each epoch ends with a batch of its own, which may be short.
 
-    Raises:
-        ArgumentError: `times` is neither -1 nor at least 1.
-        ArgumentTypeError: `source` is no source.
     """
     checked_sources("source", [source])
     times = validation.repeats(times)
@@ -179,11 +170,8 @@ def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
 def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it
     """Return a source whose sample i is that of all `sources`, side by side; shuffling keeps them together.
 
-    Args:
-        flatten: Whether the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``.
-
-    Raises:
-        ArgumentError: the lengths differ, or there are no sources.
+    If `flatten`, the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``. Sources of
+    different lengths are refused.
     """
     return ZipDataSource(_one_list(sources), flatten)
 

@@ -218,9 +218,11 @@ def nodes_of(root: SourceNode) -> list[SourceNode]:
         if id(node) in found:
             return
         for value in list(getattr(node, "__dict__", {}).values()):
-            parts = value.values() if isinstance(value, dict) else value
-            for part in list(parts) if isinstance(value, (dict, list, tuple)) else [value]:
-                if isinstance(part, SourceNode):
+            parts = list(value.values()) if isinstance(value, dict) else value
+            if not isinstance(parts, (list, tuple)):
+                parts = [parts]
+            if parts and isinstance(parts[0], SourceNode):  # or it may be a long list of something else
+                for part in parts:
                     visit(part)
         found[id(node)] = node
 

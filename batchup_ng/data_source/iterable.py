@@ -23,9 +23,6 @@ class CallableDataSource(PlannedDataSource):
             given (``shuffle``, any of the function's own; ``epoch`` if it takes that).
         num_samples_fn: The samples of an epoch: an int, ``numpy.inf``, or a function that returns one of these
             and is called with the same options; None if not known.
-
-    Raises:
-        ArgumentTypeError: one of them is of another kind.
     """
 
     takes_options = True
@@ -67,9 +64,6 @@ class IteratorDataSource(PlannedDataSource):
             hold, and ``load_state_dict(state)``, epochs can be saved and resumed; else they cannot. It is asked for its
             state before each batch, so that a batch that fails can be made again.
         n_samples: How many samples it has: an int, ``numpy.inf``, or None if not known.
-
-    Raises:
-        ArgumentTypeError: one of them is of another kind.
     """
 
     heeds_shuffle = False

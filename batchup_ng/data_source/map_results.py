@@ -16,17 +16,7 @@ from ..errors import MapResultError
 
 
 def checked_result(fn: Callable[..., Any], result: Any, batch: Any, resizes: bool) -> Any:
-    """Return what a map made of a batch, if that is a batch.
-
-    Args:
-        fn: The map.
-        result: What it returned.
-        batch: What it was called with.
-        resizes: Whether it may return another number of samples.
-
-    Raises:
-        MapResultError: it is no batch, or has another number of samples.
-    """
+    """Return what the map `fn` made of a batch, if that is a batch of as many samples, or of others if it `resizes`."""
     if _all_of_one_length(result, batch):
         return result
     name = function_name(fn)

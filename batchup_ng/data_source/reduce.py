@@ -37,9 +37,6 @@ def batch_map_concat(
 
     Returns:
         One array for each result of `func`, joined along the first axis; None if there was no result.
-
-    Raises:
-        TypeError: `func` returned something else.
     """
     return joined(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args))
 
@@ -67,8 +64,7 @@ def batch_map_mean(
         One mean for each result of `func`, as ``float64``; None if there was no result.
 
     Raises:
-        TypeError: `func` returned something else.
-        ValueError: the results of two batches differ in shape, as values of single samples do without `sum_axis`.
+        ArgumentError: the results of two batches differ in shape, as values of single samples do without `sum_axis`.
     """
     return mean(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args), sum_axis)
 

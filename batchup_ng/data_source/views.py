@@ -13,8 +13,8 @@ from ..batch import as_batch
 from ..errors import ArgumentError
 from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
-from ..sampling.base import AbstractSampler, kept_outline
-from ..sampling.standard import row_numbers
+from ..sampling.base import AbstractSampler, kept_fingerprint
+from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join, join_samples
 from .hooks import joined_names
@@ -55,7 +55,7 @@ class SubsetDataSource(_Rearranged):
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
     def fingerprint(self) -> list[Any]:
-        rows = [] if self.rows is None else kept_outline(self.rows)
+        rows = [] if self.rows is None else kept_fingerprint(self.rows)
         return [*super().fingerprint(), rows, self.source.fingerprint()]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
@@ -155,11 +155,7 @@ class ZipDataSource(_Rearranged):
 
 
 def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[int]) -> None:
-    """Refuse parts of one batch that have not one sample for each row, or not one form.
-
-    Raises:
-        ArgumentError: naming the source, and what it gave.
-    """
+    """Refuse parts of one batch that have not one sample for each row, or not one form."""
     for name, part, n in zip(names, parts, planned, strict=True):
         for leaf in batches.leaves(part):
             single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
@@ -191,7 +187,5 @@ def _form(batch: Any) -> str:
 
 
 def _in_range(rows: np.ndarray, n: int) -> np.ndarray:
-    if len(rows) and (int(rows.min()) < -n or int(rows.max()) >= n):
-        bad = int(rows.max()) if int(rows.max()) >= n else int(rows.min())
-        raise ArgumentError(f"rows must be below {n}, the length of the source; one is {bad}")
+    check_row_numbers("rows", rows, n)
     return np.where(rows < 0, rows + n, rows)

@@ -13,7 +13,7 @@ ACTIONS = ("raise", "skip", "replace")
 """What may be done about a sample that failed."""
 
 FEW_SAMPLES = 100
-"""Samples that a rate is measured against at least, where nobody knows how many an epoch has."""
+"""Samples that a rate is measured against at least, where the number of an epoch is not known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,20 +20,14 @@ def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
         )
 
 
-def cumulative_weights(name: str, weights: Any, length: int | None = None) -> np.ndarray:
-    """Return the cumulative distribution of `weights`, ending in exactly 1: ``(n,) float64``.
-
-    Raises:
-        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their number is not `length`.
-        ArgumentTypeError: they are no numbers.
-    """
+def cumulative_weights(name: str, weights: Any, length: int) -> np.ndarray:
+    """Return the cumulative distribution of `length` weights, ending in exactly 1: ``(length,) float64``."""
     try:
         weights = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
-    if weights.ndim != 1 or (length is not None and len(weights) != length):
-        wanted = "one-dimensional" if length is None else f"{length} numbers"
-        raise ArgumentError(f"{name} must be {wanted}, not of shape {weights.shape}")
+    if weights.shape != (length,):
+        raise ArgumentError(f"{name} must be {length} numbers, not of shape {weights.shape}")
     check_weights(name, weights)
     with np.errstate(over="ignore"):
         total = weights.sum()

@@ -21,11 +21,7 @@ CHUNK = 1 << 17
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
-    """Return what a user gave, one number a row, as an array of whatever dtype and shape.
-
-    Raises:
-        ArgumentTypeError: it is a list of lists of different lengths.
-    """
+    """Return what a user gave, one number a row, as an array; refuse lists of lists of different lengths."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -33,18 +29,14 @@ def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
 
 
 def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
-    """Return whole numbers, ``(n,)``, as int64; a copy, unless `copy` is False and they are.
-
-    Raises:
-        ArgumentError: one is above 2^63 - 1, and would come out negative.
-    """
+    """Return whole numbers, ``(n,)``, as int64; refuse those above 2^63 - 1, which would come out negative."""
     most = int(numbers.max()) if len(numbers) else 0
     if most >= 1 << 63:
         raise ArgumentError(f"{name} must be below 2^63, and one is {most}; did an unsigned dtype take a negative one?")
     return numbers.astype(np.int64, copy=copy)
 
 
-def array_outline(array: np.ndarray) -> list[Any]:
+def array_fingerprint(array: np.ndarray) -> list[Any]:
     """Return what tells an array ``(n,)`` of numbers from others: its length, its dtype, a digest of all its entries.
 
     It is the same on every machine. 10^8 int64 take 0.7 s where the figures in docs/samplers.md were measured.
@@ -57,19 +49,19 @@ def array_outline(array: np.ndarray) -> list[Any]:
 
 
 _kept: dict[int, tuple[weakref.ref[np.ndarray], list[Any]]] = {}
-"""Outlines of arrays, by the arrays' ids, for as long as there are the arrays."""
+"""Fingerprints of arrays, by the arrays' ids, for as long as there are the arrays."""
 
 
-def kept_outline(array: np.ndarray) -> list[Any]:
-    """Return :func:`array_outline` of an array that never changes, such as a sampler's own; reads it only once.
+def kept_fingerprint(array: np.ndarray) -> list[Any]:
+    """Return :func:`array_fingerprint` of an array that never changes, such as a sampler's own; reads it only once.
 
-    The outline is kept here and not with its sampler, so that it does not travel to workers.
+    The fingerprint is kept here and not with its sampler, so that it does not travel to workers.
     """
     name = id(array)
     found = _kept.get(name)
     if found is not None and found[0]() is array:
         return found[1]
-    fingerprint = array_outline(array)
+    fingerprint = array_fingerprint(array)
     _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), fingerprint
     return fingerprint
 

@@ -16,7 +16,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import BatchSampler, array_outline, as_int64, given_array
+from .base import BatchSampler, array_fingerprint, as_int64, given_array
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import OfBatches
 from .standard import check_row_numbers, row_numbers
@@ -36,9 +36,7 @@ class BucketSampler(BatchSampler):
     Many buckets pad little, few mix more rows: aim at some dozens of batches in each. Batches are what is in order, so
     that an epoch is resumed with the batch size with which it was saved; a source with such a sampler cannot be part of
     ``concat``, ``mix``, ``subset``, ``split`` or ``zip``. In a ``CompositeDataSource`` use ``trim=False``, or the other
-    sources lose what batches of this one are shorter.
-
-    Memory: 8 bytes a row, three times that while it is made.
+    sources lose what batches of this one are shorter. Memory: 8 bytes a row.
 
     Args:
         lengths: Length of each row of the data, in whatever unit `max_tokens` is: ``(n,) int``, not negative.
@@ -92,10 +90,10 @@ class BucketSampler(BatchSampler):
         ends = np.unique([*np.searchsorted(ascending, self.boundaries), len(ascending)])
         self._ends = ends[ends > 0]
         self._longest = ascending[self._ends - 1]
-        self._outline = [array_outline(ascending), array_outline(self._rows)]
+        self._fingerprint = [array_fingerprint(ascending), array_fingerprint(self._rows)]
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._outline]
+        return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._fingerprint]
 
     def num_indices_generated(self) -> Any:
         return len(self._rows)

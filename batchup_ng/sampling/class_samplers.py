@@ -7,7 +7,7 @@ computed. A batch is computed in one go for all its classes, however many they a
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,41 +15,36 @@ from .. import validation
 from ..display import array_words
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_outline, kept_outline
+from .base import RandomAccessSampler, array_fingerprint, kept_fingerprint
 from .plans.batched_permutation import each_permuted
 from .plans.even_interleave import Spread
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
 from .weighted import class_numbers
 
 
-class ByClass(NamedTuple):
-    """Rows sorted by class.
+class ByClass:
+    """The places of the entries of `y`, ``(n,) int64``, sorted by class.
 
     Attributes:
         classes: The classes that occur, ascending: ``(n_classes,) int64``.
-        rows: The rows of the first class, in the order given, then those of the second, ...: ``(n,) int64``.
-        firsts: Where in `rows` each class begins: ``(n_classes,) int64``.
         sizes: How many rows each has: ``(n_classes,) int64``.
         fingerprint: Tells the classes of the rows from others, for a saved state.
     """
 
-    classes: np.ndarray
-    rows: np.ndarray
-    firsts: np.ndarray
-    sizes: np.ndarray
-    fingerprint: list[Any]
+    def __init__(self, y: np.ndarray) -> None:
+        order, shifted = np.argsort(y.astype(np.uint16), kind="stable"), y >> 16  # NumPy sorts 16 bits by radix, fast
+        while shifted.any():
+            order = order[np.argsort(shifted[order].astype(np.uint16), kind="stable")]
+            shifted >>= 16
+        self._rows = order
+        self._firsts = np.flatnonzero(np.diff(y[order], prepend=-1))
+        self.classes = y[order[self._firsts]]
+        self.sizes = np.diff(self._firsts, append=len(y))
+        self.fingerprint = [array_fingerprint(y), array_fingerprint(self.sizes)]
 
-
-def by_class(y: np.ndarray) -> ByClass:
-    """Return the places of the entries of `y`, ``(n,) int64``, sorted by class."""
-    order, shifted = np.argsort(y.astype(np.uint16), kind="stable"), y >> 16  # NumPy sorts 16 bits by radix, fast
-    while shifted.any():
-        order = order[np.argsort(shifted[order].astype(np.uint16), kind="stable")]
-        shifted >>= 16
-    classes = y[order]
-    firsts = np.flatnonzero(np.diff(classes, prepend=-1))
-    sizes = np.diff(firsts, append=len(y))
-    return ByClass(classes[firsts], order, firsts, sizes, [array_outline(y), array_outline(sizes)])
+    def rows(self, classes: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """Return the rows of members of classes, both by number: ``(n,) int64``."""
+        return np.asarray(self._rows[self._firsts[classes] + members])
 
 
 class StratifiedSampler(RepeatedSampler):
@@ -82,11 +77,11 @@ class StratifiedSampler(RepeatedSampler):
             classes = classes[self.indices]
         super().__init__(len(classes), repeats)
         self.n_rows = n_rows
-        self._by_class = by_class(classes)
+        self._by_class = ByClass(classes)
         self._spreads: dict[int, Spread] = {}
 
     def fingerprint(self) -> list[Any]:
-        own = [] if self.indices is None else kept_outline(self.indices)
+        own = [] if self.indices is None else kept_fingerprint(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def map_indices(self, indices: Any) -> Any:
@@ -100,7 +95,7 @@ class StratifiedSampler(RepeatedSampler):
         classes, numbers = spread.at(places)
         keys = words_at(key.word("members", repeat), classes)
         own = each_permuted(numbers, self._by_class.sizes[classes], keys)
-        return self._rows(self._by_class.rows[self._by_class.firsts[classes] + own])
+        return self._rows(self._by_class.rows(classes, own))
 
     def _spread(self, word: int) -> Spread:
         spread = self._spreads.get(word)
@@ -149,7 +144,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         self._y_in_words = array_words(numbers)
         self.per_class = validation.positive_int("per_class", per_class)
         self.n_rows = len(numbers)
-        self._by_class = by_class(numbers)
+        self._by_class = ByClass(numbers)
         self.classes = self._by_class.classes
         n = len(self.classes)
         wanted = n if classes_per_batch is None else classes_per_batch
@@ -184,7 +179,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         own = turns % sizes
         if key is not None:
             own = each_permuted(own, sizes, pair_words(key.word("balanced"), classes, turns // self._cycles[classes]))
-        return np.asarray(self._by_class.rows[self._by_class.firsts[classes] + own])
+        return self._by_class.rows(classes, own)
 
     def _classes_at(
         self, batches: np.ndarray, places: np.ndarray, key: OrderKey | None

@@ -11,7 +11,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_outline, given_array
+from .base import RandomAccessSampler, array_fingerprint, given_array
 from .plans.batched_permutation import LARGEST, each_permuted
 
 FINEST = 1000
@@ -67,7 +67,7 @@ class MixtureSampler(RandomAccessSampler):
             )
 
     def fingerprint(self) -> list[Any]:
-        parts = [array_outline(self._sizes), array_outline(self._counts)]
+        parts = [array_fingerprint(self._sizes), array_fingerprint(self._counts)]
         return [type(self).__name__, self.length, *parts]
 
     def num_indices_generated(self) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, as_int64, given_array, kept_outline
+from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
 from .plans.permutation import check_length, keyed_permutation
 
 REPEATS = 64
@@ -139,7 +139,7 @@ class SubsetSampler(StandardSampler):
         super().__init__(len(self.indices), repeats)
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_outline(self.indices)]
+        return [*super().fingerprint(), kept_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
@@ -155,12 +155,7 @@ class SubsetSampler(StandardSampler):
 
 
 def row_numbers(name: str, indices: Any) -> np.ndarray:
-    """Return `indices` as a one-dimensional array of its own: ``(n,) int64``.
-
-    Raises:
-        ArgumentTypeError: they are no integers.
-        ArgumentError: they have more than one dimension, or one is above 2^63 - 1.
-    """
+    """Return `indices` as a one-dimensional array of its own, ``(n,) int64``; refuse what are no row numbers."""
     rows = given_array(name, indices, "pass a list of row numbers")
     if rows.size == 0 and rows.ndim == 1:
         return rows.astype(np.int64)

@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import check_weights, unit_floats, words_at
 from ..randomness.portable_math import minus_log
-from .base import given_array, kept_outline
+from .base import given_array, kept_fingerprint
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -36,17 +36,11 @@ _SMALLEST = 2.0**-900
 
 
 class WeightTable:
-    """The weights of `length` rows.
-
-    It has a copy of its own: a later change of the user's array changes nothing.
+    """A copy of the weights of `length` rows, with their sum, `total`.
 
     Args:
         name: What the user calls them, for errors.
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``.
-
-    Attributes:
-        length: How many rows there are.
-        total: The sum of all weights.
 
     Raises:
         ArgumentError: a weight is negative, infinite or NaN, all are 0, or their sum leaves the range of a float64; or
@@ -83,12 +77,11 @@ class WeightTable:
             return np.cumsum(sums, out=sums)
 
     def __getstate__(self) -> dict[str, Any]:
-        made_when_asked = ("cdf", "normalised", "n_positive")
-        return {name: value for name, value in vars(self).items() if name not in made_when_asked}
+        return {name: value for name, value in vars(self).items() if name not in ("cdf", "normalised", "n_positive")}
 
     def fingerprint(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
-        return [self.length, self.total.hex(), kept_outline(self._weights)]
+        return [self.length, self.total.hex(), kept_fingerprint(self._weights)]
 
     @functools.cached_property
     def normalised(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, as_int64, given_array, kept_outline
+from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
 from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
@@ -168,12 +168,8 @@ class WeightedSubsetSampler(WeightedSampler):
     Args:
         sub_weights: One weight for each of `indices`: ``(n,)``.
         indices: Row numbers: ``(n,) int``.
-        replacement: Whether one of `indices` may come more than once.
-        num_samples: How many rows to draw an epoch; as for :class:`WeightedSampler`.
-        repeats: How often to draw so many, without replacement.
 
-    Raises:
-        ArgumentError: the lengths differ, or as for :class:`WeightedSampler`.
+    The other arguments and the errors are those of :class:`WeightedSampler`.
     """
 
     _name = "sub_weights"
@@ -200,7 +196,7 @@ class WeightedSubsetSampler(WeightedSampler):
         return self.weights
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_outline(self.indices)]
+        return [*super().fingerprint(), kept_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
@@ -217,10 +213,7 @@ class WeightedSubsetSampler(WeightedSampler):
     ) -> WeightedSubsetSampler:
         """Return a sampler that draws from `indices`, each class that occurs there equally often.
 
-        Args:
-            y: Class of every sample of the data: ``(N,) int``.
-            indices: Row numbers: ``(n,) int``.
-            n_classes: How many classes there are, for a check that none is beyond.
+        Here `y` has the class of every sample of the data: ``(N,) int``.
         """
         # BatchUp's signature, which differs from that of WeightedSampler: hence the ignored override.
         rows = row_numbers("indices", indices)
@@ -229,12 +222,7 @@ class WeightedSubsetSampler(WeightedSampler):
 
 
 def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
-    """Return `y` as class numbers below `n_classes`: ``(n,) int64``.
-
-    Raises:
-        ArgumentError: it is empty, or a class is negative, above 2^63 - 1 or not below `n_classes`.
-        ArgumentTypeError: it has no whole numbers.
-    """
+    """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse what are none."""
     y = given_array("y", y, "pass the class of each row")
     if y.ndim != 1 or len(y) == 0:
         raise ArgumentError(f"y must be a one-dimensional, non-empty array of classes, not of shape {y.shape}")

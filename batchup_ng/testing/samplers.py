@@ -133,7 +133,7 @@ class SamplerContract(ABC):
             for rows, same in zip(got, alone * 5, strict=True):
                 np.testing.assert_array_equal(rows, same)
 
-    def test_its_outline_is_that_of_its_like(self) -> None:
+    def test_its_fingerprint_is_that_of_its_like(self) -> None:
         assert json.dumps(self.make().fingerprint()) == json.dumps(self.make().fingerprint())
         assert self.make().fingerprint()[0] == type(self.make()).__name__
 

@@ -28,7 +28,7 @@ from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.failures import Failures
-from ..data_source.epoch.opening import Epoch, Runner
+from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
 from ..faults.isolation import FAILURES, PartialBatch, isolable
@@ -36,7 +36,7 @@ from ..faults.policy import ErrorPolicy
 from ..faults.sample_errors import listed
 from ..sampling.plans.epoch import BatchPlan, PlannedBatch
 from ..sampling.plans.rows import planned_samples
-from .prefetch_buffer import Entry, Job, PrefetchBuffer
+from .prefetch_buffer import BufferedRunner, Entry, Job, PrefetchBuffer
 from .repair import Allowance, Read, Repair
 from .task import RunsTasks, Submission, new_stream_id
 
@@ -99,7 +99,7 @@ def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
     return ByteBound(size, int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES)), first, least=2)
 
 
-class EpochRunner(Runner):
+class EpochRunner(BufferedRunner):
     """Makes the batches of one epoch.
 
     Args:
@@ -169,28 +169,6 @@ class EpochRunner(Runner):
     def _job(self, planned: PlannedBatch, how: Submission) -> Job:
         shared, buffers = self._arguments
         return Job((self._make, (shared, planned.rows, planned.key, buffers), {}), how, planned)
-
-    # -- any thread --------------------------------------------------------------------------------------------
-
-    def check_caller(self) -> None:
-        self._buffer.check_caller()
-
-    def ready(self) -> int:
-        return self._buffer.ready()
-
-    def ahead(self) -> int:
-        return self._buffer.ahead()
-
-    @property
-    def used_up(self) -> bool:  # type: ignore[override]  # it changes as batches are submitted
-        return self._buffer.used_up
-
-    def fill(self) -> None:
-        with self._buffer as buffer:
-            buffer.fill()
-
-    def close(self) -> None:
-        self._buffer.cancel()
 
     # -- the consumer ------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class WithConsumerMaps(EpochSource):
         return self._source.num_samples(**kwargs)
 
     def _noted_source(self) -> SourceNode:
-        return self if self._maps else self._source  # for a source of a pool may be made anew for each epoch
+        return self if self._maps else self._source  # a program may make the source of the pool again for each epoch
 
     def _numbered_length(self) -> int:
         return numbered_length("source", self._source)
@@ -109,6 +109,7 @@ class WithConsumerMaps(EpochSource):
     def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:
         made = copy.copy(self)
         made._maps = (*self._maps, node)
+        vars(made).pop("_unnumbered", None)
         return made
 
 
@@ -116,23 +117,7 @@ WithMaps = TypeVar("WithMaps", bound=WithConsumerMaps)
 
 
 class ParallelDataSource(WithConsumerMaps):
-    """A source whose batches are those of another, made by the workers of a pool, in the same order.
-
-    Made by ``pool.parallel_data_source``.
-
-    Args:
-        ds: The source, which is random access.
-        batch_buffer_size: The most batches that are under way or done, ahead of the consumer.
-        pool: Makes the batches.
-        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None: a quarter of the
-            memory that is free, 1 GB at most.
-        on_error: What to do about samples that fail.
-        timeout: Seconds that a sample may take; None for any.
-
-    Raises:
-        ArgumentError: an option has a value that it cannot have.
-        ArgumentTypeError: `ds` is no source, or not random access; an option is of a wrong kind.
-    """
+    """A source whose batches the workers of a pool make: see ``pool.parallel_data_source``."""
 
     of_pool = True
 

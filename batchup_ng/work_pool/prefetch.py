@@ -1,12 +1,13 @@
 """Data sources that one background worker iterates over, ahead of the consumer.
 
-Who owns what. Each ``batch_iterator`` owns one work stream with a pool of one worker, which ends with it; what crosses
-to the worker is the epoch, once, as a shared constant; back come its batches, each with the state of the stream.
+Who owns what. Each ``batch_iterator`` owns one runner with a pool of one worker, which ends with it. What crosses to
+the worker is the epoch, once, as a shared constant; back come its batches, each with the state of the stream.
 """
 
 from __future__ import annotations
 
 import contextvars
+import itertools
 import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from .. import validation
 from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.consumer_maps import ConsumerMaps
-from ..data_source.epoch.accounting import Accounting, count_of
+from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch.stream_checkpoint import inner_state, put_back
@@ -26,7 +27,8 @@ from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from .epoch_runner import ByteBound, byte_bound
 from .parallel import Pool, WithConsumerMaps
-from .stream import WorkStream
+from .prefetch_buffer import BufferedRunner, Job, PrefetchBuffer
+from .task import Submission, new_stream_id
 
 
 class Producer(Pool, Protocol):
@@ -44,14 +46,7 @@ class HasProducers(Protocol):
 
 
 class PrefetchDataSource(WithConsumerMaps):
-    """A source that only streams, whose batches one background worker makes ahead. Made by ``pool.prefetch``.
-
-    Args:
-        source: The source.
-        batch_buffer_size: The most batches to keep done, ahead of the consumer.
-        pool: Gives the worker.
-        buffer_bytes: How many bytes these may take, with the two that the consumer has at hand; None: a quarter of the
-            memory that is free, 1 GB at most.
+    """A source whose batches one background worker makes ahead: see ``pool.prefetch``.
 
     Raises:
         ArgumentTypeError: `source` is no source.
@@ -100,18 +95,12 @@ class PrefetchDataSource(WithConsumerMaps):
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
             place = path + (0,) * len(self._maps)
-            tasks = self._tasks(producer, _Produced(self._source, options, place))
-            stream = WorkStream(producer, tasks, self._bound.size, self._bound.limit)
+            produced = producer.shared_constant(_Produced(self._source, options, place))
+            maps = ConsumerMaps(self._maps)
+            return ProducerRunner(epoch, producer, produced, bound=self._bound, maps=maps, path=path, state=state)
         except BaseException:
             producer.close()
             raise
-        key = BatchKey(options.seed, options.epoch, path=path)
-        return ProducerRunner(stream, producer, ConsumerMaps(self._maps), key, epoch.accounting, self._bound, state)
-
-    def _tasks(self, pool: Pool, epoch: _Produced) -> Iterator[Any]:
-        shared = pool.shared_constant(epoch)
-        while True:
-            yield next_of, (shared, pool.buffers)
 
 
 class _Produced:
@@ -157,66 +146,70 @@ def next_of(epoch: _Produced, buffers: Buffers) -> tuple[Any, ...]:
     return epoch.next(buffers)
 
 
-class ProducerRunner(Runner):
-    """Hands out what one producer made, until its end.
+class ProducerRunner(BufferedRunner):
+    """Hands out what one producer makes, until its end.
 
     Args:
-        stream: Its batches.
-        producer: Makes them.
-        maps: Maps that are applied here.
-        key: Names the randomness of the epoch at the outermost of these.
-        accounting: The accounting to keep.
+        epoch: What was asked for.
+        producer: Makes the batches.
+        produced: Stands for the epoch in the arguments of a task.
         bound: How far ahead to be.
+        maps: Maps that are applied here.
+        path: The place in the graph of the outermost of these, for the random numbers.
         state: The state of the stream before its first batch; None if it has none.
     """
 
     def __init__(
         self,
-        stream: WorkStream,
+        epoch: Epoch,
         producer: Producer,
-        maps: ConsumerMaps,
-        key: BatchKey,
-        accounting: Accounting,
+        produced: Any,
+        *,
         bound: ByteBound,
+        maps: ConsumerMaps,
+        path: tuple[int, ...],
         state: Any = None,
     ) -> None:
-        self._stream = stream
         self._producer = producer
         self._maps = maps
-        self._key = key
-        self._accounting = accounting
+        self._key = BatchKey(epoch.options.seed, epoch.options.epoch, path=path)
+        self._accounting = epoch.accounting
         self._bound = bound
         self._latest = state
+        how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
+        job = Job((next_of, (produced, producer.buffers), {}), how, None)
+        self._buffer = PrefetchBuffer(producer, itertools.repeat(job), bound.limit, lambda _: "a batch of the stream")
+        self._buffer.begin()
         self._finalizer = weakref.finalize(self, producer.abandon)
 
-    def check_caller(self) -> None:
-        self._stream.check_caller()
-
     def __next__(self) -> Any:
-        item = next(self._stream)
-        if not item:
-            self.close()
-            raise StopIteration
-        batch, latest = item
-        self._bound.saw(batch)
-        self._stream.fill()
-        n, accounting = count_of(batch), self._accounting
-        batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
-        accounting.settle(accounting.batches, n, n, 0, self._stream.transport)
-        self._latest = latest
-        return batch
+        with self._buffer as buffer:
+            entry = buffer.head()
+            try:
+                item, transport = entry.future.result(), entry.future.transport
+            finally:
+                buffer.drop(entry)
+                del entry  # or the traceback of an exception would hold the future, which holds the exception
+            if not item:
+                self.close()
+                raise StopIteration
+            batch, latest = item
+            self._bound.saw(batch)
+            buffer.fill()
+            n, accounting = count_of(batch), self._accounting
+            batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
+            accounting.settle(accounting.batches, n, n, 0, transport)
+            self._latest = latest
+            return batch
 
     def latest_state(self) -> Any:
         return self._latest
 
-    def ready(self) -> int:
-        return self._stream.ready()
-
     def close(self) -> None:
-        self._stream.close()
+        super().close()
         if self._finalizer.detach() is not None:
             self._producer.close()
 
     def abandon(self) -> None:
-        self._stream.close()
+        super().close()
         self._finalizer()

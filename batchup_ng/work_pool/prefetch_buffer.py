@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ..data_source.epoch.opening import Runner
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
 from .task import Submission, Submits, Task, TaskFuture, current
@@ -94,7 +95,6 @@ class PrefetchBuffer:
         self._ended = False
         self.closed = False
         self._pid = os.getpid()
-        self.max_ahead = 0
 
     # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
@@ -145,7 +145,6 @@ class PrefetchBuffer:
             except Exception as error:
                 self._ended = True
                 self._entries.append(Entry(NO_JOB, _Failed(error)))
-        self.max_ahead = max(self.max_ahead, len(self._entries))
 
     def begin(self) -> None:
         """Fill the buffer for the first time; raises if not even one job could be had."""
@@ -226,6 +225,32 @@ class PrefetchBuffer:
                 self._entries.pop().future.cancel()
             except IndexError:
                 return
+
+
+class BufferedRunner(Runner):
+    """A runner with a buffer, whose consumers take turns."""
+
+    _buffer: PrefetchBuffer
+
+    @property
+    def used_up(self) -> bool:  # type: ignore[override]  # it changes as batches are submitted
+        return self._buffer.used_up
+
+    def check_caller(self) -> None:
+        self._buffer.check_caller()
+
+    def ready(self) -> int:
+        return self._buffer.ready()
+
+    def ahead(self) -> int:
+        return self._buffer.ahead()
+
+    def fill(self) -> None:
+        with self._buffer as buffer:
+            buffer.fill()
+
+    def close(self) -> None:
+        self._buffer.cancel()
 
 
 def check_process(pid: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from .. import validation
@@ -28,16 +28,9 @@ class WorkStream:
         worker_pool: Runs the tasks.
         task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
         task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
-        limit: Returns how many these may be at the moment; None: always `task_buffer_size`.
     """
 
-    def __init__(
-        self,
-        worker_pool: Submits,
-        task_generator: Iterator[Any],
-        task_buffer_size: int = 20,
-        limit: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, worker_pool: Submits, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
         size = validation.positive_int("task_buffer_size", task_buffer_size)
         if not hasattr(task_generator, "__next__"):
             if not hasattr(task_generator, "__iter__"):
@@ -46,8 +39,7 @@ class WorkStream:
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), limit or (lambda: size), _described)
-        self.transport = ""
+        self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), lambda: size, _described)
         self._finalizer = weakref.finalize(self, self._buffer.cancel)
         self._buffer.begin()
 
@@ -79,28 +71,9 @@ class WorkStream:
             try:
                 return entry.future.result()
             finally:
-                self.transport = entry.future.transport
                 buffer.drop(entry)
                 del entry  # or the traceback of an exception would hold the future, which holds the exception
                 buffer.fill()
-
-    def check_caller(self) -> None:
-        """Raise :class:`~batchup_ng.ReentrantIteration` if this is called by what is making one of the results."""
-        self._buffer.check_caller()
-
-    def fill(self) -> None:
-        """Submit tasks as far as the limit allows, which may be more than it was when a result was handed out."""
-        with self._buffer as buffer:
-            buffer.fill()
-
-    def ready(self) -> int:
-        """Return how many results are there and wait."""
-        return self._buffer.ready()
-
-    @property
-    def max_ahead(self) -> int:
-        """The most tasks that were ever under way or done at once."""
-        return self._buffer.max_ahead
 
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""

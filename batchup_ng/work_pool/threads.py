@@ -4,19 +4,18 @@ Who owns what. The pool is the user's handle; a :class:`ThreadWorkers` behind it
 wait, which any thread may add to; a token in a queue, which the threads wait on, stands for each of them. It knows
 nothing of the pool, so that a pool that was forgotten can be collected while its threads wait. Nothing is copied:
 batches are gathered into the pool's reused buffers, which the consumer's arrays hold on lease. Threads work at once as
-far as the task lets go of the GIL, as NumPy's gathers and Pillow's decoders do.
+far as the task releases the GIL, as NumPy's gathers and Pillow's decoders do.
 
-Who settles a future. A thread enters its task in ``running`` before it runs it and takes it out afterwards; whoever
-takes it out, by one atomic ``dict.pop``, settles the future. Besides the thread that is the one who finds that its
-time is up (a consumer that waits for some result looks after the times of all tasks), or ``close``, for threads that
-do not end. A thread that finds its task taken out has been replaced: it drops its result and ends. What it had on
-lease it gives back then, so nothing is overwritten meanwhile.
+Who settles a future. A thread enters its task in ``running`` before it runs it. Whichever thread takes the task out, by
+one atomic ``dict.pop``, settles the future: the one that ran it, a consumer that finds that its time is up (one that
+waits for a result checks the times of all tasks), or ``close``. A thread that finds its task taken out has been
+replaced: it drops its result, returns what it had on lease, and ends.
 
-Nothing can stop a thread. One whose task holds the GIL in C keeps all others from running, the consumer among them; no
+A thread cannot be stopped. One whose task holds the GIL in C keeps all others from running, the consumer among them; no
 time limit can be kept then.
 
-At ``close`` each thread ends after the task it is in; what is queued is failed. The threads are daemons and closed
-at exit, so that a pool that was forgotten does not keep the program from ending.
+At ``close`` each thread ends after the task it is in; what is queued fails. The threads are daemons and closed at exit,
+so that a pool that was forgotten does not keep the program from ending.
 """
 
 from __future__ import annotations
@@ -180,7 +179,6 @@ class ThreadWorkers:
         with self._lock:
             self._ended = True
             threads = list(self._threads)
-        with self._lock:
             waiting = self._waiting.clear()
         for job in waiting:
             if job.future.begin():

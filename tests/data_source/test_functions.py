@@ -65,7 +65,7 @@ def test_subset_picks_positions() -> None:
     assert ids(bu.subset(base, [2, 0, -1])) == [[70, 50, 70]]
     assert ids(bu.subset(bu.subset(base, [2, 0]), [1])) == [[50]]
     for bad in ([3], [-4]):
-        with pytest.raises(ArgumentError, match="rows must be below 3"):
+        with pytest.raises(ArgumentError, match="rows must be row numbers below 3"):
             bu.subset(base, bad)
     with pytest.raises(ArgumentTypeError, match="not None"):
         bu.subset(base, None)

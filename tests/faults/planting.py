@@ -1,8 +1,8 @@
-"""Known bugs, each as a change of the package's text with the test that must notice it.
+"""Known bugs, each as code that replaces a function of the package, with the test that must notice it.
 
-A bug is planted in a copy of the package, so that it is there in every process, and the named test runs there in a
-pytest of its own. When the code has changed so that a bug can no longer be planted, its test says so: write the
-bug anew, for the mistake is still possible.
+A bug is planted in a copy of the package, so that it is there in every process: its code is appended to the module, in
+whose namespace it runs. The named test then runs in a pytest of its own. A bug names functions and classes, no lines of
+the source; if one of them is renamed or moved, the bug has to follow, since the mistake is still possible.
 """
 
 from __future__ import annotations
@@ -32,16 +32,14 @@ class Bug:
     Attributes:
         name: What is wrong.
         file: The module, below the package.
-        right: The text as it should be, which must stand there once.
-        wrong: What to put in its place.
+        code: What is run at the end of the module.
         test: The test, below ``tests/``, that must fail.
         expect: A pattern of what that test must say; a failure that says something else is another's.
     """
 
     name: str
     file: str
-    right: str
-    wrong: str
+    code: str
     test: str
     expect: str
 
@@ -52,111 +50,162 @@ class Bug:
 BUGS = [
     Bug(
         "a lease is free from the start", "memory_pool.py",
-        "        self._returned.block = block\n",
-        "        self._returned.block = block\n        free.append(self._returned)\n",
+        """
+made = Lease.__init__
+def free_at_once(self, block, shape, kind, free):
+    made(self, block, shape, kind, free)
+    free.append(self._returned)
+Lease.__init__ = free_at_once
+""",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[threads]",
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
         "random numbers depend on the process", "randomness/hashing.py",
-        "    x = positions.astype(np.uint64)\n",
-        "    import os\n    x = (positions + os.getpid()).astype(np.uint64)\n",
+        """
+import os
+right = words_at
+def words_at(key, positions):
+    return right(key, positions + os.getpid())
+""",
         "faults/test_streams.py::test_f22_two_epochs_are_whole[forkserver-2-64 kB]",
         r"AssertionError: batch \d+ of epoch \d+: part 2 has other contents",
     ),
     Bug(
         "the system does not kill workers whose program has ended", "work_pool/processes/parent_death.py",
-        "fcntl.F_SETSIG, signal.SIGKILL",
-        "fcntl.F_SETSIG, signal.SIGURG",
+        """
+def hang_on(fd):
+    os.close(fd)
+""",
         "faults/test_endings.py::test_f15_workers_that_cannot_run_python_do_not_outlive_a_program_that_is_killed"
         "[forkserver-lock---pause=0.01]",
         r"ended with -9 and left \{'processes': .*tests\.faults\.host.* for more than",
     ),
     Bug(
         "a fork of the user's keeps workers alive", "work_pool/processes/parent_death.py",
-        "    for pipe in list(_open):\n        pipe.release()\n",
-        "    pass\n",
+        """
+class Unseen(weakref.WeakSet):
+    def __iter__(self):
+        return iter(())
+_open = Unseen()
+""",
         "faults/test_endings.py::test_f15_a_fork_of_the_users_keeps_no_worker_alive",
         r"the fork has the pipe's end that keeps workers alive",
     ),
     Bug(
         "workers do not ignore Ctrl-C", "work_pool/processes/worker.py",
-        "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n",
-        "",
+        """
+def ignore_interrupts():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+""",
         "faults/test_endings.py::test_f13_workers_that_are_idle_do_not_notice_an_interrupt[forkserver]",
         r"^AssertionError: idle, group: ended with -2 and said(?s:.*)worker\.py(?s:.*)KeyboardInterrupt",
     ),
     Bug(
         "half a message is waited for", "work_pool/processes/protocol.py",
-        "            if left <= 0:\n                break\n",
-        "            if left <= 0:\n"
-        "                if self._frame is None:\n                    break\n"
-        "                left = MAX_READ\n"
-        "                self._sock.setblocking(True)\n",
+        """
+right = FrameReader.read
+def patient(self):
+    frames = right(self)
+    while frames is not None and (self._frame is not None or self._first < self._last):
+        self._sock.setblocking(True)
+        frames += right(self) or []
+    return frames
+FrameReader.read = patient
+""",
         "faults/test_crashes.py::test_f2_a_worker_that_stops_in_a_write_holds_up_nobody_else[forkserver]",
         HANGS + r'protocol\.py", line \d+ in read(?s:.*)in stopped_in_write',
     ),
     Bug(
-        "a result is loaded by the thread that reads", "work_pool/processes/dispatcher.py",
-        "            job.future.set_result(frame)\n",
-        "            frame.load()\n            job.future.set_result(frame)\n",
+        "a result is loaded by the thread that reads", "work_pool/processes/job.py",
+        """
+right = ResultFuture.set_result
+def loaded(self, frame):
+    frame.load()
+    right(self, frame)
+ResultFuture.set_result = loaded
+""",
         "faults/test_exceptions.py::test_f9_a_result_that_kills_or_cannot_be_loaded_costs_one_error[forkserver]",
         r"in _receive(?s:.*)in refuse_here",
     ),
     Bug(
-        "exit code 0 is no crash", "work_pool/processes/dispatcher.py",
-        "            self._do(self._schedule.died(worker, time.monotonic()))\n",
-        "            worker.jobs = worker.jobs if code else []\n"
-        "            self._do(self._schedule.died(worker, time.monotonic()))\n",
+        "exit code 0 is no crash", "work_pool/processes/worker_handle.py",
+        """
+right = WorkerHandle.describe_exit
+def forgiving(self, code):
+    self.jobs = self.jobs if code else []
+    return right(self, code)
+WorkerHandle.describe_exit = forgiving
+""",
         "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2-64 kB]",
         HANGS + r'protocol\.py", line \d+ in wait(?s:.*)in exit_zero',
     ),
     Bug(
         "a dead worker is not replaced", "work_pool/processes/schedule.py",
-        "        return 0 if self.given_up else ",
-        "        return 0 if self.given_up or self.restarts == 0 else ",
+        """
+right = Schedule.missing
+Schedule.missing = lambda self: right(self) if self.restarts else 0
+""",
         "faults/test_crashes.py::test_f1_workers_killed_while_idle_are_replaced[forkserver]",
         HANGS + r'protocol\.py", line \d+ in wait(?s:.*)in dead_before_it_was_asked',
     ),
     Bug(
         "a slot is lent to two at once", "work_pool/processes/shared_memory.py",
-        "            block = free.pop().block\n        except IndexError:\n            made =",
-        "            block = free[0].block\n        except IndexError:\n            made =",
+        """
+right = SlotPool.take
+def taken(self, nbytes):
+    free = self._free.get(size_class(nbytes))
+    return Slot(free[0].block.offset, on_lease(free[0].block, free)) if free else right(self, nbytes)
+SlotPool.take = taken
+""",
         "faults/test_machines.py::test_m5_memory_that_is_free_is_nobodys[forkserver]",
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
         "the shared memory has a name", "work_pool/processes/shared_memory.py",
-        'os.memfd_create("batchup_ng", os.MFD_CLOEXEC)',
-        "os.open(os.environ['TMPDIR'] + '/batchup_ng', os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)",
+        """
+os.memfd_create = lambda name, flags: os.open(
+    os.environ["TMPDIR"] + "/batchup_ng", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+)
+""",
         "faults/test_endings.py::test_f15_long_tasks_do_not_outlive_a_program_that_is_killed[spawn---thread]",
         r"ended with -9 and left \{'temporary files': \['[^']*/batchup_ng'\]\}",
     ),
     Bug(
         "results are not loaded where they are made", "work_pool/processes/worker.py",
-        "        load_result(pickled, buffers)\n",
-        "        pass\n",
+        """
+dump_loadable = dump
+""",
         "work_pool/processes/test_pool.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
         r"^SystemExit: 5",
     ),
     Bug(
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
-        "            answer = encode_error(number, error)\n",
-        "            answer = [] if isinstance(error, SerializationError) else encode_error(number, error)\n",
+        """
+right = encode_error
+def encode_error(number, error):
+    return [] if isinstance(error, SerializationError) else right(number, error)
+""",
         "work_pool/processes/test_pool.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",
     ),
     Bug(
         "a task that raises StopIteration ends the stream", "work_pool/processes/job.py",
-        "        if isinstance(error, StopIteration):\n            error = RuntimeError(STOPPED)\n",
-        "",
+        """
+RuntimeError = StopIteration
+""",
         "work_pool/processes/test_pool.py::test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer",
         r"^StopIteration",
     ),
     Bug(
         "a broken loop leaves its tasks queued", "work_pool/prefetch_buffer.py",
-        "                self._entries.pop().future.cancel()\n",
-        "                self._entries.pop()\n",
+        """
+right = PrefetchBuffer.cancel
+def forgetful(self):
+    self._entries.clear()
+    right(self)
+PrefetchBuffer.cancel = forgetful
+""",
         "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[forkserver]",
         r"^AssertionError: assert \d+ <= 6\n.*made_after_a_break",
     ),
@@ -171,18 +220,8 @@ def copy_of_the_package(folder: Path) -> None:
 
 
 def with_bug(bug: Bug) -> str:
-    """Return the text of the module with a bug in it.
-
-    Raises:
-        LookupError: the text that it changes does not stand there once.
-    """
-    text = (ROOT / "batchup_ng" / bug.file).read_text()
-    if (found := text.count(bug.right)) != 1:
-        raise LookupError(
-            f"the bug {bug.name!r} cannot be planted: the text that it changes stands {found} times in {bug.file}; "
-            f"write the bug anew, in tests/faults/planting.py:\n{bug.right}"
-        )
-    return text.replace(bug.right, bug.wrong)
+    """Return the text of the module with a bug at its end."""
+    return (ROOT / "batchup_ng" / bug.file).read_text() + bug.code
 
 
 def run_tests(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import StateError
 from batchup_ng.sampling import base
-from batchup_ng.sampling.base import array_outline
+from batchup_ng.sampling.base import array_fingerprint
 from batchup_ng.testing.sources import assert_same_batches
 
 
@@ -101,9 +101,9 @@ def test_an_array_is_read_once_and_forgotten_with_its_sampler(monkeypatch: pytes
 
     def counted(array: np.ndarray) -> list[Any]:
         read.append(len(array))
-        return array_outline(array)
+        return array_fingerprint(array)
 
-    monkeypatch.setattr(base, "array_outline", counted)
+    monkeypatch.setattr(base, "array_fingerprint", counted)
     source = bu.ArrayDataSource([np.arange(ROWS)], indices=np.arange(ROWS))
     next(source.batch_iterator(10))
     size = len(pickle.dumps(source))
@@ -121,12 +121,12 @@ def test_an_array_is_read_once_and_forgotten_with_its_sampler(monkeypatch: pytes
     assert len(base._kept) == kept - 1
 
 
-def test_the_outline_of_an_array_is_that_of_its_entries_however_they_lie() -> None:
+def test_the_fingerprint_of_an_array_is_that_of_its_entries_however_they_lie() -> None:
     numbers = np.random.default_rng(0).integers(0, 1000, 300_000)
     for same in (numbers.copy(), numbers[::-1].copy()[::-1], numbers.astype(">i8")):
-        assert array_outline(same) == array_outline(numbers)
-    assert array_outline(numbers.astype(np.int32)) != array_outline(numbers)
-    assert array_outline(numbers[:-1]) != array_outline(numbers)
+        assert array_fingerprint(same) == array_fingerprint(numbers)
+    assert array_fingerprint(numbers.astype(np.int32)) != array_fingerprint(numbers)
+    assert array_fingerprint(numbers[:-1]) != array_fingerprint(numbers)
 
 
 @pytest.mark.parametrize("name", ["Plain", "Größe" * 40, "\N{GRINNING FACE}" * 99, "Long" * 100], ids=len)
@@ -153,7 +153,7 @@ def test_the_state_of_something_else_is_refused(says: str) -> None:
 @pytest.mark.parametrize(
     ("told", "says"), [(np.arange(3), "ndarray"), ({1, 2}, "set"), (float("nan"), "Out of range|nan"), (1j, "complex")]
 )
-def test_an_outline_that_json_cannot_hold_is_refused_by_name(told: Any, says: str) -> None:
+def test_a_fingerprint_that_json_cannot_hold_is_refused_by_name(told: Any, says: str) -> None:
     class Own(bu.ArrayDataSource):
         def fingerprint(self) -> list[Any]:
             return ["Own", told]

@@ -48,7 +48,7 @@ class Accounting:
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def counted(self) -> tuple[int, dict[str, int]]:
-        """Return what a saved state tells of the accounting: the batches, the counts; from any thread."""
+        """Return what a saved state says of the accounting: the batches, the counts; from any thread."""
         with self._lock:
             return self.batches, {name: getattr(self, name) for name in COUNTS}
 

@@ -7,8 +7,6 @@ state says no more than that and how far the epoch is: the plan is made again, a
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
 from typing import Any, Protocol
 
 from ...errors import StateError
@@ -24,8 +22,8 @@ NO_SEED = (
 )
 """Why an epoch without a seed has no state."""
 
-MAX_TOLD = 250
-"""Bytes of a state, as JSON, that tell what the source looked like."""
+MAX_TOLD = 200
+"""Characters of a state that tell what the source looked like; each may take 12 bytes as JSON."""
 
 
 class Fingerprinted(Protocol):
@@ -119,17 +117,7 @@ def identity(source: Fingerprinted) -> tuple[str, str]:
 def _told(fingerprint: Any) -> str:
     """Return a fingerprint in a few words; where they are cut off, a digest of all of it tells it from others."""
     text = _words(fingerprint)
-    if _json_bytes(text) <= MAX_TOLD:
-        return text
-    end = f"... #{digest(fingerprint)[:6]}"
-    ends = itertools.accumulate(map(_json_bytes, text))
-    kept = sum(1 for _ in itertools.takewhile(lambda n: n <= MAX_TOLD - len(end), ends))
-    return text[:kept] + end
-
-
-def _json_bytes(text: str) -> int:
-    """Return how many bytes JSON takes for what stands between the quotes: up to 12 for one character."""
-    return len(json.dumps(text)) - 2
+    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{digest(fingerprint)[:6]}"
 
 
 def _words(fingerprint: Any) -> str:

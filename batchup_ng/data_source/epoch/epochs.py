@@ -101,36 +101,37 @@ class Epochs(Iterator[BatchIterator]):
         self.close()
 
 
-_latest: weakref.WeakKeyDictionary[SourceNode, tuple[EpochOptions, Accounting]] = weakref.WeakKeyDictionary()
-"""The latest epoch of each source that was given no number."""
+class _Unnumbered:
+    """The latest epoch of a source that was given no number; none where the source is sent, which it is kept with.
 
-_warned: weakref.WeakSet[SourceNode] = weakref.WeakSet()
-"""Sources that it was warned of."""
+    Attributes:
+        latest: Its options and accounting; None before the first.
+        warned: Whether it was warned of epochs that repeat each other.
+    """
+
+    latest: tuple[EpochOptions, Accounting] | None = None
+    warned = False
+
+    def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
+        return _Unnumbered, ()
 
 
 def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
     """Warn, once a source, of an epoch that has the order and shard of the one before, both without a number."""
-    options, before = epoch.options, _latest.get(source)
-    _latest[source] = options, epoch.accounting
-    if before is None or before[1].batches == 0 or source in _warned:
-        return
-    was = before[0]
-    if (was.shuffled, was.seed, was.shard) != (options.shuffled, options.seed, options.shard):
-        return
-    if not options.shuffled and not any_node(source, "rng"):
-        return
-    _warned.add(source)
-    what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
-    try:
-        warnings.warn(
-            f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= each "
-            f"is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
-            RepeatedEpochWarning,
-            stacklevel=consumer_level(),
-        )
-    except RepeatedEpochWarning:
-        _latest[source] = before  # it is an error, and the epoch is not begun
-        raise
+    kept: _Unnumbered = vars(source).setdefault("_unnumbered", _Unnumbered())
+    before, options = kept.latest, epoch.options
+    if before is not None and before[1].batches and not kept.warned:
+        order, own = ((one.shuffled, one.seed, one.shard) for one in (before[0], options))
+        if order == own and (options.shuffled or any_node(source, "rng")):
+            kept.warned = True
+            what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
+            warnings.warn(
+                f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= "
+                f"each is epoch 0; loop over source.epochs(n, batch_size, ...), or pass epoch=",
+                RepeatedEpochWarning,
+                stacklevel=consumer_level(),
+            )
+    kept.latest = options, epoch.accounting
 
 
 def _takes_options(source: SourceNode) -> bool:

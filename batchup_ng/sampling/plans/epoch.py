@@ -13,6 +13,7 @@ when BatchUp would have drawn it. A :class:`PartPlan` is a rank's part of one of
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -114,6 +115,11 @@ class _Numbered:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
+def _count(first: int, end: float) -> Iterator[int]:
+    """Return an iterator of the numbers from `first` to `end`, which may be infinite."""
+    return itertools.count(first) if end == math.inf else iter(range(first, int(end)))
+
+
 class SamplesPlan(_Numbered):
     """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
 
@@ -123,11 +129,8 @@ class SamplesPlan(_Numbered):
         seed: Seed of the keys.
         epoch: Number of the epoch.
         drop_last: Whether to leave out last batches that are not whole.
-        shard: Whose part of it.
+        shard: Whose part of it; ``"error"`` in it refuses an end that cannot be shared out evenly.
         reached: From where on.
-
-    Raises:
-        ArgumentError: the end cannot be shared out evenly, and the shard says that this is an error.
     """
 
     def __init__(
@@ -153,8 +156,14 @@ class SamplesPlan(_Numbered):
         self.first = reached.samples // self._step
         self.n_batches = self.first + self._shares.rounds
 
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        return map(self._planned, _count(self.first, self.n_batches))
+
     def _planned(self, number: int) -> PlannedBatch:
-        start, own, n = self._shares.of(number - self.first)
+        done = number - self.first  # what follows is Shares.of, without a call for each batch
+        start = self._reached + done * self._step
+        n = self._batch_size if done < self._shares.whole else self._shares.last
+        own = start + self._rank * n
         batch = start // self._batch_size + self._rank
         if own + n <= self._n_samples:
             key = BatchKey(self._seed, self._epoch, batch, own)
@@ -179,11 +188,7 @@ class SamplesPlan(_Numbered):
 class BatchesPlan(_Numbered):
     """A plan of an epoch that can only be cut into the batches that it has.
 
-    Args:
-        rows: The rows of each batch.
-        batch_size: Positions that a batch takes in the stream.
-        seed: Seed of the keys.
-        epoch: Number of the epoch.
+    `batch_size` is how many positions a batch takes in the stream; `seed` and `epoch` are those of the keys.
     """
 
     first = 0
@@ -223,15 +228,8 @@ class BatchesPlan(_Numbered):
 class DrawnPlan(BatchesPlan):
     """A plan whose order is drawn, batch after batch, from a generator with a state.
 
-    ``plan[k]`` draws up to k. :class:`~batchup_ng.sampling.plans.rows.ListedPlan` says what is remembered.
-
-    Args:
-        drawn: Yields the rows of one batch after the other.
-        batch_size: Positions that a batch takes in the stream.
-        seed: Seed of the keys.
-        epoch: Number of the epoch.
-        n_batches: Number of batches, ``math.inf``, or None if only drawing tells.
-        count: Counts the batches by drawing from a copy of the generator, if `n_batches` is None.
+    ``plan[k]`` draws up to k. :class:`~batchup_ng.sampling.plans.rows.ListedPlan` says what is remembered, and what
+    `drawn`, `n_batches` and `count` are.
     """
 
     def __init__(
@@ -262,12 +260,9 @@ class PartPlan(_Numbered):
 
     Args:
         whole: The plan of a world of one.
-        shard: Whose part of it.
+        shard: Whose part of it, as for :class:`SamplesPlan`.
         reached: From where on.
         drop_last: Whether to leave out rounds in which a rank would have no batch of its own.
-
-    Raises:
-        ArgumentError: the end cannot be shared out evenly, and the shard says that this is an error.
     """
 
     def __init__(self, whole: BatchPlan, shard: Shard, reached: Reached, drop_last: bool) -> None:

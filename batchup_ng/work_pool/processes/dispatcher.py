@@ -385,7 +385,8 @@ class Dispatcher:
             if frame.kind is not Kind.ERROR:
                 room = room_for(frame, 0 if slot is None else slot.bytes.nbytes)
                 for constant in job.constants:
-                    constant.saw(room)
+                    if room != constant.slot_bytes:
+                        constant.saw(room)
             if frame.buffers:
                 resolve(frame, slot)
             job.future.set_result(frame)

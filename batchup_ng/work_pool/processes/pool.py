@@ -147,8 +147,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.check_open()
         if stays or not can_travel(source):
             return self._own(WorkerThreadPool(1))
-        options: Any = {"start_method": self._start_method, "blas_threads": self._blas_threads, "spill": self._spill}
-        return self._own(WorkerProcessPool(1, **options))
+        method, threads = self._start_method, self._blas_threads
+        return self._own(WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill))
 
     def abandon(self) -> None:
         self._dispatcher.abandon()

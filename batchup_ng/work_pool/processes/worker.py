@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...data_source.epoch.reading import MakeBatch
@@ -139,13 +139,14 @@ class WorkerLoop:
         try:
             if frame.kind is Kind.BATCH:
                 constant, rows, key, make = batch_task(frame.pickled)
-                answer = self._batch(number, slot, make, WORKER_CONSTANTS.get(constant), rows, key, memory)
+                source = WORKER_CONSTANTS.get(constant)
+                answer = self._batch(number, slot, make, (source, rows, key, memory))
             else:
                 fn, args, kwargs = self._task(frame)
                 if type(fn) is MakeBatch:
-                    answer = self._batch(number, slot, fn, *args)
+                    answer = self._batch(number, slot, fn, args)
                 else:
-                    answer = self._answer(number, fn(*args, **kwargs), memory)
+                    answer = encode_answer(number, fn(*args, **kwargs), memory)
         except BaseException as error:
             answer = encode_error(number, error)
         finally:
@@ -153,16 +154,10 @@ class WorkerLoop:
         self._send(answer)
 
     def _batch(
-        self,
-        number: int,
-        slot: Placed | None,
-        make: MakeBatch,
-        source: Any,
-        rows: Any,
-        key: BatchKey,
-        memory: TaskMemory,
+        self, number: int, slot: Placed | None, make: MakeBatch, args: Sequence[Any]
     ) -> list[protocol.Piece]:
         """Return the answer of a batch; where samples fail, or cannot be sent, of those that do not."""
+        source, rows, key, memory = args
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
             if make.seeded and self._threads == 1:  # threads share the global generators
@@ -171,11 +166,11 @@ class WorkerLoop:
 
         def sendable(rows: Any, key: BatchKey) -> Any:
             batch = read(rows, key)
-            check_comes_back(batch)
+            dump_loadable(batch)
             return batch
 
         try:
-            return self._answer(number, read(rows, key, memory), memory)
+            return encode_answer(number, read(rows, key, memory), memory)
         except BaseException as error:
             if not make.catches(error, rows):
                 raise
@@ -188,15 +183,8 @@ class WorkerLoop:
             failures: Any = {place: portable(error) for place, error in made.failures.items()}
             whole: Any = None if made.error is None else portable(made.error)
             made = dataclasses.replace(made, failures=failures, error=whole)
-        # The slot from its beginning, for what was written to it so far is of no use.
-        return self._answer(number, made, TaskMemory(self._view, slot, self._scratch))
-
-    def _answer(self, number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
-        """Return the frame of a result."""
-        arrays = packed(result, memory)
-        if arrays is None:
-            return encode_result(number, result, memory)
-        return protocol.pieces(Kind.ARRAYS, number, *arrays)
+        memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
+        return encode_answer(number, made, memory)
 
     def _task(self, frame: Frame) -> Any:
         """Return the function, the arguments and the keywords of the task that a frame holds."""
@@ -213,41 +201,35 @@ class WorkerLoop:
             pass  # the pool is gone; the end of the stream is read next
 
 
-def encode_result(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
+def encode_answer(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:
     """Return the frame of a result, its large arrays in the slot as far as there is room.
 
     Raises:
         SerializationError: it cannot be pickled.
     """
+    arrays = packed(result, memory)
+    if arrays is not None:
+        return protocol.pieces(Kind.ARRAYS, number, *arrays)
+    pickled, buffers = dump_loadable(result)
+    return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
+
+
+def dump_loadable(result: Any) -> Any:
+    """Return the pickle and the buffers of a result.
+
+    Raises:
+        SerializationError: it cannot be pickled, or not be loaded again; names what is to blame.
+    """
     try:
         pickled, buffers = dump(result)
         load_result(pickled, buffers)
-        return protocol.pieces(Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers])
+        return pickled, buffers
     except MemoryError:
         raise
     except BaseException as error:
-        raise _cannot_be_sent(result, error) from error
-
-
-def check_comes_back(result: Any) -> None:
-    """Refuse a result that cannot be sent, or not be loaded.
-
-    Raises:
-        SerializationError: naming the part.
-    """
-    try:
-        load_result(*dump(result))
-    except MemoryError:
-        raise
-    except BaseException as error:
-        raise _cannot_be_sent(result, error) from error
-
-
-def _cannot_be_sent(result: Any, error: BaseException) -> SerializationError:
-    said = str(error) or type(error).__name__
-    return SerializationError(
-        f"{culprit('the result', result, _comes_back)} cannot be sent back from a worker process: {said}"
-    )
+        named = culprit("the result", result, _comes_back)
+        said = str(error) or type(error).__name__
+        raise SerializationError(f"{named} cannot be sent back from a worker process: {said}") from error
 
 
 def _comes_back(value: Any) -> bool:
