@@ -18,7 +18,6 @@ what becomes of the tasks that it had; another worker takes its place.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
@@ -84,7 +83,6 @@ class Dispatcher:
         self._looks_at = 0.0
         self._look_now = True
         self._forgotten: deque[int] = deque()
-        self._new: deque[Job] = deque()  # submitted, and not in the schedule yet
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
         self._start: Future[None] | None = None
@@ -135,28 +133,18 @@ class Dispatcher:
         return job.future
 
     def _try_submit(self, job: Job) -> bool:
-        """Submit a job; return False if no worker could be kept alive, and the workers must be started again.
-
-        While other jobs wait all workers are busy: the dispatcher takes this one when it reads their next results,
-        without a lock here. It looks for new jobs after it has handed out the last that waited, so none is overlooked.
-        """
-        if job.finished:
-            return True
-        self._new.append(job)
-        if self._schedule.has_waiting():
-            return True
+        """Submit a job; return False if no worker could be kept alive, and the workers must be started again."""
         with InterruptsHeld(), self._lock:
             self.check_open()
             if not self._started or self._schedule.broken:
-                with contextlib.suppress(ValueError):
-                    self._new.remove(job)
-                return job.finished
+                return False
             if self._forgotten:
                 self._forget()
-            self._take_new(time.monotonic())
-            due = None if job.how.timeout is None else self._schedule.next_tick()
-            if due is not None and due < self._wakes_at:
-                self.wake()  # the dispatcher sleeps, and would miss the time of this one
+            if not job.finished:
+                self._do(self._schedule.submit(job, time.monotonic()))
+                due = None if job.how.timeout is None else self._schedule.next_tick()
+                if due is not None and due < self._wakes_at:
+                    self.wake()  # the dispatcher sleeps, and would miss the time of this one
             return True
 
     def _running_for(self, number: int) -> float | None:
@@ -234,13 +222,6 @@ class Dispatcher:
             worker.writer.write()
             if worker.writer.waiting:
                 self.wake()
-
-    def _take_new(self, now: float) -> None:
-        """Take the jobs that were submitted meanwhile; the last step of all that changes the schedule."""
-        while self._new:
-            self._do(self._schedule.submit(self._new.popleft(), now))
-        if self._schedule.broken:
-            self._do(self._schedule.fail_all())
 
     def _error_of(self, job: Job, why: str) -> BaseException:
         if why is LATE:
@@ -326,7 +307,7 @@ class Dispatcher:
             self._close_memory()
 
     def _not_started(self, start: Future[None], error: BaseException) -> None:
-        """Leave nothing of a start that failed; the next one begins afresh."""
+        """Leave nothing of a start that failed; the next use starts again."""
         self._end_workers()
         self._launcher.rest()
         self._close_descriptors()
@@ -344,7 +325,6 @@ class Dispatcher:
             due = self._schedule.next_tick()
             if due is not None and due <= now:
                 self._do(self._schedule.tick(now))
-                self._take_new(now)
                 due = self._schedule.next_tick()
             if self.is_missing() and not self._supervisor.replacing:
                 if self._start_again <= now:
@@ -389,8 +369,6 @@ class Dispatcher:
             for frame in frames:
                 kind = frame.kind
                 if kind >= RESULTS and frame.number:
-                    while self._new:
-                        self._schedule.queue(self._new.popleft())
                     job, slot = worker.done(frame.number)
                     job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     actions += self._schedule.result(worker, job, now)
@@ -402,7 +380,6 @@ class Dispatcher:
                 else:
                     worker.start_error = frame.load()
             self._do(actions)
-            self._take_new(now)
         for frame, job, slot in done:
             job.future.transport = transport_of(frame)
             if frame.kind is not Kind.ERROR:
@@ -426,7 +403,6 @@ class Dispatcher:
         with self._lock:
             self._last_exit = worker.describe_exit(code)
             self._do(self._schedule.died(worker, time.monotonic()))
-            self._take_new(time.monotonic())
             if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
                 self.degraded_reason = f"{self._last_exit}{BARREN}"
             if self.is_missing():
@@ -448,15 +424,12 @@ class Dispatcher:
         self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # of the last try alone
         self.degraded_reason = self.degraded_reason or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
-        self._take_new(time.monotonic())
         self._start_again = time.monotonic() + START_PAUSE
 
     def _fail_all(self, error: BaseException) -> None:
         """Fail all jobs that still wait. With the lock held."""
-        for job in [action.job for action in self._schedule.fail_all()]:
-            job.fail(error)
-        while self._new:
-            self._new.popleft().fail(error)
+        for action in self._schedule.fail_all():
+            action.job.fail(error)
 
     def _end_workers(self) -> None:
         workers = self._schedule.take_all()

@@ -18,7 +18,7 @@ from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
 from .output_buffers import unpacked
 from .protocol import Frame, Kind, Placed
-from .serialization import culprit, dump, load_result, travels
+from .serialization import can_travel, culprit, dump, load_result
 from .shared_constants import ConstantRef, SharedConstant
 
 
@@ -112,7 +112,7 @@ class Job:
         return max([constant.slot_bytes for constant in self.task[3]], default=0)
 
     def begin(self) -> bool:
-        """Return whether somebody wants the result; from the first time on the task cannot be cancelled."""
+        """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
         if self._claimed:
             return not self.future.unwanted
         self._claimed = self.future.begin()
@@ -195,7 +195,7 @@ def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], floa
     try:
         return Job(number, how, encoded(task), clock)
     except Exception as error:
-        named = culprit(f"task {function_name(task[0])}", referred(task), travels)
+        named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
         job = Job(number, how, (Kind.TASK, b"", [], []), clock)

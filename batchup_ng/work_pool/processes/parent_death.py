@@ -1,9 +1,9 @@
 """The pipe by which the system kills workers when the pool's process is gone.
 
 The pool's process holds the end for writing, to which nothing is written. Each worker opens the other end again and
-asks the system for a SIGKILL when something happens there; all that can happen is that the last end for writing closes.
-So a worker is ended even in the middle of a call in C that holds the interpreter's lock, or when it was stopped.
-(``PR_SET_PDEATHSIG`` fires when the *thread* that started the worker ends.)
+asks the system for a SIGKILL when something happens there; all that can happen is that the last end for writing is
+closed. So a worker is ended even in the middle of a call in C that holds the interpreter's lock, or when it was
+stopped. (``PR_SET_PDEATHSIG`` fires when the *thread* that started the worker ends.)
 
 Who owns what. A :class:`ParentDeath` belongs to a launcher, which closes it after its workers have ended. A fork of the
 user's closes its copy at once, or it would keep the workers alive. Where the system has no such signals (Linux has), a
@@ -65,7 +65,7 @@ if hasattr(os, "register_at_fork"):
 def hang_on(fd: int) -> None:
     """Be killed by the system when the last end for writing of the pipe `fd` is closed, where it can; closes `fd`."""
     with contextlib.suppress(AttributeError, OSError):
-        # Opened again: the signal belongs to the open file, which all workers would share.
+        # Opened again, for the signal is a matter of the open file, which all workers share.
         own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())

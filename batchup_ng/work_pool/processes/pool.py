@@ -24,7 +24,7 @@ from . import schedule
 from .dispatcher import Dispatcher
 from .job import ResultFuture
 from .process import Given
-from .serialization import travels
+from .serialization import can_travel
 from .shared_arrays import checked_folder
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
@@ -45,7 +45,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         processes: How many processes; None for every CPU that this process may use.
         threads: How many tasks each runs at once, in threads of its own.
         start_method: ``"forkserver"`` (None) forks workers from a small process that only imported this package;
-            ``"spawn"`` starts each afresh.
+            ``"spawn"`` starts an interpreter for each.
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
@@ -145,7 +145,7 @@ class WorkerProcessPool(AbstractWorkerPool):
     def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
         """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
         self.check_open()
-        if stays or not travels(source):
+        if stays or not can_travel(source):
             return self._own(WorkerThreadPool(1))
         method, threads = self._start_method, self._blas_threads
         return self._own(WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill))

@@ -1,8 +1,8 @@
 """Who has which job, what follows from a result, a death, a time that is up: rules without processes or a clock.
 
-The dispatcher tells a :class:`Schedule` what happened and when, and does what it says: send this job to that worker,
-start a worker, kill one, hand over a job, fail one. Nothing here waits, reads a clock or knows what a job does, so that
-the rules can be tested in a simulated world.
+The dispatcher reports to a :class:`Schedule` what happened and when, and does what it returns: send this job to that
+worker, start a worker, kill one, fail a job. Nothing here waits, reads a clock or knows what a job does, so that the
+rules can be tested in a simulated world.
 
 The rules:
 
@@ -10,8 +10,8 @@ The rules:
   that it need not wait.
 * A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
-  is to blame, and fails. One that was exclusive from the start is to blame at the second death. Jobs that a worker
-  held but had not begun are sent to others, without blame.
+  fails. One that was exclusive from the start fails at the second death. Jobs that a worker held but had not begun
+  are sent to others, and the death does not count for them.
 * A job whose time is up fails; its worker is killed.
 * A worker that dies is replaced, until :data:`MAX_BARREN` times the number of workers died in a row that had nothing
   to do and never finished anything, or could not be started while there was no other: then no more are started, and the
@@ -101,7 +101,7 @@ class Send(Generic[W, J]):
 
 @dataclasses.dataclass(slots=True)
 class Kill(Generic[W]):
-    """Kill a worker; its death is told to :meth:`Schedule.died` as any other."""
+    """Kill a worker; its death is reported to :meth:`Schedule.died` as any other."""
 
     worker: W
 
@@ -180,15 +180,11 @@ class Schedule(Generic[W, J]):
 
     def submit(self, job: J, now: float) -> list[Action[W, J]]:
         """There is a new job."""
-        self.queue(job)
-        return self._hand_out(now)
-
-    def queue(self, job: J) -> None:
-        """There is a new job; a call of :meth:`result` must follow, which hands it out."""
         if job.how.urgent:
             self._waiting.put_urgent(job)
         else:
             self._waiting.put(job, job.how.stream_id)
+        return self._hand_out(now)
 
     def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
         """A worker has finished a job."""

@@ -113,7 +113,7 @@ def load_result(pickled: bytes, buffers: Iterable[Any] = ()) -> Any:
 
 
 class _Loader(pickle.Unpickler):
-    """Leaves alone classes that were known before it met the first that travels by value."""
+    """Does not change classes that were known before it met the first that travels by value."""
 
     _known: frozenset[type] | None = None
 
@@ -163,12 +163,12 @@ def pack(value: Any) -> Packed:
         return _packed(value)
     except Exception as error:
         raise SerializationError(
-            f"{culprit('the ' + type(value).__name__, value, travels)} cannot be sent to a worker process: {error}; "
+            f"{culprit('the ' + type(value).__name__, value, can_travel)} cannot be sent to a worker process: {error}; "
             f"use WorkerThreadPool, or let the worker open such things itself"
         ) from error
 
 
-def travels(value: Any) -> bool:
+def can_travel(value: Any) -> bool:
     """Return whether `value` can be packed."""
     try:
         _packed(value)
@@ -300,7 +300,7 @@ def packed_list(items: Sequence[Any]) -> PackedList | None:
             ends[place] = file.tell()
             if ends[place] > LARGEST * (place + 1):
                 return None
-    except Exception:  # whatever it is, the pickling of the whole will tell
+    except Exception:  # the pickling of the whole raises it again, or does without
         return None
     return PackedList(np.frombuffer(file.getbuffer(), np.uint8), ends)
 
@@ -346,7 +346,7 @@ def _is_found(name: str, path: Any) -> bool:
     if name in sys.builtin_module_names:
         return True
     for finder in sys.meta_path:
-        with contextlib.suppress(Exception):  # a finder of somebody else's
+        with contextlib.suppress(Exception):  # a finder of another library
             if finder.find_spec(name, path) is not None:
                 return True
     return False
@@ -408,13 +408,13 @@ MAX_DEPTH = 16
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
-def culprit(name: str, value: Any, travels: Callable[[Any], bool]) -> str:
+def culprit(name: str, value: Any, can_travel: Callable[[Any], bool]) -> str:
     """Return the name of the innermost part of `value`, which cannot travel, that cannot travel by itself either.
 
     Args:
         name: What `value` is called.
         value: It cannot travel.
-        travels: Returns whether something can.
+        can_travel: Returns whether a value can.
 
     >>> import threading
     >>> culprit("the task", {"x": 1, "guard": threading.Lock()}, lambda part: part == 1)
@@ -426,7 +426,7 @@ def culprit(name: str, value: Any, travels: Callable[[Any], bool]) -> str:
         for step, part in _parts(name, value):
             if time.monotonic() > deadline:
                 break
-            if not isinstance(part, _PLAIN) and not travels(part):
+            if not isinstance(part, _PLAIN) and not can_travel(part):
                 direct, name, value = inspect.isfunction(value), step, part
                 break
         else:

@@ -3,7 +3,7 @@
 Who owns what. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number, the shared copies
 of its large arrays; tasks carry a :class:`ConstantRef` in its place. A worker gets the pickle in a frame before the
 first task that needs it, on the same socket, so that it is always there in time. When the last reference to the
-:class:`SharedConstant` goes, its copies are given up, the workers are told to forget the number. A task that is on its
+:class:`SharedConstant` goes, its copies are released, the workers get a message to forget it. A task that is on its
 way holds the constants that it needs, so no copy goes while a worker may read it.
 
 What crosses the boundary: the pickle, the place of each shared copy. A worker maps those places for itself alone, so

@@ -7,7 +7,7 @@
     │  └─ extents of shared arrays  │                          │                          │
     └───────────────────────────────┘                          └──────────────────────────┘
 
-Who owns what. The pool's process alone gives out and takes back; a worker only writes where it was told to. The
+Who owns what. The pool's process alone gives out and takes back; a worker only writes to the slot of its task. The
 file has no name, so that nothing is left after any process is killed. It is as long as the machine's memory is large
 and at first has no page in it; an extent's pages are made when it is taken, by a call that answers with an error where
 there are none, so that no process meets a SIGBUS later; they go back to the system with the extent.

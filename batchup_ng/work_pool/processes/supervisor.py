@@ -66,7 +66,7 @@ class Launcher:
         given = self._given
         self._check_open()
         with new_pair() as (ours, theirs):
-            life = self._lifeline()
+            life = self._pipe()
             numbers = theirs.fileno(), life.fd, given.arena_fd, given.threads
             process = run("worker", given.fds(theirs, life), given.blas_threads, *numbers)
 
@@ -82,7 +82,7 @@ class Launcher:
         if self._closed:
             raise WorkerDied("a worker process cannot be started: the pool was closed")
 
-    def _lifeline(self) -> ParentDeath:
+    def _pipe(self) -> ParentDeath:
         """Return the pipe that workers hang on, made when it is first needed; an ``OSError`` if that cannot be."""
         if self._life is None:
             self._life = ParentDeath()
@@ -110,7 +110,7 @@ class ServerLauncher(Launcher):
     def start(self) -> WorkerProcess:
         with self._lock, new_pair() as (ours, theirs):
             self._check_open()
-            fds = self._given.fds(theirs, self._lifeline())
+            fds = self._given.fds(theirs, self._pipe())
             for _ in range(2):  # a server may have died some time ago, which shows only now
                 server = self._running()
                 pid = server.fork(self._given, fds)
