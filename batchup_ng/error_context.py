@@ -1,4 +1,4 @@
-"""What an exception tells of the sample that it was raised for.
+"""What an exception says about the map and the sample that it was raised for.
 
 The name of the map that raised it is kept as an attribute of the exception, which pickles carry along; an
 exception that takes no attributes goes without.

@@ -117,7 +117,7 @@ def repeats(value: Any) -> int:
     number = integer("repeats", value)
     if number == 0 or number < -1:
         raise ArgumentError(
-            f"Invalid number of repeats; should be >= 1 or -1, not {number}; pass -1 to repeat for ever"
+            f"Invalid number of repeats; should be >= 1 or -1, not {number}; pass -1 to repeat without end"
         )
     return number
 

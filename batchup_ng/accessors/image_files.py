@@ -7,7 +7,7 @@ For an upright file that is ``Image.open(path).convert(mode).resize((width, heig
 Nothing in a file is trusted. Only the formats in `FORMATS` are tried, none of which runs another program, and the
 number of pixels in the header is compared with `max_pixels` before memory is taken: files are opened through
 Pillow's table of readers, not by ``Image.open``, which would print a warning or refuse at a limit that is global to
-the process. Only regular files are opened: a named pipe would wait for ever.
+the process. Only regular files are opened: a named pipe would never end.
 
 An `ImageFiles` never changes and holds no open file, so threads share it freely. A million paths are two Python
 objects, so that it is pickled in milliseconds.

@@ -110,7 +110,7 @@ class AbstractDataSource(HasSamples):
         return self._functions.take(self, n)
 
     def repeat(self, times: int = -1) -> AbstractDataSource:
-        """Return several epochs as one, -1 for ever: see :func:`batchup_ng.repeat`."""
+        """Return several epochs as one, -1 without end: see :func:`batchup_ng.repeat`."""
         return self._functions.repeat(self, times)
 
     def subset(self, rows: Any) -> PlannedDataSource:

@@ -106,6 +106,8 @@ class CompositeDataSource(PlannedDataSource):
         return joined_names(source.sample_name(row) for source, row in each)
 
     def _ungrouped(self, rows: Any) -> Any:
+        if self.batch_size is None:
+            return rows
         return tuple([ungrouped(part, n) for part, n in zip(rows, self._sizes, strict=True)])
 
     def _check_rows(self, rows: Any) -> None:

@@ -134,7 +134,6 @@ class BucketPlan(OfBatches):
         self._rows = rows
         self._starts = [0, *ends.tolist()]
         self._sizes = sizes.tolist()
-        self._key = key
         self._carried = [0]  # how many rows the stream of each bucket begins with that are of those before
         firsts = [0]  # the number of the first batch of each bucket
         for i, size in enumerate(self._sizes):
@@ -145,6 +144,7 @@ class BucketPlan(OfBatches):
         self._n_whole = firsts[-1]
         self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
         self._word = None if key is None else key.word("batches")
+        self._words = [] if key is None else [key.word("bucket", i) for i in range(len(self._sizes))]
 
     def _stream_length(self, bucket: int) -> int:
         return int(self._carried[bucket] + self._starts[bucket + 1] - self._starts[bucket])
@@ -176,9 +176,9 @@ class BucketPlan(OfBatches):
     def _own_rows(self, bucket: int, start: int, stop: int) -> np.ndarray:
         """Return the rows from one place to another of those that are of the bucket itself."""
         places = np.arange(start, stop)
-        if self._key is not None:
+        if self._words:
             n = self._starts[bucket + 1] - self._starts[bucket]
-            places = keyed_permutation(n, self._key.word("bucket", bucket))(places)
+            places = keyed_permutation(n, self._words[bucket])(places)
         return np.asarray(self._rows[self._starts[bucket] + places])
 
 

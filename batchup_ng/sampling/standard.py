@@ -49,8 +49,7 @@ class RepeatedSampler(RandomAccessSampler):
             return self._rows(positions)
         if key is None:
             return self._rows(positions if self.repeats == 1 else positions % self.length)
-        repeats, places = np.divmod(positions, self.length)
-        return by_repeat(repeats, places, lambda number, some: self._shuffled(some, key, number))
+        return by_repeat(positions, self.length, lambda number, some: self._shuffled(some, key, number))
 
     def _rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return the rows of the data for numbers in [0, length), which is their order where nothing is shuffled."""
@@ -61,13 +60,16 @@ class RepeatedSampler(RandomAccessSampler):
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
-def by_repeat(repeats: np.ndarray, places: np.ndarray, order: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return the rows of places of repeats, of which `order` returns those of one repeat: ``(n,) int64``."""
-    numbers = np.unique(repeats)
-    if len(numbers) == 1:
-        return order(int(numbers[0]), places)
+def by_repeat(positions: np.ndarray, length: int, order: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the rows at positions, ``(n,)``, of repeats of that length; `order` returns those at places of one."""
+    if len(positions) == 0:
+        return positions
+    first, last = int(positions.min()) // length, int(positions.max()) // length
+    if first == last:  # as nearly always: dividing and sorting them would take as long as the order itself
+        return order(first, positions - first * length)
+    repeats, places = np.divmod(positions, length)
     rows = np.empty_like(places)
-    for number in numbers:
+    for number in np.unique(repeats):
         mine = repeats == number
         rows[mine] = order(int(number), places[mine])
     return rows

@@ -95,12 +95,11 @@ class WeightedSampler(RandomAccessSampler):
             raise AssertionError("check_in_order did not raise")
         if self.replacement:
             return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
-        repeats, places = np.divmod(positions, np.int64(self.num_samples or 1))
 
         def order(repeat: int, some: np.ndarray) -> np.ndarray:
             return np.asarray(self._order(key.word("without replacement", repeat))[some])
 
-        return self._rows(by_repeat(repeats, places, order))
+        return self._rows(by_repeat(positions, self.num_samples or 1, order))
 
     def _order(self, key: int) -> np.ndarray:
         """Return the order that belongs to a key, which is kept until two others were asked for."""

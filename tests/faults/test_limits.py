@@ -20,7 +20,7 @@ OF_PROCESSES = r"^(WorkerDied|PoolBroken): .*(ulimit -u.*pids\.max|pids\.max.*ul
 
 
 def assert_each_told(found: dict[str, Any], pattern: str) -> None:
-    """Assert that whoever could not work said so by an error of ours that names the limit."""
+    """Assert that what could not work said so by an error of ours that names the limit."""
     for free, said in found.items():
         assert said is None or (said["typed"] and re.search(pattern, said["says"], re.S)), f"{free} free: {said}"
 

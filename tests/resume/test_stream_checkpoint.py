@@ -138,7 +138,7 @@ def test_the_producer_is_at_rest_when_the_iterator_is_put_back() -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_batch_that_failed_was_not_handed_out(error: type[BaseException], pool: Any) -> None:
-    """Whoever saves after an error, or after Ctrl-C, and goes on gets the batch that failed."""
+    """A loop that saves after an error, or after Ctrl-C, and goes on gets the batch that failed."""
 
     def failing(*batch: Any) -> Any:
         if batch[0].min() >= 80:

@@ -27,7 +27,7 @@ MAX_TOLD = 200
 
 
 class Fingerprinted(Protocol):
-    """The part of a source that a state tells of."""
+    """The part of a source that identifies it in a state."""
 
     def fingerprint(self) -> list[Any]: ...
 

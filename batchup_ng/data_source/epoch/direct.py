@@ -52,7 +52,7 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterat
     seeded = options.shuffled and any_node(source, "runs_user_code")
     make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
     for planned in plan:
-        rows, key = planned.rows, planned.key
+        _, rows, key = planned
         batch = make(source, rows, key, buffers)
         if type(batch) is not PartialBatch:
             n = planned_samples(rows, batch)

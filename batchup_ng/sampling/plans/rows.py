@@ -245,7 +245,7 @@ class RoundsPlan(OfBatches):
         self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
         if self._rounds == -1 and len(self._ends) > EMPTY and self._ends[-1] == self._ends[-1 - EMPTY]:
             raise ArgumentError(
-                f"{EMPTY} epochs in a row of the source that is to be repeated for ever have no batch; give it more "
+                f"{EMPTY} epochs in a row of the source that is to be repeated without end have no batch; give it more "
                 f"samples, or drop_last=False"
             )
 
@@ -407,6 +407,8 @@ def same_form(rows: Any, others: Any) -> bool:
 
 def whole_samples(rows: Any) -> tuple[int, int]:
     """Return how many samples the rows of a batch stand for: of which every part has its row, and of which any has."""
+    if isinstance(rows, np.ndarray):  # nearly all batches
+        return len(rows), len(rows)
     lengths = _leaf_lengths(rows)
     return min(lengths), max(lengths)
 

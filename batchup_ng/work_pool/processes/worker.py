@@ -104,7 +104,13 @@ def _leave_with(fd: int) -> None:
 
 
 class WorkerLoop:
-    """Serves one socket; `view` is the shared memory, None where there is none."""
+    """Serves one socket.
+
+    Args:
+        sock: The worker's end.
+        view: The shared memory; None where there is none.
+        threads: How many tasks to run at once.
+    """
 
     def __init__(self, sock: socket.socket, view: SharedView | None, threads: int = 1) -> None:
         self._sock = sock

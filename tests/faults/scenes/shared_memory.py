@@ -3,7 +3,7 @@
 The pool's shared memory is a file without a name, on a file system of the kernel's own, which nobody can fill, mount
 anew or make read-only. So each way to have too little of it is one that the pool itself meets: a limit of the system's
 on this program, a system call that is refused, or a file of the same sort (tmpfs) on a file system that this program
-has to itself and that is small. There a page that is not to be had is a SIGBUS to whoever touches it, as ever.
+has to itself and that is small. There a page that is not to be had is a SIGBUS for the process that touches it.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def assert_road(iterator: Any, transport: str, batches: int) -> None:
 
 
 def stopped_in_write(kind: str) -> int:
-    """F2: a worker stands still with half of its result written; whoever else uses the pool is not held up by it."""
+    """F2: a worker stands still with half of its result written; other users of the pool are not held up by it."""
     with tempfile.TemporaryDirectory() as folder, make_pool(kind, 2) as pool:
         row = int(planned_rows(n=ROWS)[3 * BATCH])
         fault = InItsWrite([Mark(row, "message")], folder, signal.SIGSTOP, os.getpid())

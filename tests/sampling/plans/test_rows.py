@@ -195,7 +195,7 @@ def test_a_source_without_a_batch_has_no_turn_in_a_stratified_choice() -> None:
     ],
 )
 def test_endless_rounds_without_a_batch_are_refused(source: Any, options: Any) -> None:
-    with pytest.raises(bu.ArgumentError, match="1000 epochs in a row of the source that is to be repeated for ever"):
+    with pytest.raises(bu.ArgumentError, match="1000 epochs in a row of the source that is to be repeated without end"):
         next(bu.repeat(source, -1).batch_iterator(4, **options))
     assert list(bu.repeat(source, 1500).batch_iterator(4, **options)) == []
 
