@@ -16,7 +16,6 @@ from ...faults.isolation import PartialBatch
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
-from .output_buffers import unpacked
 from .protocol import Frame, Kind, Placed
 from .serialization import can_travel, culprit, dump, load_result
 from .shared_constants import ConstantRef, SharedConstant
@@ -50,7 +49,7 @@ class ResultFuture(TaskFuture):
             del self  # or the exception's traceback and the future would hold each other
             raise
         if frame.kind is Kind.ARRAYS:
-            return unpacked(frame.pickled, frame.buffers)
+            return frame.arrays()
         if frame.kind is Kind.RESULT:
             result = load_result(frame.pickled, frame.buffers)
             return _with_causes(result) if type(result) is PartialBatch else result

@@ -5,7 +5,7 @@ not be copied to reach the consumer. A slot belongs to one task at a time; the p
 has no room goes with the result's message, and the pool lends larger slots from then on.
 
 Nearly all batches are tuples or dicts of arrays. Their message, an ARRAYS frame, says where in its buffers each array
-begins, or holds the bytes of small ones, with dtype and shape: :func:`packed`, :func:`unpacked`.
+begins, or holds the bytes of small ones, with dtype and shape: :func:`packed`, :meth:`.protocol.Frame.arrays`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 import pickle
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...memory_pool import ALIGNMENT, BufferPool, is_plain
-from .protocol import SMALLEST_OUTSIDE, Placed
+from .protocol import SMALLEST_OUTSIDE, ArrayPart, Placed
 from .shared_arrays import address_of
 from .shared_memory import SharedView
 
@@ -83,10 +82,6 @@ class TaskMemory:
         return buffer if start is None or self._slot is None else Placed(self._slot.offset + start, buffer.nbytes)
 
 
-_Part = tuple[Any, str, tuple[int, ...]]
-"""Where in the buffer an array begins, or the bytes of a small one; its dtype; its shape."""
-
-
 def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None:
     """Return the pickle and the buffers of the ARRAYS frame of `result`; None if it needs a RESULT frame.
 
@@ -100,7 +95,7 @@ def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None
     for part in result:
         if type(part) is not np.ndarray or not (part.nbytes and part.flags.c_contiguous and is_plain(part.dtype)):
             return None
-    parts: list[_Part] = []
+    parts: list[ArrayPart] = []
     large = False
     for part in result:
         where: Any
@@ -113,16 +108,3 @@ def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None
                 return None
         parts.append((where, part.dtype.str, part.shape))
     return pickle.dumps((names, parts), 5), [memory.written()] if large else []
-
-
-def unpacked(pickled: bytes, buffers: Sequence[Any]) -> tuple[np.ndarray, ...] | dict[str, np.ndarray]:
-    """Return the arrays of an ARRAYS frame: writable, large ones in the memory of `buffers`."""
-    parts: list[_Part]
-    names, parts = pickle.loads(pickled)
-    arrays = tuple(
-        [
-            np.ndarray(shape, kind, bytearray(at)) if type(at) is bytes else np.ndarray(shape, kind, buffers[0], at)
-            for at, kind, shape in parts
-        ]
-    )
-    return arrays if names is None else dict(zip(names, arrays, strict=True))

@@ -81,6 +81,10 @@ RESULTS = Kind.RESULT
 _KINDS = {int(kind): kind for kind in Kind}
 
 
+ArrayPart = tuple[Any, str, tuple[int, ...]]
+"""An array of an ARRAYS frame: where in the buffer it begins, or the bytes of a small one; its dtype; its shape."""
+
+
 class Frame:
     """A message that was read.
 
@@ -111,6 +115,19 @@ class Frame:
     def load(self) -> Any:
         """Return the object; its arrays use the memory of the frame's buffers."""
         return pickle.loads(self.pickled, buffers=self.buffers)
+
+    def arrays(self) -> tuple[np.ndarray, ...] | dict[str, np.ndarray]:
+        """Return the arrays of an ARRAYS frame: writable, large ones in the memory of its buffer."""
+        parts: list[ArrayPart]
+        names, parts = pickle.loads(self.pickled)
+        memory = self.buffers[0] if self.buffers else None
+        arrays = tuple(
+            [
+                np.ndarray(shape, kind, bytearray(at)) if type(at) is bytes else np.ndarray(shape, kind, memory, at)
+                for at, kind, shape in parts
+            ]
+        )
+        return arrays if names is None else dict(zip(names, arrays, strict=True))
 
 
 def pieces(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from batchup_ng.memory_pool import BufferPool
 from batchup_ng.work_pool.processes import protocol
-from batchup_ng.work_pool.processes.output_buffers import TaskMemory, packed, unpacked
-from batchup_ng.work_pool.processes.protocol import Kind, Placed
+from batchup_ng.work_pool.processes.output_buffers import TaskMemory, packed
+from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
 from batchup_ng.work_pool.processes.shared_memory import Arena, Extent, SharedView
 
 MB = 1 << 20
@@ -40,7 +40,8 @@ class Lender:
         if frame is None:
             return None
         self.places = frame[1]
-        return unpacked(frame[0], [self.arena.array(Extent(place.offset, place.size)) for place in frame[1]])
+        memory = [self.arena.array(Extent(place.offset, place.size)) for place in frame[1]]
+        return Frame(Kind.ARRAYS, 0, frame[0], memory).arrays()
 
 
 @pytest.fixture(scope="module")
