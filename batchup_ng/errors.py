@@ -13,7 +13,7 @@
     ├── StateError             (ValueError)            a saved state is damaged, or of another source, seed or version
     ├── TooManyErrors          (RuntimeError)          more samples failed than the error policy allows
     ├── ReentrantIteration     (RuntimeError)          an iterator was asked for a batch from inside its own ``next``
-    ├── PoolClosed             (RuntimeError)          the pool or iterator was closed before it was used
+    ├── PoolClosed             (RuntimeError)          the pool was closed before it was used, or meanwhile
     ├── WorkerDied             (RuntimeError)          a worker process ended while it had work
     │   └── PoolBroken                                 no worker process can be kept alive
     ├── AccountingError        (RuntimeError)          delivered and planned samples differ: a bug of the library
@@ -24,7 +24,7 @@
     ├── SampleWarning                                  samples are left out or replaced, as the policy says
     ├── RepeatedEpochWarning                           two epochs in a row have the same order and random numbers
     ├── WorkerWarning                                  worker processes ended and cannot be replaced
-    └── SharedMemoryWarning                            there is no shared memory: batches are sent through a pipe
+    └── SharedMemoryWarning                            too little shared memory: by socket, or by a file
 
 Each error is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
 caught ``ValueError`` and ``TypeError``, keeps working. An exception that a task of ``work_stream`` raises
@@ -314,7 +314,7 @@ class TooManyErrors(BatchupError, RuntimeError):
 
 
 class ReentrantIteration(BatchupError, RuntimeError):
-    """An iterator or stream was asked for its next item by what it is just making an item with."""
+    """An iterator or stream was asked for its next item by the map or generator that is making one."""
 
 
 class PoolClosed(BatchupError, RuntimeError):

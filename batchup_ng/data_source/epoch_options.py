@@ -18,10 +18,10 @@ from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
 BITS = 63
-"""Bits of the largest number of an epoch, of a batch's samples, of ranks: positions and counts are int64."""
+"""The most bits of an epoch number, a batch size or a world size: positions and counts are int64."""
 
 SEED_BITS = 512
-"""Bits of the largest seed: a state of 4 kB tells it in digits."""
+"""The most bits of a seed, so that its digits fit a state of 4 kB."""
 
 NEWER = ("epoch", "drop_last")
 """Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
@@ -50,7 +50,7 @@ class EpochOptions:
         drop_last: Whether to leave out a last batch that is not whole.
         shard: The part of this process.
         reached: From where on.
-        own: Options of functions of the user's.
+        own: Options for the user's own function.
         place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
         counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
         policy: What to do about samples that cannot be made; None as the source says.
@@ -134,7 +134,7 @@ def epoch_options(
     """Return the options of an epoch, checked: those of ``batch_iterator``.
 
     Args:
-        **own: Options of functions of the user's.
+        **own: Options for the user's own function.
 
     Raises:
         ArgumentError: the batch size is below 1, the epoch negative, a number too large, or what is to be shared out is

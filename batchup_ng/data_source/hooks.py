@@ -2,7 +2,7 @@
 
 A source is written against BatchUp's four methods (``batch_iterator``; for random access ``batch_indices_iterator``,
 ``samples_by_indices``, ``samples_by_indices_nomapping``), or against three protocols, which are what the library itself
-calls. The answers here express the second by the first, so that either kind of source goes anywhere.
+calls. The answers here implement the protocols by BatchUp's methods, so that either kind of source goes anywhere.
 """
 
 from __future__ import annotations

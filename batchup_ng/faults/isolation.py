@@ -35,7 +35,7 @@ Read = Callable[[Any, "np.ndarray | None"], Any]
 
 @dataclasses.dataclass(slots=True)
 class PartialBatch:
-    """What a batch gives of which samples failed, in the place of the batch.
+    """The result of a batch in which samples failed: the batch of the good ones, the exception of each bad one.
 
     Attributes:
         batch: The batch of the samples that could be made; None where `kept` is 0.
@@ -122,7 +122,7 @@ def _find_bad(
     first_only: bool,
     caught: tuple[type[BaseException], ...],
 ) -> dict[int, BaseException]:
-    """Return what was raised for each bad sample at `places`, which fail together with `error`."""
+    """Return what was raised for each bad sample at `places`, which raise `error` when they are read together."""
     if len(places) == 1 and whole_samples(rows)[1] == 1:
         return {int(places[0]): error}
     bad: dict[int, BaseException] = {}

@@ -1,6 +1,9 @@
 """What every pool offers.
 
-A new pool defines ``submit``, ``shared_constant``, ``producer``, ``check_open``, ``close`` and ``abandon``.
+A new pool defines ``submit``, ``shared_constant``, ``producer``, ``check_open``, ``close`` and ``abandon``, and has
+``buffers`` and ``processes`` (or ``at_once``). ``submit`` heeds every field of a :class:`~.task.Submission` and returns
+a :class:`~.task.TaskFuture` whose ``transport`` is one of those that ``stats`` counts; while a task runs on a thread of
+this process ``task.current.future`` is its future, so that a map that asks its own iterator for a batch is noticed.
 
 Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
 the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
@@ -116,7 +119,7 @@ class AbstractWorkerPool:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def abandon(self) -> None:
-        """Let the workers end some time soon; waits for no lock, for the collector may call it inside any code."""
+        """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:

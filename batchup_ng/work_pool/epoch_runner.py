@@ -134,7 +134,7 @@ class EpochRunner(BufferedRunner):
         self._accounting = epoch.accounting
         self._accounting.arrays = getattr(shared, "arrays", "")
         self._failures = Failures(source, plan, policy, epoch.accounting, epoch.n_samples(), options.shard.world)
-        # On the consumer's own thread as in a plain loop; in worker processes always, for nothing else draws there.
+        # On the consumer's own thread as in a plain loop; in worker processes always. Threads pay no heed to it.
         seeded = (options.shuffled or not pool.own_thread) and any_node(source, "runs_user_code")
         pad_mask = options.shard.pad_mask and not maps.nodes
         self._make: Any = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
@@ -248,7 +248,7 @@ class EpochRunner(BufferedRunner):
         return self._repaired(self._job(planned, how), made) if isinstance(made, BaseException) else made
 
     def _repaired(self, job: Job, error: BaseException) -> Any:
-        """Return what a batch gives whose worker was ended."""
+        """Return what a batch gives whose worker died or ran out of time."""
         planned: PlannedBatch = job.about
         policy, allowance = self._failures.policy, self._allowance
         late = job.how.timeout is not None and job.how.timeout < (allowance.batch or 0.0)  # less than batches have now

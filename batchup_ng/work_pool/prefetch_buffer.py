@@ -58,7 +58,7 @@ class _Failed(TaskFuture):
 
 
 AT_ONCE = 4
-"""Jobs that are submitted at once, where the buffer is larger than what the workers hold."""
+"""How many jobs are submitted together once the workers have enough."""
 
 NO_JOB = Job((len, (), {}), Submission(), None)
 """Stands in an entry for the job that could not be had."""
@@ -103,8 +103,8 @@ class PrefetchBuffer:
         mine = getattr(current, "future", None)
         if self._holder == threading.get_ident() or (mine is not None and self._has(mine)):
             raise ReentrantIteration(
-                "the next item of this iterator was asked for by what is just making one of its items (a map, or the "
-                "generator of its tasks); iterate over a second batch_iterator or work_stream there"
+                "the next item of this iterator was asked for by the map or generator that is making one of its "
+                "items; iterate over a second batch_iterator or work_stream there"
             )
 
     def __enter__(self) -> PrefetchBuffer:

@@ -1,9 +1,9 @@
 """Which samples of a batch kill their worker or exceed their time, found by reading each alone: pure decisions.
 
 An exception is isolated by the worker that met it (:mod:`batchup_ng.faults.isolation`). A crash or a time limit ends
-the worker, so the pool isolates: each sample is read by itself, on a worker that has nothing else, with the random
+the worker, so the consumer has each sample read by itself, on a worker that has nothing else, with the random
 numbers that it has in its batch; one that ends its worker is to blame. If there is none, the batch is made again once,
-and is to blame as a whole if it fails again. What an exception is raised for is left to the worker that makes the rest.
+and is to blame as a whole if it fails again. Exceptions are isolated by the worker that makes the remaining samples.
 
 A time limit bounds a sample, and a batch is given the time of one, so that a sample that hangs is found soon. When that
 is over, each sample is read with :data:`SHORT`. One that exceeds it is to blame; if there are several, each gets the
@@ -61,7 +61,7 @@ class Allowance:
 
 
 class Repair:
-    """Finds out what becomes of one batch whose worker was ended.
+    """Finds out what becomes of one batch whose worker died or ran out of time.
 
     Args:
         rows: Its rows, as the plan gives them.

@@ -1,7 +1,7 @@
 """Tasks, how a pool is to run them, and the futures of their results.
 
-A :class:`TaskFuture` has two locks. ``claim`` is taken, once and for all, by the worker that begins the task or by the
-consumer that cancels it, whichever is first. ``done`` is held from the start and released when there is a result;
+A :class:`TaskFuture` has two locks. ``_claim`` is taken, once and for all, by the worker that begins the task or by the
+consumer that cancels it, whichever is first. ``_done`` is held from the start and released when there is a result;
 those who wait for the result take it and release it again. Both are bare locks, for a batch waits for one future at a
 time, and a :class:`concurrent.futures.Future`, with a condition and a list of callbacks, costs ten times as much to
 make.
@@ -37,8 +37,8 @@ class Submission:
             this task's fault.
         timeout: Seconds that it may run, beyond which it fails with :class:`~batchup_ng.errors.SampleTimeout`.
         stream_id: Number of its stream; the streams of a pool take turns.
-        context: The context of the caller's that threads run it in a copy of (``numpy.errstate``, decimal); None is the
-            one in which it is submitted.
+        context: The caller's context (``contextvars``: ``numpy.errstate``, decimal); threads run the task in a copy of
+            it. None is the context in which it is submitted.
     """
 
     retryable: bool = False
@@ -75,7 +75,7 @@ class TaskFuture:
     """The future of one task; safe to use from several threads.
 
     Attributes:
-        transport: How the result came, once it was asked for: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"`` or
+        transport: How the result came, once it is there: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"`` or
             ``""``.
     """
 

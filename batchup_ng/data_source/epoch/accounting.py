@@ -88,11 +88,14 @@ class Accounting:
             AccountingError: it does not balance.
         """
         if n_batches != self.batches:
-            raise AccountingError(f"{n_batches} batches were planned for this epoch and {self.batches} were delivered")
+            raise AccountingError(
+                f"{n_batches} batches were planned for this epoch and {self.batches} were accounted for; this is a "
+                f"bug of the library"
+            )
         if self.planned != self.delivered + self.failed:
             raise AccountingError(
                 f"{self.planned} samples were planned for this epoch, {self.delivered} delivered and {self.failed} "
-                f"reported as failed"
+                f"reported as failed; this is a bug of the library"
             )
 
 

@@ -1,6 +1,6 @@
-"""Epochs of a source: one by ``batch_iterator``, several in a row by ``epochs``.
+"""Epochs of a source: one by ``batch_iterator``, a series by ``epochs``.
 
-Where a pool makes the batches, the epochs of a row share one buffer: once all batches of an epoch are submitted, its
+Where a pool makes the batches, the epochs of a series share one buffer: once all batches of an epoch are submitted, its
 iterator has :class:`Epochs` begin the next, whose runner takes the room in the buffer that the first leaves. At most
 one epoch is begun ahead. :class:`Epochs` owns it; an iterator has a weak reference to :class:`Epochs` and a runner one
 to the iterator before, so that what was begun ends with the last reference to :class:`Epochs`.
@@ -28,7 +28,7 @@ from .opening import Epoch, OpensEpochs, prepare
 from .state import from_state
 
 SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
-"""What broke an epoch off of which more batches are asked for."""
+"""What closed an epoch whose iterator is still asked for batches."""
 
 
 class Epochs(Iterator[BatchIterator]):

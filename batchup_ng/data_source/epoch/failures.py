@@ -134,7 +134,8 @@ class Failures:
         if len(self._accounting.errors) == 1:
             done = "replaced" if self.policy.action == "replace" else "left out"
             warn_consumer(
-                f"a sample is {done}, as on_error= says, the first of this epoch: {shortened(str(error), MAX_SHOWN)}; "
+                f"on_error={self.policy.action!r} {done} a sample, the first of this epoch: "
+                f"{shortened(str(error), MAX_SHOWN)}; "
                 f"the iterator's .errors lists all of them",
                 SampleWarning,
             )

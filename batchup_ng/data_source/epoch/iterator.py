@@ -36,7 +36,7 @@ class BatchIterator(Iterator[Any]):
     Args:
         epoch: What it hands out.
         runner: Makes the batches.
-        row: The row of epochs that this is one of; None where it stands alone.
+        row: The series of epochs that this is one of; None if it stands alone.
     """
 
     def __init__(self, epoch: Epoch, runner: Runner, row: weakref.ref[HasNext] | None = None) -> None:
@@ -76,8 +76,8 @@ class BatchIterator(Iterator[Any]):
         me = threading.get_ident()
         if me in self._inside:
             raise ReentrantIteration(
-                "the next batch of this iterator was asked for by what is just making one of its batches (a map, or a "
-                "generator); iterate over a second batch_iterator there"
+                "the next batch of this iterator was asked for by the map or generator that is making one of its "
+                "batches; iterate over a second batch_iterator there"
             )
         self._runner.check_caller()
         self._inside.add(me)
@@ -222,8 +222,8 @@ class BatchIterator(Iterator[Any]):
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
             that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
-            (``"slots"``), through a pipe (``"pipe"``), in the message itself (``"inline"``), or were made in this
-            process (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches:
+            (``"slots"``), over the worker's socket (``"pipe"``), small, in the message itself (``"inline"``), or were
+            made in this process (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches:
             as one copy in memory that all of them map (``"shared"``), as one in a temporary file (``"spilled"``), as
             files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """

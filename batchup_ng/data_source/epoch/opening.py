@@ -1,7 +1,7 @@
-"""How an epoch is opened: options, plan, state, runner, iterator.
+"""How an epoch is opened: options, state, plan, runner, iterator.
 
-:func:`prepare` takes the options, has the source make the plan, checks a state and begins where it says. Then the
-source starts a :class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
+:func:`prepare` takes the options, checks a state and has the source make the plan from there. Then the source starts a
+:class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Epoch:
         asked: The options as they were given.
         options: The same, as a state changed them.
         plan: Which batches there are; None for a stream.
-        saved: What the state says from which it goes on.
+        saved: The saved state that it resumes from; None if it is new.
         accounting: What became of its batches.
     """
 
@@ -111,7 +111,7 @@ class Epoch:
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
     def n_samples(self) -> int | None:
-        """Return the samples of the epoch, of those a rank's share; None where that is not known."""
+        """Return the number of samples of the epoch; with shards, this rank's share; None if it is not known."""
         n = self.source.num_samples()
         return -(-int(n) // self.options.shard.world) if known_count(n) else None
 

@@ -1,4 +1,4 @@
-"""How a batch is made of its rows: the task of every batch, alike in each pool and in the direct loop."""
+"""How a batch is made of its rows: the task of every planned batch, in each pool and in the direct loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..hooks import ReadsRows
 
 
 class MakeBatch(NamedTuple):
-    """Makes a batch of its rows, or finds the samples that cannot be made: the function of every task.
+    """Makes a batch of its rows, or finds the samples that cannot be made.
 
     Attributes:
         action: What the error policy does about bad samples.
         retries: How often a batch that failed is made again whole.
         pad_mask: Whether each batch ends with an array that marks what only pads.
         own_thread: Whether it runs on the consumer's own thread, where Ctrl-C ends the program.
-        seeded: Whether the global generators are seeded for each batch: here, and put back after it, on the consumer's
-            own thread; by a worker that does not share them with other threads.
+        seeded: Whether the global generators are seeded for each batch. On the consumer's thread they are seeded and
+            put back here; a worker process with one thread seeds them itself; threads, which share them, never do.
     """
 
     action: str = "raise"
@@ -56,7 +56,7 @@ class MakeBatch(NamedTuple):
         return with_mask(batch, key, planned_samples(rows, batch)) if self.pad_mask else batch
 
     def catches(self, error: BaseException, rows: Any) -> bool:
-        """Return whether the samples for which `error` was raised are looked for."""
+        """Return whether to search the batch for the samples that caused `error`; if not, it is raised."""
         return (isinstance(error, FAILURES) or not self.own_thread) and isolable(error, rows)
 
     def isolated(

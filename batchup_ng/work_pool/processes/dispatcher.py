@@ -1,11 +1,11 @@
 """The dispatcher of the process pool: does what the schedule says.
 
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
-wait or are under way. Its one thread reads what workers send; another, which lives no longer than that takes, starts
-workers in the place of those that ended. Any thread may submit: it pickles the task and
-hands it, with a slot for its result, to a worker that has room, writing as much as the socket takes at once; the
-dispatcher's thread writes the rest. All of that state is guarded by one lock, which is held for no step that
-waits for another process; the longest is finding memory for a slot that is new.
+wait or are under way. Its one thread starts the first workers and reads what workers send; another, which lives no
+longer than that takes, starts the replacements. Any thread may submit: it pickles the task and hands it, with a slot
+for its result, to a worker that has room, writing as much as the socket takes at once; the dispatcher's thread writes the
+rest. All of that state is guarded by one lock, which is held for no step that waits for another process; the longest is
+finding memory for a slot that is new.
 
 What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
 be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
@@ -45,10 +45,10 @@ LOOK_EVERY = 0.05
 """Seconds between two looks at what is due, or may have become so, while messages keep coming."""
 
 START_PAUSE = 1.0
-"""Seconds until a worker that could not be started is tried to be started again."""
+"""Seconds until starting a worker that could not be started is tried again."""
 
 NO_OTHER = ", and no other could be started: "
-BARREN = ", as others did before having done anything"
+BARREN = "; others ended before they had done anything, too"
 ORDINALS = {2: "second", 3: "third"}
 
 
@@ -192,7 +192,7 @@ class Dispatcher:
         if self._started:
             self._poll.wake()
 
-    # -- with the lock held ------------------------------------------------------------------------------------
+    # -- mostly with the lock held ------------------------------------------------------------------------------------
 
     def _start_missing(self) -> None:
         """Start workers until there are as many as there should be."""

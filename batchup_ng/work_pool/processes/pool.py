@@ -171,7 +171,7 @@ def _new_arena() -> tuple[Arena | None, str]:
     try:
         return Arena(), ""
     except AttributeError:
-        return None, "this system has none that has no name"
+        return None, "this system has no memfd_create"
     except OSError as error:
         return None, f"the system refuses any: {error.strerror or error}"
 

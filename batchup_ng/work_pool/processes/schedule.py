@@ -1,7 +1,7 @@
 """Who has which job, what follows from a result, a death, a time that is up: rules without processes or a clock.
 
 The dispatcher reports to a :class:`Schedule` what happened and when, and does what it returns: send this job to that
-worker, start a worker, kill one, fail a job. Nothing here waits, reads a clock or knows what a job does, so that the
+worker, kill a worker, fail a job. Nothing here waits, reads a clock or knows what a job does, so that the
 rules can be tested in a simulated world.
 
 The rules:

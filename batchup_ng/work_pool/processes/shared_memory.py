@@ -321,7 +321,7 @@ class SlotPool:
     Attributes:
         max_bytes: As above; may be changed.
         bytes: Bytes that they have.
-        asked_for: Whether the user said how many that are; then no warning says that they do not suffice.
+        asked_for: Whether the user set `max_bytes`; then no warning says that it is too small.
         refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
     """
 

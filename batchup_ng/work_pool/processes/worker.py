@@ -162,7 +162,7 @@ class WorkerLoop:
     def _batch(
         self, number: int, slot: Placed | None, make: MakeBatch, args: Sequence[Any]
     ) -> list[protocol.Piece]:
-        """Return the answer of a batch; where samples fail, or cannot be sent, of those that do not."""
+        """Return the answer of a batch: the batch, or a :class:`PartialBatch` if samples fail or cannot be sent."""
         source, rows, key, memory = args
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
@@ -253,7 +253,7 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
 
 
 def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
-    """Return an exception with the text of its traceback; in the place of one that cannot travel, one of its text."""
+    """Return an exception and its traceback as text; one that cannot be sent becomes a :class:`SerializationError`."""
     text = traceback_text(error)
     error.__traceback__ = None
     try:

@@ -86,7 +86,7 @@ def test_lost_batches_are_noticed() -> None:
             plan.__class__ = type("Short", (type(plan),), {"__iter__": lambda self: (self[k] for k in range(2))})
             return plan
 
-    with pytest.raises(AccountingError, match="4 batches were planned for this epoch and 2 were delivered"):
+    with pytest.raises(AccountingError, match="4 batches were planned for this epoch and 2 were accounted for"):
         list(Forgetful([A]).batch_iterator(4))
 
 
