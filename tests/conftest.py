@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from hypothesis import HealthCheck, settings
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.left import Left, left_since
+
+if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
+    os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
 
 PATIENCE = 20.0
 """Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
@@ -45,8 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
         # Hundreds of interpreters are started, which would all compile the package where none may write bytecode.
         for package in (Path(bu.__file__).parent, Path(__file__).parent):
             compileall.compile_dir(package, quiet=2)
-    if config.getoption("--thorough"):
-        os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
     _set_examples("thorough" if config.getoption("--thorough") else "quick")
     gc.disable()  # until all is collected: nothing of that goes
 

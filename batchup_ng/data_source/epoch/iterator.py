@@ -223,7 +223,7 @@ class BatchIterator(Iterator[Any]):
             that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), over the worker's socket (``"pipe"``), small, in the message itself (``"inline"``), or were
-            made in this process (``"memory"``); ``arrays``, how large arrays of the source reached the processes that make batches:
+            made in this process (``"memory"``); ``arrays``, how large arrays of the source reached worker processes:
             as one copy in memory that all of them map (``"shared"``), as one in a temporary file (``"spilled"``), as
             files that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """
