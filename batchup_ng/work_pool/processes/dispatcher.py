@@ -4,8 +4,8 @@ Who owns what. The dispatcher owns the workers, each with one socket; the shared
 wait or are under way. Its one thread starts the first workers and reads what workers send; another, which lives no
 longer than that takes, starts the replacements. Any thread may submit: it pickles the task and hands it, with a slot
 for its result, to a worker that has room, writing as much as the socket takes at once; the dispatcher's thread writes
-the rest. All of that state is guarded by one lock, which is held for no step that waits for another process; the longest is
-finding memory for a slot that is new.
+the rest. All of that state is guarded by one lock, which is held for no step that waits for another process; the
+longest is finding memory for a slot that is new.
 
 What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
 be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
