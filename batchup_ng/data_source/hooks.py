@@ -204,7 +204,7 @@ class SourceNode(Shown):
 HOOKS = frozenset(
     name for kind in (ReadsRows, PlansRows, Streams) for name in vars(kind) if not name.startswith("_")
 ) | {
-    "fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "resizes", "runs_user_code", "start",
+    "fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "resizes", "rng", "runs_user_code", "start",
     "takes_options",
 }  # fmt: skip
 """What the library calls, and users do not."""

@@ -3,9 +3,9 @@
 The worker that has the batch does so, or the consumer's thread where it makes the batches itself, so that an exception
 costs one trip: the answer holds the good samples and what was raised for the others. A sample is bad if it fails when
 it is read alone, with the random numbers that it has in its batch. The rows are read again in halves, then in halves of
-those that fail, so that one bad sample among n costs about 2 log2(n) reads. Where each sample can be made alone, or all
-fail in another way than the batch did (a map that needs a whole batch), no sample is to blame: the batch is made again
-once, and if it fails again the whole batch is to blame.
+those that fail, so that one bad sample among n costs about 2 log2(n) reads. If each sample can be made alone, or if all
+of a part fail alone in another way than they do together (a map that needs several samples), no sample is to blame: the
+batch is made again once, and if it fails again the whole batch is to blame.
 """
 
 from __future__ import annotations
@@ -87,9 +87,11 @@ def isolate(
     places, bad = np.arange(n), dict[int, BaseException]()
     for _ in range(MAX_ROUNDS):
         suspects = places[places < probed]
-        found = _find_bad(read, rows, suspects, error, action == "raise", caught)
-        if len(found) == len(suspects) > 1 and not any(type(one) is type(error) for one in found.values()):
-            found = {}
+        wanted = type(error) if action == "raise" else None
+        found, alone = _find_bad(read, rows, suspects, error, wanted, caught)
+        seen = suspects[suspects <= max(alone)] if wanted is not None and alone else suspects
+        if len(alone) == len(seen) > 1:  # none can be made alone: bad are those that fail as all do together
+            found = {} if bad else {place: one for place, one in found.items() if type(one) is type(error)}
         bad = {**found, **bad}
         places = np.setdiff1d(places, list(found))
         if (found and action != "skip") or not len(places):
@@ -119,21 +121,36 @@ def _find_bad(
     rows: Any,
     places: np.ndarray,
     error: BaseException,
-    first_only: bool,
+    wanted: type[BaseException] | None,
     caught: tuple[type[BaseException], ...],
-) -> dict[int, BaseException]:
-    """Return what was raised for each bad sample at `places`, which raise `error` when they are read together."""
+) -> tuple[dict[int, BaseException], set[int]]:
+    """Return what was raised for each bad sample at `places`, which raise `error` together, and which fail alone.
+
+    If all fail alone, bad are those for which it is the same exception as for all together.
+
+    Args:
+        read: Reads rows of the batch.
+        rows: Its rows.
+        places: The samples that may be bad.
+        error: What is raised for all of them.
+        wanted: The exception after which there is no need to look further; None for all bad samples.
+        caught: The exceptions that are failures.
+    """
     if len(places) == 1 and whole_samples(rows)[1] == 1:
-        return {int(places[0]): error}
+        return {int(places[0]): error}, {int(places[0])}
     bad: dict[int, BaseException] = {}
+    alone: set[int] = set()
     for part in np.array_split(places, 2) if len(places) > 1 else [places]:
         _, raised = _tried(read, take_rows(rows, part), part, caught)
-        if raised is None or (first_only and type(raised) is not type(error)):  # of a map that needs a whole batch, say
+        if raised is None:
             continue
-        if len(part) == 1:
-            bad[int(part[0])] = raised
-        else:
-            bad.update(_find_bad(read, rows, part, raised, first_only, caught))
-        if bad and first_only:
+        found, failed = {int(part[0]): raised}, {int(part[0])}
+        if len(part) > 1:
+            found, failed = _find_bad(read, rows, part, raised, wanted, caught)
+        bad.update(found)
+        alone |= failed
+        if any(type(one) is wanted for one in found.values()):
             break
-    return bad
+    if len(alone) == len(places) > 1:
+        bad = {place: one for place, one in bad.items() if type(one) is type(error)}
+    return bad, alone

@@ -39,7 +39,7 @@ def blamed(source: NamesSamples, planned: PlannedBatch, place: int, error: BaseE
 
 def unblamed(planned: PlannedBatch, error: BaseException) -> BatchError:
     """Return the error of a batch of which no single sample is to blame."""
-    where = f"in the whole batch, for no single row of it fails: rows {listed(planned.rows)}"
+    where = f"in the whole batch, since no single row is to blame: rows {listed(planned.rows)}"
     return described(error, where, _when_in_words(planned), _batch_of(planned))
 
 

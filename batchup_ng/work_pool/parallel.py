@@ -43,7 +43,7 @@ class Pool(RunsTasks, Protocol):
 class WithConsumerMaps(EpochSource):
     """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
 
-    _not_parts = ("_maps",)
+    _not_parts = ("_maps", "_shared")
     _source: AbstractDataSource
     _maps: tuple[MapDataSource, ...] = ()
 

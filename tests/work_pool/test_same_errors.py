@@ -50,6 +50,28 @@ def needs_a_whole_batch(x: np.ndarray) -> Any:
     return (x,)
 
 
+def needs_a_pair(x: np.ndarray) -> Any:
+    if len(x) < 2:
+        raise ValueError("needs two")
+    if 17 in x:
+        raise LookupError("is here")
+    return ((x + np.roll(x, 1)) // 2,)
+
+
+def is_found_before_its_length(x: np.ndarray) -> Any:
+    if 17 in x:
+        raise LookupError("is here")
+    if len(x) != SIZE:
+        raise ValueError("needs a whole batch")
+    return (x,)
+
+
+def fails_in_another_way_alone(x: np.ndarray) -> Any:
+    if 17 in x:
+        raise IndexError("alone") if len(x) == 1 else LookupError("in company")
+    return (x,)
+
+
 def ends_the_loop(x: np.ndarray) -> Any:
     if 17 in x:
         raise StopIteration("early")
@@ -61,12 +83,13 @@ def gives_nothing(x: np.ndarray) -> Any:
 
 
 ROWS = bu.ArrayDataSource([np.arange(N)])
+MAPS = [
+    refuses_some, refuses_all, needs_a_whole_batch, needs_a_pair, is_found_before_its_length,
+    fails_in_another_way_alone, ends_the_loop, gives_nothing,
+]  # fmt: skip
 FAULTY: dict[str, Callable[[], Any]] = {
     "accessor": lambda: bu.ArrayDataSource([Named()]),
-    **{
-        fn.__name__: lambda fn=fn: ROWS.map(fn)  # type: ignore[misc]
-        for fn in (refuses_some, refuses_all, needs_a_whole_batch, ends_the_loop, gives_nothing)
-    },
+    **{fn.__name__: lambda fn=fn: ROWS.map(fn) for fn in MAPS},  # type: ignore[misc]
 }
 
 
@@ -98,6 +121,14 @@ def test_every_pool_and_the_direct_loop_raise_the_same_error(
         for pool in (serial, *pools):
             parallel = pool.parallel_data_source(source, on_error=action)
             assert told(parallel.batch_iterator(SIZE, shuffle=7, epoch=0)) == expected
+
+
+@pytest.mark.parametrize("action", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("fn", [needs_a_pair, is_found_before_its_length, fails_in_another_way_alone])
+def test_no_good_sample_is_blamed(fn: Callable[..., Any], action: str) -> None:
+    _, passed, ended = told(ROWS.take(N // SIZE * SIZE).map(fn).batch_iterator(SIZE, on_error=action))
+    assert {row for row, *_ in passed} <= {17}
+    assert ended is None or ended[2][0] in ("None", "17")
 
 
 class Counted(bu.SerialPool):

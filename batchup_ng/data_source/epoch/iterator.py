@@ -132,6 +132,9 @@ class BatchIterator(Iterator[Any]):
         state = "closed" if self._ended else f"{ready} buffered"
         return f"<{type(self).__name__}: {self._accounting.batches}{total} batches delivered, {state}>"
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in ("ahead", "break_off", "fill")]
+
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
 

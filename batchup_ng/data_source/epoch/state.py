@@ -24,7 +24,7 @@ from ...sampling.plans.sharding import Reached
 from .accounting import COUNTS
 
 FORMAT = "batchup_ng epoch"
-VERSION = 1
+VERSION = 2
 """Version of the format; one that is newer than the library is refused."""
 
 CANNOT = (

@@ -88,7 +88,7 @@ def test_a_batch_that_fails_though_each_sample_can_be_made_is_no_samples_fault()
 
     for policy in ("raise", "skip", "replace"):
         iterator = bu.ArrayDataSource([np.arange(8)]).map(needs_few).batch_iterator(8, on_error=policy)
-        with iterator, pytest.raises(bu.BatchError, match="in the whole batch, for no single row of it fails"):
+        with iterator, pytest.raises(bu.BatchError, match="in the whole batch, since no single row is to blame"):
             next(iterator)
 
 
