@@ -1,11 +1,14 @@
 """The dispatcher of the process pool: does what the schedule says.
 
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
-wait or are under way. Its one thread starts the first workers and reads what workers send; another, which lives no
-longer than that takes, starts the replacements. Any thread may submit: it pickles the task and hands it, with a slot
-for its result, to a worker that has room, writing as much as the socket takes at once; the dispatcher's thread writes
-the rest. All of that state is guarded by one lock, which is held for no step that waits for another process; the
-longest is finding memory for a slot that is new.
+wait or are under way. Its thread starts the first workers and ends them all; another, which lives no longer than that
+takes, starts the replacements. Any thread may submit: it pickles the task and hands it, with a slot for its result, to
+a worker that has room, writing as much as the socket takes at once.
+
+What workers send is read, and the rest of what they are sent is written, by the thread that has the turn, a lock. A
+consumer that waits for a result takes it if it is free; as long as none does so the dispatcher's thread has it. All
+other state is guarded by one more lock, which is held for no step that waits for another process; the longest is
+finding memory for a slot that is new.
 
 What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
 be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
@@ -30,8 +33,8 @@ from concurrent.futures import Future
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..stream import check_process
-from ..task import Submission, Task
-from .job import Job, ResultFuture, job_of, room_for, transport_of
+from ..task import Submission, Task, TaskFuture
+from .job import REST, Job, ResultFuture, job_of, room_for, transport_of
 from .process import WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
@@ -46,6 +49,9 @@ LOOK_EVERY = 0.05
 
 START_PAUSE = 1.0
 """Seconds until starting a worker that could not be started is tried again."""
+
+LONGEST = 3600.0
+"""Seconds that messages are waited for at most."""
 
 NO_OTHER = ", and no other could be started: "
 BARREN = "; others ended before they had done anything, too"
@@ -72,6 +78,8 @@ class Dispatcher:
     ) -> None:
         self._schedule: Schedule[WorkerHandle, Job] = Schedule(processes, threads)
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._relieved = False
         self._launcher = launcher
         self._supervisor = Supervisor(launcher, self._lock, self)
         self._closed = False
@@ -123,7 +131,7 @@ class Dispatcher:
 
     def submit(self, task: Task, how: Submission) -> ResultFuture:
         self.start()
-        job = job_of(next(self._numbers), task, how, self._running_for)
+        job = job_of(next(self._numbers), task, how, self)
         while not self._try_submit(job):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # else another has started over already
@@ -147,7 +155,7 @@ class Dispatcher:
                     self.wake()  # the dispatcher sleeps, and would miss the time of this one
             return True
 
-    def _running_for(self, number: int) -> float | None:
+    def running_for(self, number: int) -> float | None:
         with self._lock:
             began = [at for worker in self._schedule.workers if (at := worker.began_at(number)) is not None]
         return time.monotonic() - min(began) if began else None
@@ -262,21 +270,58 @@ class Dispatcher:
         self._started = True
         start.set_result(None)
         try:
-            while not self._closed and not self._schedule.broken:
-                for found in self._poll.wait(self._seconds_to_wait()):
-                    if found is None:
-                        self._wake_up()
-                    else:
-                        self._serve(*found)
+            while self._open():
+                if self._relieved:
+                    self._relieved = False
+                    time.sleep(REST)
+                    continue
+                with self._turn:
+                    self._serve_once(LONGEST)
+        finally:
+            with self._turn:
+                if self._closed or self._broken is not None:
+                    self._end()
+                else:
+                    self._start_over()
+
+    def _open(self) -> bool:
+        """Return whether there are workers to be served."""
+        return not (self._closed or self._schedule.broken or self._broken)
+
+    def _serve_once(self, seconds: float) -> None:
+        """Wait for messages, that long at most; deal with them. With the turn held."""
+        due = self._seconds_to_wait()
+        ready = self._poll.wait(seconds if due is None else min(due, seconds))
+        try:
+            for found in ready:
+                if found is None:
+                    self._wake_up()
+                else:
+                    self._serve(*found)
         except BaseException as error:
             self._broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
             raise
-        finally:
-            if self._closed or self._broken is not None:
-                self._end()
-            else:
-                self._start_over()
+
+    def serve(self, future: TaskFuture, deadline: float) -> None:
+        """Read results until `future` is done or the time is up, if no other thread does so just now.
+
+        A consumer that waits does the dispatcher's work itself: to wake another thread for each result, and be woken by
+        it, costs more than the work. The dispatcher's thread rests meanwhile.
+        """
+        self._relieved = True
+        with InterruptsHeld(self.wake) as held:
+            if not self._turn.acquire(blocking=False):
+                return
+            try:
+                while self._started and self._open() and not (future.done() or held.came):
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        break
+                    self._serve_once(min(left, LONGEST))
+                    self._relieved = True
+            finally:
+                self._turn.release()
 
     def _end(self) -> None:
         """Leave nothing: the dispatcher's last act."""

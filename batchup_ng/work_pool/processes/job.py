@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable
-from typing import Any
+import time
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,25 +20,40 @@ from .protocol import Frame, Kind, Placed
 from .serialization import can_travel, culprit, dump, load_result
 from .shared_constants import ConstantRef, SharedConstant
 
+REST = 0.002
+"""Seconds after which a thread looks again whether another reads the results."""
+
+
+class Serves(Protocol):
+    """What reads the results of workers."""
+
+    def serve(self, future: TaskFuture, deadline: float) -> None:
+        """Read results until `future` is done or the time is up, if no other thread does so just now."""
+        ...
+
+    def running_for(self, number: int) -> float | None:
+        """Return for how many seconds the task of a number has run; None if it has not begun."""
+        ...
+
 
 class ResultFuture(TaskFuture):
-    """The future of a task in another process; its result is unpickled by the thread that asks for it.
+    """The future of a task in another process; its result is read and unpickled by the thread that waits for it.
 
     Args:
         number: Number of the task.
-        clock: Returns for how many seconds the task of a number has run; None if it has not begun.
+        server: Reads the results.
 
     Attributes:
         unwanted: Whether it was cancelled when the task was under way.
         took: How many seconds it took, once it is done.
     """
 
-    __slots__ = ("_clock", "_number", "took", "unwanted")
+    __slots__ = ("_number", "_server", "took", "unwanted")
 
-    def __init__(self, number: int, clock: Callable[[int], float | None]) -> None:
+    def __init__(self, number: int, server: Serves) -> None:
         super().__init__()
         self._number = number
-        self._clock = clock
+        self._server = server
         self.unwanted = False
         self.took: float | None = None
 
@@ -61,8 +76,19 @@ class ResultFuture(TaskFuture):
         finally:
             del self, frame, error  # for the same reason
 
+    def wait(self, seconds: float) -> bool:
+        if self.done():
+            return True
+        deadline, pause = time.monotonic() + seconds, REST
+        while (left := deadline - time.monotonic()) > 0:
+            self._server.serve(self, deadline)
+            if super().wait(min(pause, left)):
+                return True
+            pause *= 2  # a thread that reads wakes this one; it only has to see that there is one
+        return self.done()
+
     def running_for(self) -> float | None:
-        return self._clock(self._number) if self.took is None else self.took
+        return self._server.running_for(self._number) if self.took is None else self.took
 
     def cancel(self) -> bool:
         cancelled = super().cancel()
@@ -90,10 +116,10 @@ class Job:
         number: int,
         how: Submission,
         task: tuple[Kind, bytes, list[memoryview], list[SharedConstant]],
-        clock: Callable[[int], float | None],
+        server: Serves,
     ) -> None:
         self.number = number
-        self.future = ResultFuture(number, clock)
+        self.future = ResultFuture(number, server)
         self.how = how
         self.task = task
         self.deaths = 0
@@ -189,14 +215,14 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
     return number, np.frombuffer(rows, np.int64), BatchKey(*key), MakeBatch(*make)
 
 
-def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
+def job_of(number: int, task: Task, how: Submission, server: Serves) -> Job:
     """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
     try:
-        return Job(number, how, encoded(task), clock)
+        return Job(number, how, encoded(task), server)
     except Exception as error:
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
-        job = Job(number, how, (Kind.TASK, b"", [], []), clock)
+        job = Job(number, how, (Kind.TASK, b"", [], []), server)
         job.fail(failure)
         return job

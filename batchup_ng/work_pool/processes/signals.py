@@ -1,10 +1,11 @@
-"""Holds back Ctrl-C where it would leave things half done."""
+"""Holds back Ctrl-C, and other signals whose handlers may raise, where that would leave things half done."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 _QUICK: Any = sys.modules.get("_signal", signal)
@@ -23,32 +24,49 @@ def leave_interrupts_to_others() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-class InterruptsHeld:
-    """Within it an interrupt is noted, to be dealt with at its end as it would have been at once.
+HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals whose handlers may raise, as Ctrl-C does."""
 
-    Python raises ``KeyboardInterrupt`` between any two steps of the main thread, so also between the writing of a
-    message and the note that it was written. Blocking the signal would not do: any thread may take it, for the main one
-    to act. On other threads this does nothing, nor where the program has no handler of its own.
+
+class InterruptsHeld:
+    """Within it a signal is noted, to be dealt with at its end as it would have been at once.
+
+    Python raises ``KeyboardInterrupt``, or what another handler raises, between any two steps of the main thread, so
+    also between the writing of a message and the note that it was written. Blocking the signal would not do: any thread
+    may take it, for the main one to act. On other threads this does nothing, nor where the program has no handler.
+
+    Args:
+        noted: Called when a signal is noted: ends what this thread waits for.
+
+    Attributes:
+        came: The signals that were noted, each with the frame that it came in.
     """
 
-    __slots__ = ("_came", "_handler")
+    __slots__ = ("_handlers", "_noted", "came")
 
-    def __init__(self) -> None:
-        self._came: Any = None
-        self._handler: Any = None
+    def __init__(self, noted: Callable[[], None] | None = None) -> None:
+        self._noted = noted
+        self._handlers: list[tuple[int, Any]] = []
+        self.came: dict[int, Any] = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> InterruptsHeld:
         if threading.get_ident() == _MAIN:
-            handler = _QUICK.getsignal(signal.SIGINT)
-            if callable(handler):
-                _QUICK.signal(signal.SIGINT, self._note)
-                self._handler = handler
+            for number in HELD:
+                handler = _QUICK.getsignal(number)
+                if callable(handler):
+                    _QUICK.signal(number, self._note)
+                    self._handlers.append((number, handler))
+        return self
 
     def _note(self, signum: int, frame: Any) -> None:
-        self._came = signum, frame
+        self.came[signum] = frame
+        if self._noted is not None:
+            self._noted()
 
     def __exit__(self, *exc: object) -> None:
-        if self._handler is not None:
-            _QUICK.signal(signal.SIGINT, self._handler)
-            if self._came is not None:
-                self._handler(*self._came)
+        if self._handlers:
+            for number, handler in self._handlers:
+                _QUICK.signal(number, handler)
+            handlers = dict(self._handlers)
+            for number, frame in self.came.items():
+                handlers[number](number, frame)

@@ -20,6 +20,7 @@ import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher
+from batchup_ng.work_pool.processes.dispatcher import Dispatcher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
 from batchup_ng.work_pool.processes.supervisor import ServerLauncher
 from tests.work_pool.processes.serialization_helpers import one
@@ -81,6 +82,35 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
                 stream.retrieve()
         stream.close()
     assert (tmp_path / "lines").read_text() == "done\n"
+
+
+def test_a_consumer_that_waits_reads_results_itself_and_the_dispatcher_does_while_it_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers = set()
+    receive = Dispatcher._receive
+
+    def noting(self: Dispatcher, worker: Any, frames: Any) -> None:
+        readers.add(threading.get_ident())
+        receive(self, worker, frames)
+
+    monkeypatch.setattr(Dispatcher, "_receive", noting)
+
+    def slow(x: np.ndarray) -> Any:
+        time.sleep(0.01)
+        return (x,)
+
+    source = bu.ArrayDataSource([np.arange(100)]).map(slow)
+    with bu.WorkerProcessPool(1) as pool:
+        iterator = pool.parallel_data_source(source, batch_buffer_size=5).batch_iterator(1)
+        for _ in range(10):
+            next(iterator)
+        assert threading.get_ident() in readers
+        wait_until(lambda: iterator.stats()["buffered"] >= 4)
+        readers.clear()
+        next(iterator)  # others are there, so that this one waits for nothing
+        wait_until(lambda: iterator.stats()["buffered"] >= 4)
+        assert threading.get_ident() not in readers
 
 
 def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:

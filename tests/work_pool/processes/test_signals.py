@@ -8,6 +8,7 @@ import signal
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import batchup_ng as bu
@@ -48,6 +49,53 @@ def test_a_handler_of_the_users_is_called_with_what_came() -> None:
         assert called == [signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_other_signals_whose_handlers_may_raise_wait_too() -> None:
+    called: list[int] = []
+    numbers = [signal.SIGTERM, signal.SIGUSR1]
+    before = [signal.signal(number, lambda number, frame: called.append(number)) for number in numbers]
+    try:
+        with InterruptsHeld() as held:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+            assert (called, list(held.came)) == ([], numbers)
+        assert called == numbers
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_handler_that_raises_at_any_moment_costs_an_epoch_and_no_pool() -> None:
+    class Rang(Exception):
+        pass
+
+    def ring(number: int, frame: Any) -> None:
+        raise Rang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    source = bu.ArrayDataSource([np.arange(100_000)])
+    rang = 0
+    try:
+        with bu.WorkerProcessPool(2) as pool:
+            parallel = pool.parallel_data_source(source)
+            next(parallel.batch_iterator(50))  # the workers are there
+            for k in range(50):
+                iterator = parallel.batch_iterator(50)
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0007 * k)
+                    for _ in iterator:
+                        pass
+                except Rang:
+                    rang += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                iterator.close()
+            batches = [x for (x,) in parallel.batch_iterator(50)]
+            np.testing.assert_array_equal(np.concatenate(batches), np.arange(100_000))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert rang > 25
 
 
 def test_nothing_is_done_where_interrupts_are_ignored_or_on_another_thread() -> None:
