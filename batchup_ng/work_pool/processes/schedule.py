@@ -7,7 +7,7 @@ rules can be tested in a simulated world.
 The rules:
 
 * A worker runs as many jobs at once as it has threads, in the order in which they came, and holds one more, so
-  that it need not wait.
+  that it need not wait; some more while jobs are so quick that the way to it takes longer.
 * A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
   fails. One that was exclusive from the start fails at the second death. Jobs that a worker held but had not begun
@@ -29,6 +29,12 @@ from ..task import Submission
 
 AHEAD = 1
 """Jobs that a worker holds beside those that it runs."""
+
+AHEAD_OF_QUICK = 4
+"""The same while jobs are quick."""
+
+QUICK = 0.00025
+"""Seconds that quick jobs take on average, with the way to the worker and back."""
 
 START_SECONDS = 60.0
 """Seconds that a worker may take until it is ready."""
@@ -136,6 +142,7 @@ class Schedule(Generic[W, J]):
         self._waiting: FairQueue[J] = FairQueue()
         self._barren = 0
         self._starting = 0  # workers that are not ready yet
+        self._mean = 1.0  # seconds that recent jobs took
         self.workers: list[W] = []
         self.given_up = False
         self.restarts = -processes
@@ -189,7 +196,7 @@ class Schedule(Generic[W, J]):
     def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
         """A worker has finished a job."""
         worker.jobs.remove(job)
-        worker.began.pop(job, None)
+        self._mean += (now - worker.began.pop(job, now) - self._mean) / 16
         worker.reserved = False
         worker.finished += 1
         if worker.finished == 1:
@@ -285,7 +292,8 @@ class Schedule(Generic[W, J]):
 
     def _worker_for(self, exclusive: bool) -> W | None:
         # While workers start, each job is left for one that has nothing else to do.
-        fewest = 1 if exclusive else self._threads + (0 if self._starting else AHEAD)
+        ahead = 0 if self._starting else AHEAD_OF_QUICK if self._mean < QUICK else AHEAD
+        fewest = 1 if exclusive else self._threads + ahead
         best: W | None = None
         for worker in self.workers:
             n = len(worker.jobs)

@@ -94,7 +94,8 @@ class World:
         assert job not in inbox
         exclusive = job.how.exclusive or job.deaths >= rules.MAX_DEATHS - 1
         starting = not all(each.ready for each in self.schedule.workers)
-        assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else rules.AHEAD))
+        ahead = rules.AHEAD_OF_QUICK if self.schedule._mean < rules.QUICK else rules.AHEAD
+        assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else ahead))
         assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "not exclusive"
         if not job.sent:
             earlier = [each for each in self.jobs[: job.number] if each.stream_id == job.stream_id and not each.sent]
@@ -260,6 +261,34 @@ def test_a_worker_that_never_is_ready_is_killed() -> None:
     assert world.starts == 2
 
 
+def test_workers_hold_more_jobs_while_these_are_quick() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    (inbox,) = world.inboxes.values()
+    (worker,) = world.inboxes
+
+    def run(jobs: int, seconds: float) -> None:
+        for _ in range(jobs):
+            world.submit()
+            world.now += seconds
+            world.finish(worker)
+
+    def held() -> int:
+        while len(inbox) == len(worker.jobs) and not world.schedule.has_waiting():
+            world.submit()
+        n = len(inbox)
+        while inbox:
+            world.finish(worker)
+        return n
+
+    run(3, 0.01)
+    assert held() == 1 + rules.AHEAD
+    run(200, rules.QUICK / 2)
+    assert held() == 1 + rules.AHEAD_OF_QUICK
+    run(3, 0.01)
+    assert held() == 1 + rules.AHEAD
+
+
 def test_streams_take_turns() -> None:
     queue: FairQueue[str] = FairQueue()
     for i in range(3):
@@ -278,9 +307,11 @@ class SimulatedWorld(RuleBasedStateMachine):
     A hang is time that passes while a worker finishes nothing; half a message is a death, for it counts for nothing.
     """
 
-    @initialize(processes=st.integers(1, 3), threads=st.integers(1, 2))
-    def make(self, processes: int, threads: int) -> None:
+    @initialize(processes=st.integers(1, 3), threads=st.integers(1, 2), quick=st.booleans())
+    def make(self, processes: int, threads: int, quick: bool) -> None:
         self.world = World(processes, threads)
+        if quick:
+            self.world.schedule._mean = 0.0
         self.processes = processes
         self.stream_ids = [1]
 
@@ -364,7 +395,7 @@ class SimulatedWorld(RuleBasedStateMachine):
     def no_worker_has_more_than_its_share(self) -> None:
         assert set(self.world.inboxes) == set(self.world.schedule.workers)
         for worker, inbox in self.world.inboxes.items():
-            assert len(inbox) <= self.world.threads + rules.AHEAD
+            assert len(inbox) <= self.world.threads + rules.AHEAD_OF_QUICK
             assert worker.jobs == inbox
             assert not (worker.reserved and len(inbox) > 1)
 
