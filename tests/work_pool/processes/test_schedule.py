@@ -346,7 +346,7 @@ class SimulatedWorld(RuleBasedStateMachine):
     def close(self, processes: int, threads: int, rarely: int) -> None:
         if rarely == 0:
             self.world.close()
-            self.make(processes, threads)
+            self.make(processes, threads, quick=False)
 
     @precondition(lambda self: any(not w.ready for w in self.world.schedule.workers))
     @rule(data=st.data())
