@@ -276,7 +276,8 @@ class Dispatcher:
                     time.sleep(REST)
                     continue
                 with self._turn:
-                    self._serve_once(LONGEST)
+                    if self._open():  # as before a consumer had the turn
+                        self._serve_once(LONGEST)
         finally:
             with self._turn:
                 if self._closed or self._broken is not None:
