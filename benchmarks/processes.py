@@ -37,9 +37,13 @@ def footprint() -> dict[str, float]:
 def private_bytes(pid: int) -> int:
     """Resident bytes in private mappings that no other process has mapped: what this process alone is the cause of.
 
-    USS counts pages of shared mappings too, in the process that happens to be the only one to have touched them.
+    USS counts pages of shared mappings too, in the process that happens to be the only one to have touched them. A
+    process that has ended has none.
     """
-    maps = psutil.Process(pid).memory_maps(grouped=False)
+    try:
+        maps = psutil.Process(pid).memory_maps(grouped=False)
+    except psutil.NoSuchProcess:
+        return 0
     return sum(one.private_clean + one.private_dirty for one in maps if one.perms.endswith("p"))
 
 

@@ -169,3 +169,10 @@ def test_pages_of_a_private_mapping_are_private_and_those_of_a_shared_one_are_no
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as private:
         private[:] = content
         assert private_bytes(os.getpid()) - before > size / 2
+
+
+@LINUX
+def test_a_process_that_ends_before_it_is_looked_at_has_no_memory() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert private_bytes(child.pid) == 0
