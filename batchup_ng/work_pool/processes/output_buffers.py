@@ -31,7 +31,7 @@ class TaskMemory:
     def __init__(self, view: SharedView | None, slot: Placed | None, scratch: BufferPool) -> None:
         self._view = view
         self.common = None if view is None else view.bytes
-        self._slot = None if view is None else slot
+        self._slot = slot
         self._used = 0
         # What was handed out, and where in the slot. By weak references, for a further one would look like an owner.
         self._own: list[tuple[weakref.ref[np.ndarray], int]] = []

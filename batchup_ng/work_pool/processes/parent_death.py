@@ -21,11 +21,9 @@ import weakref
 
 
 class ParentDeath:
-    """Both ends of the pipe, in the pool's process.
+    """Both ends of the pipe, in the pool's process: `fd`, which workers are given, and `held`, which no other may have.
 
-    Attributes:
-        fd: The end that workers are given.
-        held: The end that no other process may have; -1 once it was closed.
+    Both are -1 once they were closed.
     """
 
     def __init__(self) -> None:

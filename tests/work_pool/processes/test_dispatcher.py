@@ -20,8 +20,8 @@ import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher
+from batchup_ng.work_pool.processes.fork_server import ServerLauncher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
-from batchup_ng.work_pool.processes.supervisor import ServerLauncher
 from tests.work_pool.processes.serialization_helpers import one
 
 

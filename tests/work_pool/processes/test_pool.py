@@ -17,7 +17,6 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import process as begin
-from batchup_ng.work_pool.processes import supervisor
 from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import one
 
@@ -64,6 +63,16 @@ class Liar(Exception):
         return str, ("not an exception",)
 
 
+class Unprintable(Exception):
+    """An exception with neither a text nor a pickle."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 def holding_a_lock() -> Exception:
     error = ValueError("with a lock")
     error.lock = threading.Lock()  # type: ignore[attr-defined]
@@ -74,8 +83,8 @@ def test_an_exception_that_cannot_travel_is_told_of(pool: Any) -> None:
     def fail(make: Any) -> None:
         raise make()
 
-    for make in (lambda: Liar("x"), holding_a_lock):
-        with pytest.raises(SerializationError, match="an exception of type"):
+    for make, kind in ((Liar, "Liar"), (holding_a_lock, "ValueError"), (Unprintable, "Unprintable")):
+        with pytest.raises(SerializationError, match=f"an exception of type {kind}"):
             one(pool, fail, make)
         assert one(pool, len, "abc") == 3
 
@@ -91,38 +100,22 @@ def test_exceptions_that_end_programs_arrive_as_they_are(pool: Any) -> None:
 
 
 def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
-    with pytest.raises(SerializationError, match=r"the result, a _thread.lock, cannot be sent back"):
+    with pytest.raises(SerializationError, match=r"the result of type _thread.lock cannot be sent back"):
         one(pool, threading.Lock)
     assert one(pool, len, "abc") == 3
 
 
 def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
-    with pytest.raises(SerializationError, match=r"task len\[1\]\[0\], a _thread.lock, cannot be sent"):
+    with pytest.raises(SerializationError, match=r"task len\[1\]\[0\] of type _thread.lock cannot be sent"):
         one(pool, len, threading.Lock())
-    with pytest.raises(SerializationError, match=r"task len\[1\]\[1\], a _thread.lock, cannot be sent"):
+    with pytest.raises(SerializationError, match=r"task len\[1\]\[1\] of type _thread.lock cannot be sent"):
         one(pool, len, pool.shared_constant(3), threading.Lock())
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
-    with pytest.raises(SerializationError, match=r"map fn '<lambda>' closes over a _thread.lock \(lock\), which"):
+    with pytest.raises(SerializationError, match=r"map fn '<lambda>', variable lock of type _thread.lock"):
         pool.parallel_data_source(source)
     with pytest.raises(SerializationError, match="not inside one"):
         one(pool, len, [pool.shared_constant(3)])
-
-
-def test_large_things_travel(pool: Any) -> None:
-    array = np.arange(1_000_000)
-    for _ in range(3):
-        np.testing.assert_array_equal(one(pool, np.negative, array), -array)
-
-
-def test_objects_of_classes_of_the_users_travel(pool: Any) -> None:
-    class Sample:
-        def __init__(self, x: np.ndarray) -> None:
-            self.x = x
-
-    source = bu.ArrayDataSource([np.arange(6)]).map(lambda x: ([Sample(row) for row in x],))
-    for (samples,) in pool.parallel_data_source(source).batch_iterator(3):
-        assert all(type(sample) is Sample for sample in samples)
 
 
 def pids_of(pool: Any) -> set[int]:
@@ -155,7 +148,7 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
         monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}" if len(starts) == 1 else boot)
         return real(module, *arguments)
 
-    monkeypatch.setattr(supervisor, "run", first_one_fails)
+    monkeypatch.setattr(begin, "run", first_one_fails)
     with bu.WorkerProcessPool(1, start_method="spawn") as pool:
         assert one(pool, len, "abc") == 3
     assert len(starts) == 2
@@ -244,8 +237,8 @@ def test_what_cannot_travel_is_named(lone: Any, tmp_path: Path) -> None:
     log = Log()
     array = bu.ArrayDataSource([np.arange(3)])
     sources = {
-        r"map fn 'Log.note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
-        r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
+        r"map fn 'Log.note'\.__self__\.file of type _io\.TextIOWrapper cannot": array.map(log.note),
+        r"^the ArrayDataSource\.data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
     }
     for message, source in sources.items():
         with pytest.raises(SerializationError, match=message):
@@ -313,16 +306,6 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs(po
         assert one(pools[1], abs, Collects()) == 0
 
 
-class Unprintable(Exception):
-    """An exception with neither a text nor a pickle."""
-
-    def __init__(self) -> None:
-        super().__init__(threading.Lock())
-
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-
 class ExitsWhenLoaded:
     """A result that ends the program that loads it."""
 
@@ -331,13 +314,8 @@ class ExitsWhenLoaded:
 
 
 def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer(lone: Any) -> None:
-    def fail() -> None:
-        raise Unprintable
-
     pid = one(lone, os.getpid)
-    with pytest.raises(SerializationError, match="an exception of type Unprintable"):
-        one(lone, fail)
-    with pytest.raises(SerializationError, match=r"the result, a .*ExitsWhenLoaded, cannot be sent back"):
+    with pytest.raises(SerializationError, match=r"the result of type .*ExitsWhenLoaded cannot be sent back"):
         one(lone, ExitsWhenLoaded)
     with pytest.raises(RuntimeError, match="a task raised StopIteration"):
         one(lone, next, iter([]))
