@@ -3,17 +3,14 @@
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
 wait or are under way. Its one thread starts the first workers and reads what workers send; another, which lives no
 longer than that takes, starts replacements, since a fork server that is stopped answers nothing for a minute. Any
-thread may submit: it pickles the task and hands it, with a slot for its result, to a worker that has room, writing as
-much as the socket takes at once; the dispatcher's thread writes the rest. All of that state is guarded by one lock,
-which is held for no step that waits for another process; the longest is finding memory for a slot that is new.
-
-What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
-be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
-their traceback. A result is unpickled by the consumer that asks for it, not by the dispatcher's thread.
+thread may submit: it pickles the task, hands it to a worker that has room, with a slot for its result if one is known
+to be large enough, and writes as much as the socket takes at once; the dispatcher's thread writes the rest. All of that
+state is guarded by one lock, which is held for no step that waits for another process; the longest is finding memory
+for a slot that is new. A result is unpickled by the consumer that asks for it.
 
 What happens on a crash: a worker whose process or socket ends is lost; what it had sent is received first, then the
-slots that it was lent are taken back, for no process writes to them any more. The :class:`~.schedule.Schedule` says
-what becomes of the tasks that it had; another worker takes its place.
+slots that it was lent are taken back. The :class:`~.schedule.Schedule` says what becomes of the tasks that it had;
+another worker takes its place.
 """
 
 from __future__ import annotations
@@ -56,10 +53,7 @@ ORDINALS = {2: "second", 3: "third"}
 class Dispatcher:
     """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten.
 
-    Attributes:
-        slots: Where slots come from; None where there is no shared memory.
-        copies: The copies of arrays that workers share; None likewise.
-        degraded_reason: Why there are fewer workers than there should be, in words; empty as long as that was not so.
+    `degraded_reason` is why there are fewer workers than there should be; empty as long as that was not so.
     """
 
     def __init__(
@@ -100,8 +94,7 @@ class Dispatcher:
     def start(self) -> None:
         """Start the workers, if they were not started yet, and wait until each has a process.
 
-        Raises:
-            WorkerDied: that cannot be; a later call may have better luck.
+        Raises :class:`WorkerDied` if that cannot be; a later call may have better luck.
         """
         check_process(self._owner_pid)
         if self._started:
@@ -149,7 +142,8 @@ class Dispatcher:
 
     def _running_for(self, number: int) -> float | None:
         with self._lock:
-            began = [at for worker in self._schedule.workers if (at := worker.began_at(number)) is not None]
+            jobs = [(job, at) for worker in self._schedule.workers for job, at in worker.began.items()]
+        began = [at for job, at in jobs if job.number == number]
         return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
@@ -358,7 +352,7 @@ class Dispatcher:
             for frame in frames:
                 kind = frame.kind
                 if kind >= RESULTS and frame.number:
-                    job, slot = worker.done(frame.number)
+                    job, slot = worker.sent.pop(frame.number)
                     job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     actions += self._schedule.result(worker, job, now)
                     done.append((frame, job, slot))
@@ -387,7 +381,7 @@ class Dispatcher:
             if worker.process.death is not None:
                 self._poll.forget(worker.process.death)
         code = worker.process.end(0.2)
-        worker.release_slots()
+        worker.sent.clear()  # with its slots, for the process writes to none any more
         with self._lock:
             self._last_exit = worker.describe_exit(code)
             self._do(self._schedule.died(worker, time.monotonic()))

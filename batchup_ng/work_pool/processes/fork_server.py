@@ -142,8 +142,7 @@ class ForkServer:
     def fork(self, threads: int, fds: list[int]) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
 
-        Raises:
-            WorkerDied: the server cannot fork, or does not answer.
+        Raises :class:`WorkerDied` if it cannot fork, or does not answer.
         """
         with self._lock:
             answer = self._answer(fds, threads, START_TIMEOUT)
@@ -241,11 +240,7 @@ _is_ending = False
 
 
 def take(blas_threads: int | None) -> ForkServer:
-    """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one.
-
-    Raises:
-        OSError, WorkerDied: none can be started.
-    """
+    """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one."""
     with contextlib.suppress(IndexError):
         server = _spare.pop()
         runs = _state(server._process.pid) not in "ZXTt"  # it has neither ended nor been stopped

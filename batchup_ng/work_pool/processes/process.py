@@ -94,17 +94,14 @@ class WorkerProcess:
 
 
 _LIMITS = {
-    errno.EMFILE: (
-        "RLIMIT_NOFILE", resource.RLIMIT_NOFILE,
-        "descriptors; raise it by ulimit -n, or use fewer processes",
-    ),
+    errno.EMFILE: ("RLIMIT_NOFILE", "descriptors; raise it by ulimit -n, or use fewer processes"),
     errno.EAGAIN: (
-        "RLIMIT_NPROC", resource.RLIMIT_NPROC,
+        "RLIMIT_NPROC",
         "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
         "processes",
     ),
-}  # fmt: skip
-"""What each error number means that a start can end with: the limit, its number, what it counts with the remedy."""
+}
+"""What each error number means that a start can end with: the limit, what it counts with the remedy."""
 
 
 def refused(error: OSError | RuntimeError) -> WorkerDied:
@@ -113,8 +110,8 @@ def refused(error: OSError | RuntimeError) -> WorkerDied:
     if code not in _LIMITS:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""
         return WorkerDied(f"a worker process cannot be started: {error}{hint}")
-    name, kind, what = _LIMITS[code]
-    soft, _ = resource.getrlimit(kind)
+    name, what = _LIMITS[code]
+    soft, _ = resource.getrlimit(getattr(resource, name))
     many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
     return WorkerDied(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
 
@@ -157,13 +154,7 @@ def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) ->
 
 
 class Launcher:
-    """Starts workers: a new interpreter for each.
-
-    Args:
-        threads: How many tasks a worker runs at once.
-        blas_threads: How many threads libraries for linear algebra may use in it; None is as many as in this process.
-        arena_fd: The shared memory; -1 if there is none.
-    """
+    """Starts workers: a new interpreter for each. `arena_fd` is the shared memory, -1 if there is none."""
 
     def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
         self._threads = threads
@@ -173,11 +164,7 @@ class Launcher:
         self._closed = False
 
     def start(self) -> WorkerProcess:
-        """Return a new worker process, which may not be ready yet.
-
-        Raises:
-            WorkerDied: none can be had; a later call may have better luck.
-        """
+        """Return a new worker process, which may not be ready yet; raises :class:`WorkerDied` if none can be had."""
         with new_pair() as (ours, theirs):
             fds = self._fds(theirs)
             process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads)
@@ -210,13 +197,9 @@ class Launcher:
 
 
 THREAD_LIMITS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
-)
+)  # fmt: skip
 """The variables that libraries for linear algebra, torch among them, read when they are loaded."""
 
 

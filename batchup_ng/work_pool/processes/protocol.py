@@ -6,9 +6,8 @@ an array is written from where it is and read to where it will be used. A buffer
 Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so a worker that is killed
 while it writes leaves half a frame on its own socket and nothing else.
 
-The worker reads and writes whole frames, waiting as long as it takes (:meth:`FrameReader.next`, :func:`write_frame`).
-The pool never waits for one worker: :meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets
-them, and :class:`Poll` waits for all sockets at once.
+The worker reads and writes whole frames, waiting as long as it takes. The pool never waits for one worker:
+:meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets them, :class:`Poll` waits for all.
 """
 
 from __future__ import annotations

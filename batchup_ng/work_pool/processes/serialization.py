@@ -1,16 +1,14 @@
 """How values are pickled on their way between the pool and its workers.
 
 Of a constant, large arrays are kept apart: :class:`Packed` is a pickle, with dtype, shape and strides of each, and
-beside it, uncopied, their memory, which is put where workers can map it once it is known how much memory there is. So a
-refusal costs nothing: what cannot be pickled is found before a process is started. Every array of 64 KiB or more
-arrives on memory of its own, which the worker may write to if the original may be; no other process sees what it
-writes. An array over a file crosses as the name of the file, a long list of samples as one array.
+beside it, uncopied, their memory. So a refusal costs nothing: what cannot be pickled is found before a process is
+started. Every array of 64 KiB or more arrives on memory of its own, which the worker may write to if the original may
+be. An array over a file crosses as the name of the file, a long list of samples as one array.
 
-cloudpickle sends by value what the main module defines, and all else by name. A worker cannot import a module that was
-made by hand, or loaded from a file that no import would find, as notebook tools, plug-ins and test runners do. Such
-modules are registered with cloudpickle for the life of the program. A class that travelled by value comes back with its
-instances; :func:`load_result` then uses the class that this program has, as it is: cloudpickle would set its attributes
-to those that it has in the worker.
+cloudpickle sends by value what the main module defines, and all else by name. Modules that a worker cannot import, made
+by hand or loaded from a file that no import would find, as by notebook tools, plug-ins and test runners, are registered
+with it for the life of the program. A class that travelled by value comes back with its instances; :func:`load_result`
+then uses the class that this program has, as it is: cloudpickle would give it the attributes that it has in the worker.
 """
 
 from __future__ import annotations
@@ -132,11 +130,7 @@ class Packed(NamedTuple):
 
 
 def pack(value: Any) -> Packed:
-    """Return `value` ready to travel.
-
-    Raises:
-        SerializationError: it cannot be pickled; the message names the part that cannot.
-    """
+    """Return `value` ready to travel, or raise a :class:`SerializationError` that names the part that cannot."""
     try:
         return _packed(value)
     except Exception as error:
@@ -237,15 +231,12 @@ LARGEST = 512
 _IMPORTABLE = sys.stdlib_module_names | {"numpy"}
 
 
-class PackedList(Sequence[Any]):
+class PackedList:
     """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
 
     A list of a million ``(path, label)`` would take each worker 150 bytes an item and more. This is for lists of data
-    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring.
-
-    Args:
-        pickles: The pickles of the items, one after the other: ``(n,) uint8``.
-        ends: Where each ends: ``(items,) int64``.
+    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring. `pickles` lie one
+    after the other, ``(n,) uint8``; `ends` says where each ends, ``(items,) int64``.
     """
 
     def __init__(self, pickles: np.ndarray, ends: np.ndarray) -> None:
@@ -255,12 +246,8 @@ class PackedList(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"list index {place} out of range")
-        place %= len(self)
+    def __getitem__(self, place: int) -> Any:
+        place = range(len(self))[place]
         start = self._ends[place - 1] if place else 0
         return pickle.loads(self._pickles[start : self._ends[place]].data)
 

@@ -53,9 +53,7 @@ class SharedCopies:
     def copy(self, raw: memoryview) -> tuple[Placed, np.ndarray]:
         """Return the place of a copy of some memory, one that is there or a new one, with its bytes, which keep it.
 
-        Raises:
-            ArenaFull: there is no memory for it.
-            PoolClosed: the pool was closed, perhaps meanwhile.
+        Raises :class:`ArenaFull`; :class:`PoolClosed` if the pool was closed, perhaps meanwhile.
         """
         self.sweep()
         memory = np.frombuffer(raw, np.uint8)
@@ -181,9 +179,7 @@ def file_part(array: np.ndarray) -> FilePart | None:
     """Return the part of a file that `array` lies over; None if it lies over none, or the file has lost its name.
 
     A memmap that was opened to be copied on write lies over none, for the file does not have what was written to it.
-
-    Raises:
-        SerializationError: the file was cut short.
+    Raises :class:`SerializationError` if the file was cut short.
     """
     root = _root_of(array)
     filename = getattr(root, "filename", None)
@@ -231,10 +227,8 @@ def _has_no_name(address: int) -> bool:
 def reopened(part: FilePart) -> np.ndarray:
     """Return the bytes of a part of a file, ``(nbytes,) uint8``, read-only if that is enough; only in a worker.
 
-    What is written there reaches neither the file nor another process.
-
-    Raises:
-        SampleReadError: the file cannot be read, or is not the one that it was.
+    What is written there reaches neither the file nor another process. Raises :class:`SampleReadError` if the file
+    cannot be read, or is not the one that it was.
     """
     key = part.path, part.device, part.inode, part.writable
     with _lock:

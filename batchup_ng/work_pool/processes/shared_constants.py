@@ -2,12 +2,8 @@
 
 Who owns what. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number, the shared copies
 of its large arrays; tasks carry a :class:`ConstantRef` in its place. A worker gets the pickle in a frame before the
-first task that needs it, on the same socket, so that it is always there in time. When the last reference to the
-:class:`SharedConstant` goes, its copies are released, the workers get a message to forget it. A task that is on its
-way holds the constants that it needs, so no copy goes while a worker may read it.
-
-What crosses the boundary: the pickle, the place of each shared copy. A worker maps those places for itself alone, so
-that no other process sees what it writes there.
+first task that needs it, on the same socket. When the last reference to the :class:`SharedConstant` goes, its copies
+are released, the workers get a message to forget it; a task that is on its way holds the constants that it needs.
 """
 
 from __future__ import annotations
@@ -55,8 +51,7 @@ class SharedConstant:
     def share(self, home: SharedCopies | None) -> None:
         """Copy the large arrays to where workers can map them, or send them where `home` is None; once.
 
-        Raises:
-            SerializationError: there is no room for a copy.
+        Raises :class:`SerializationError` if there is no room for a copy.
         """
         self._home = home
         self.arrays = "mapped" if self._packed.mapped else ""

@@ -43,12 +43,7 @@ class ArenaFull(MemoryError):
 class Arena:
     """Gives out blocks of a shared file; safe to use from several threads.
 
-    Args:
-        span: Bytes of address space: the most that all blocks can have. None is the machine's memory.
-
-    Attributes:
-        fd: The file, for workers to inherit.
-        taken: Bytes of all blocks that are out.
+    All together can have `span` bytes, by default the machine's memory; `taken` are those of the blocks that are out.
     """
 
     def __init__(self, span: int | None = None) -> None:
@@ -70,10 +65,7 @@ class Arena:
 
         These go through the file, not the mapping: the system then need not clear the pages first, which halves the
         time (measured), and the interpreter's lock is free meanwhile. Then this process maps them: a page that one
-        worker alone maps would be counted as that worker's own.
-
-        Raises:
-            ArenaFull: there is no room, or the system has no memory for it.
+        worker alone maps would be counted as that worker's own. Raises :class:`ArenaFull`.
         """
         mapping = self._map
         if mapping is None:
@@ -160,16 +152,9 @@ class SharedView:
             memory.flags.writeable = False
         return {place: memory[place.offset - start :][: place.size] for place in places}
 
-    def close(self) -> None:
-        """Close the file; arrays of it stay as they are."""
-        os.close(self._fd)
-
 
 class Slot(NamedTuple):
-    """A slot on lease: free again when nothing refers to its bytes any more.
-
-    `offset` is where it begins in the shared file, `bytes` its bytes in this process: ``(size,) uint8``.
-    """
+    """A slot on lease, by its offset in the shared file: free again when nothing refers to its bytes any more."""
 
     offset: int
     bytes: np.ndarray
@@ -178,16 +163,9 @@ class Slot(NamedTuple):
 class SlotPool:
     """The slots of an arena: blocks that batches are written to, used again when nothing refers to the batch.
 
-    The pool's process alone has one; safe to use from several threads. A lease may end in the middle of anything, so
+    All together have at most `max_bytes`. `refused` is why there was no memory for one, with what it needed and what
+    was free; empty if there always was. Safe to use from several threads. A lease may end in the middle of anything, so
     giving back is one append to a deque, without a lock.
-
-    Args:
-        arena: Where slots are cut from.
-        max_bytes: Bytes that all slots together may have.
-
-    Attributes:
-        bytes: Bytes that they have.
-        refused: Why there was no memory for a slot, with what it needed and what was free; empty if there always was.
     """
 
     def __init__(self, arena: Arena, max_bytes: int) -> None:

@@ -3,11 +3,8 @@
 The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
 by task. It ends when the pool's end of the socket is closed: between tasks it reads the end of the stream; in a task a
 watching thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process. If the pool's process is
-gone the system kills it at once (:mod:`~.parent_death`).
-
-Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
-with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process. A task
-asks the pool for nothing while it runs.
+gone the system kills it at once (:mod:`~.parent_death`). Results and exceptions are pickled here, by the thread that
+ran the task, so that what cannot travel becomes an error with a name.
 """
 
 from __future__ import annotations

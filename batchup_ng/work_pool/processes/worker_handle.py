@@ -29,7 +29,7 @@ class WorkerHandle(ScheduledWorker[Job]):
         self.watched = False
         self.start_error = ""
         self._slots = slots
-        self._sent: dict[int, tuple[Job, Slot | None]] = {}
+        self.sent: dict[int, tuple[Job, Slot | None]] = {}
 
     def send(self, job: Job, copies: SharedCopies | None) -> None:
         """Queue a job, after the constants that it needs and this worker has not."""
@@ -43,7 +43,7 @@ class WorkerHandle(ScheduledWorker[Job]):
         room = max([constant.slot_bytes for constant in constants], default=0)
         slot = self._slots.take(room) if room and self._slots is not None else None
         placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
-        self._sent[job.number] = job, slot
+        self.sent[job.number] = job, slot
         self.writer.add(protocol.pieces(kind, job.number, pickled, [*buffers, *placed]))
 
     def forget(self, number: int) -> None:
@@ -52,19 +52,6 @@ class WorkerHandle(ScheduledWorker[Job]):
             self.constants.discard(number)
             self.writer.add(protocol.pieces(Kind.FORGET, number))
             self.writer.write()
-
-    def began_at(self, number: int) -> float | None:
-        """Return when the worker began the job of that number; None if it has not, or has none of it."""
-        sent = self._sent.get(number)
-        return None if sent is None else self.began.get(sent[0])
-
-    def done(self, number: int) -> tuple[Job, Slot | None]:
-        """Return the job of that number, which the worker has no more, with its slot."""
-        return self._sent.pop(number)
-
-    def release_slots(self) -> None:
-        """Take back all slots: the process is gone, so it writes to none."""
-        self._sent.clear()
 
     def describe_exit(self, code: int | None) -> str:
         """Return how the process ended, in words, from its exit code."""

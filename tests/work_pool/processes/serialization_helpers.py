@@ -53,12 +53,9 @@ class Crossing:
     def arrived(self, constant: SharedConstant) -> Any:
         """Return the value as a new worker has it."""
         worker = WorkerConstants()
-        worker.view = SharedView(os.dup(self.arena.fd))
-        try:
-            worker.put(sent(constant.frame(self.copies)))
-            return worker.get(constant.number)
-        finally:
-            worker.view.close()
+        worker.view = SharedView(self.arena.fd)
+        worker.put(sent(constant.frame(self.copies)))
+        return worker.get(constant.number)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +24,7 @@ class Lender:
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.view = SharedView(os.dup(arena.fd))
+        self.view = SharedView(arena.fd)
         self.places: list[Placed] = []
 
     def memory(self, nbytes: int = 0) -> TaskMemory:
@@ -46,9 +45,7 @@ class Lender:
 @pytest.fixture(scope="module")
 def lender() -> Iterator[Lender]:
     arena = Arena(1 << 30)
-    lender = Lender(arena)
-    yield lender
-    lender.view.close()
+    yield Lender(arena)
     arena.close()
 
 

@@ -27,7 +27,7 @@ def arena() -> Any:
 
 def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
     block = arena.take(3 * MB)
-    view = SharedView(os.dup(arena.fd))
+    view = SharedView(arena.fd)
     view.bytes[block.offset :][:5] = 7
     assert block.keep[:6].tolist() == [7, 7, 7, 7, 7, 0]
     place = Placed(block.offset, block.size)
@@ -35,7 +35,6 @@ def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
     assert private[4] == 7
     private[4] = 9
     assert block.keep[4] == 7
-    view.close()
 
 
 def test_a_block_has_its_pages_when_it_is_taken_and_loses_them_when_it_is_given_back(arena: Arena) -> None:
