@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,14 @@ def ran(*arguments: str, env: dict[str, str] = ENVIRONMENT, **how: Any) -> subpr
     """Return what a program of this interpreter printed."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, **how)
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    """Wait until a condition holds, 20 seconds at most."""
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 class Crossing:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
-import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool.processes import fork_server, protocol
-from batchup_ng.work_pool.processes import process as begin
 from batchup_ng.work_pool.processes.pool import START_METHODS
 from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess
 from tests.extent import methods, quick
-from tests.work_pool.processes.serialization_helpers import one, ran
+from tests.work_pool.processes.serialization_helpers import ran
 
 
 @contextmanager
@@ -189,14 +185,6 @@ def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypa
     assert not psutil.pid_exists(third)
 
 
-def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
-    with starting("forkserver") as starter:
-        for _ in range(2):
-            with pytest.raises(WorkerDied, match="server of worker processes has ended; see its messages above"):
-                starter.start()
-
-
 def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     first = server_of_a_new_pool()
     with monkeypatch.context() as patch:
@@ -279,39 +267,3 @@ def test_a_system_that_gives_no_process_is_told_of(code: int, monkeypatch: pytes
         assert len(os.listdir("/proc/self/fd")) == before
         worker = started(starter)
         worker.end()
-
-
-def test_a_pool_survives_the_death_of_the_server_and_of_its_workers() -> None:
-    with bu.WorkerProcessPool(1) as pool:
-        first = second = one(pool, os.getpid)
-        psutil.Process(first).parent().kill()
-        assert one(pool, os.getpid) == first
-        os.kill(first, signal.SIGKILL)
-        deadline = time.monotonic() + 30
-        while second == first:
-            assert time.monotonic() < deadline
-            with contextlib.suppress(WorkerDied):
-                second = one(pool, os.getpid)
-        assert psutil.Process(second).parent().pid != os.getpid()
-
-
-def test_users_of_a_limit_on_processes_see_it_by_name() -> None:
-    """The limit does not bind root, so the refusal is that of a child of another user, where that can be had."""
-    program = (
-        "import os, resource, sys\n"
-        "import batchup_ng as bu\n"
-        "os.setgid(65534); os.setuid(65534)\n"
-        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
-        "try:\n"
-        "    with bu.WorkerProcessPool(1) as pool:\n"
-        "        next(pool.work_stream(iter([(len, ('abc',))])))\n"
-        "except bu.WorkerDied as error: print(error)\n"
-    )
-    if os.getuid() != 0:
-        pytest.skip("only root can become another user")
-    done = ran("-c", program)
-    assert done.stdout == (
-        "a worker process cannot be started: Resource temporarily unavailable; RLIMIT_NPROC sets a limit of 1 "
-        "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
-        "processes\n"
-    ), done.stderr
