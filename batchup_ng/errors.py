@@ -380,7 +380,7 @@ class WorkerWarning(RuntimeWarning):
 
 
 class SharedMemoryWarning(RuntimeWarning):
-    """There is not enough shared memory for batches, which come over a pipe instead, slower."""
+    """There is not enough shared memory for batches, which come over a socket instead, slower."""
 
 
 class SampleWarning(RuntimeWarning):

@@ -128,7 +128,7 @@ def test_a_slice_of_a_large_tensor_travels_by_itself(made: dict[str, Any]) -> No
     assert all(part.untyped_storage().nbytes() == 32 for part in held)
     held[0] += 1
     assert table.max() == 1
-    assert iterator.stats()["transport"]["inline"] == 8
+    assert iterator.stats()["transport"]["message"] == 8
 
 
 def test_large_tensors_come_in_slots_and_their_source_is_shared(made: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ def test_large_tensors_come_in_slots_and_their_source_is_shared(made: dict[str, 
     for number, (x,) in enumerate(iterator):
         assert x[0, 0] == number * 4 * 30_000
         x += 1  # it is the consumer's
-    assert iterator.stats()["transport"]["pipe"] <= 3  # the first, as long as their size is not known
+    assert iterator.stats()["transport"]["socket"] <= 3  # the first, as long as their size is not known
     assert iterator.stats()["arrays"] == "shared"
 
 

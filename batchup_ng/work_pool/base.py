@@ -160,7 +160,7 @@ class AbstractWorkerPool:
                 wrong kind.
         """
         self.check_open()
-        made = ParallelDataSource(
+        return ParallelDataSource(
             ds,
             batch_buffer_size,
             self,
@@ -168,11 +168,6 @@ class AbstractWorkerPool:
             on_error=on_error,
             timeout=timeout,
         )
-        self._note(made)
-        return made
-
-    def _note(self, source: ParallelDataSource) -> None:
-        """Take note of a source that this pool makes the batches of."""
 
     @validation.known_names(OF_POOL)
     def prefetch(

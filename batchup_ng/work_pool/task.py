@@ -75,8 +75,8 @@ class TaskFuture:
     """The future of one task; safe to use from several threads.
 
     Attributes:
-        transport: How the result came, once it is there: ``"slots"``, ``"pipe"``, ``"inline"``, ``"memory"`` or
-            ``""``.
+        transport: How the result came, once it is there: ``"slots"``, ``"socket"``, ``"message"``, ``"memory"``
+            or ``""``.
     """
 
     __slots__ = ("__weakref__", "_began", "_claim", "_done", "_ended", "_error", "_result", "transport")

@@ -117,7 +117,7 @@ def test_pools_give_the_same_dicts_large_ones_in_slots(pools: list[AbstractWorke
             with parallel.batch_iterator(8, shuffle=3, epoch=0) as batches:
                 assert_same_batches(list(batches), expected)
                 transports = batches.stats()["transport"]
-        assert transports["pipe"] == transports["inline"] == 0
+        assert transports["socket"] == transports["message"] == 0
     skipping = pools[0].parallel_data_source(source.map(without_five), on_error="skip").batch_iterator(16)
     with pytest.warns(bu.SampleWarning, match="left out"):
         assert next(skipping)["y"].tolist() == [y for y in range(16) if y != 5]

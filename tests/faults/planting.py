@@ -143,8 +143,12 @@ WorkerHandle.describe_exit = forgiving
     Bug(
         "a dead worker is not replaced", "work_pool/processes/schedule.py",
         """
-right = Schedule.missing
-Schedule.missing = lambda self: right(self) if self.restarts else 0
+right = Schedule.died
+def died(self, worker, now):
+    actions = right(self, worker, now)
+    self._processes = len(self.workers)
+    return actions
+Schedule.died = died
 """,
         "faults/test_crashes.py::test_f1_workers_killed_while_idle_are_replaced[forkserver]",
         HANGS + r'protocol\.py", line \d+ in wait(?s:.*)in dead_before_it_was_asked',

@@ -37,7 +37,7 @@ def in_turn(first: str, times: int) -> list[str]:
 
 
 def assert_told(figures: dict[str, Any], slots: bool, none: str = "") -> None:
-    """Assert that all batches came, some of them through a pipe, and that one warning says what was short.
+    """Assert that all batches came, some of them over the socket, and that one warning says what was short.
 
     Args:
         figures: Of :func:`shared_memory.epochs`.
@@ -45,7 +45,7 @@ def assert_told(figures: dict[str, Any], slots: bool, none: str = "") -> None:
         none: Why there is no shared memory at all, a pattern; empty where there is some, but too little.
     """
     transports = figures["transport"]
-    assert transports.get("pipe", 0) > 0, transports
+    assert transports.get("socket", 0) > 0, transports
     assert (transports.get("slots", 0) > 0) is slots, transports
     assert [category for category, _ in figures["told"]] == [SAYS], figures["told"]
     ((_, message),) = figures["told"]
@@ -87,15 +87,15 @@ def test_f16_a_small_file_system_costs_speed_and_no_batch(
 
 
 @pytest.mark.parametrize(
-    ("first", "code", "old"), quick([("forkserver", "ENOSPC", True)], [("spawn", "ENOMEM", False)])
+    ("first", "code"), quick([("forkserver", "ENOSPC")], [("spawn", "ENOMEM")])
 )
 def test_f16_pages_that_are_refused_from_some_time_on_cost_no_batch(
-    first: str, code: str, old: bool, batches: int, seed: int, extent: Extent
+    first: str, code: str, batches: int, seed: int, extent: Extent
 ) -> None:
     rng = random.Random(seed)
     for kind in in_turn(first, extent.times(1, 15)):
         nth = rng.randint(2, 9)
-        setting = {"kind": kind, "batches": batches, "how": "pages", "nth": nth, "code": code, "old": old}
+        setting = {"kind": kind, "batches": batches, "how": "pages", "nth": nth, "code": code}
         figures = play(shared_memory.epochs, **setting)
         assert_told(figures, slots=nth > 1)
 

@@ -212,7 +212,7 @@ def test_a_pool_cannot_be_pickled_or_copied(pool: Any) -> None:
 
 def test_a_pool_in_a_source_is_refused_by_name(pools: Any) -> None:
     pool = pools[1]
-    with pytest.raises(SerializationError, match=r"closes over pool.*make a pool where"):
+    with pytest.raises(SerializationError, match=r"variable pool of type .*make a pool where"):
         pool.parallel_data_source(big().map(lambda x: (x, pool)))
 
 

@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import supervisor
+from batchup_ng.work_pool.processes.pool import START_METHODS
 
 from ..extent import quick
 
-METHODS = supervisor.START_METHODS
+METHODS = tuple(START_METHODS)
 POOLS = ["WorkerThreadPool(2)", *[f"WorkerProcessPool(2, start_method={method!r})" for method in METHODS]]
 FORKSERVER = "WorkerProcessPool(2, start_method='forkserver')"
 WAYS = ["script", "-c", "-m", "stdin"]

@@ -1,22 +1,19 @@
-"""The dispatcher of the process pool: does what the schedule says.
+"""The dispatcher of the process pool: starts, replaces and ends the workers, and does what the schedule says.
 
 Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
 wait or are under way. Its thread starts the first workers and ends them all; another, which lives no longer than that
-takes, starts the replacements. Any thread may submit: it pickles the task and hands it, with a slot for its result, to
-a worker that has room, writing as much as the socket takes at once.
+takes, starts replacements, since a fork server that is stopped answers nothing for a minute. Any thread may submit: it
+pickles the task, hands it to a worker that has room, with a slot for its result if one is known to be large enough, and
+writes as much as the socket takes at once. A result is unpickled by the consumer that asks for it.
 
 What workers send is read, and the rest of what they are sent is written, by the thread that has the turn, a lock. A
 consumer that waits for a result takes it if it is free; as long as none does so the dispatcher's thread has it. All
 other state is guarded by one more lock, which is held for no step that waits for another process; the longest is
 finding memory for a slot that is new.
 
-What crosses the boundary: to a worker, constants once, then tasks as pickles, each with a slot where one is known to
-be large enough; from it, results, whose arrays lie in the slot or follow the message, or exceptions with the text of
-their traceback. A result is unpickled by the consumer that asks for it, not by the dispatcher's thread.
-
 What happens on a crash: a worker whose process or socket ends is lost; what it had sent is received first, then the
-slots that it was lent are taken back, for no process writes to them any more. The :class:`~.schedule.Schedule` says
-what becomes of the tasks that it had; another worker takes its place.
+slots that it was lent are taken back. The :class:`~.schedule.Schedule` says what becomes of the tasks that it had;
+another worker takes its place.
 """
 
 from __future__ import annotations
@@ -30,18 +27,19 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 
+import numpy as np
+
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..stream import check_process
 from ..task import Submission, Task, TaskFuture
-from .job import REST, Job, ResultFuture, job_of, room_for, transport_of
-from .process import WorkerProcess, refused
+from .job import REST, Job, ResultFuture, job_of, transport_and_room
+from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import SharedCopies
 from .shared_memory import Arena, Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
-from .supervisor import Launcher, Supervisor, no_thread
 from .worker_handle import WorkerHandle, resolve
 
 LOOK_EVERY = 0.05
@@ -61,10 +59,7 @@ ORDINALS = {2: "second", 3: "third"}
 class Dispatcher:
     """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten.
 
-    Attributes:
-        slots: Where slots come from; None where there is no shared memory.
-        copies: The copies of arrays that workers share; None likewise.
-        degraded_reason: Why there are fewer workers than there should be, in words; empty as long as that was not so.
+    `degraded_reason` is why there are fewer workers than there should be; empty as long as that was not so.
     """
 
     def __init__(
@@ -74,14 +69,14 @@ class Dispatcher:
         launcher: Launcher,
         arena: Arena | None,
         slots: SlotPool | None,
-        spill: str | None = None,
     ) -> None:
         self._schedule: Schedule[WorkerHandle, Job] = Schedule(processes, threads)
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._relieved = False
         self._launcher = launcher
-        self._supervisor = Supervisor(launcher, self._lock, self)
+        self._replacing = False  # whether the thread below is starting workers
+        self._starter: threading.Thread | None = None
         self._closed = False
         self._broken: WorkerDied | None = None
         self._last_exit = ""
@@ -100,15 +95,14 @@ class Dispatcher:
         self._memory = BufferPool(max_free=8)
         self._arena = arena
         self.slots = slots
-        self.copies = None if arena is None else SharedCopies(arena, self.wake, spill)
+        self.copies = None if arena is None else SharedCopies(arena)
 
     # -- any thread --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the workers, if they were not started yet, and wait until each has a process.
 
-        Raises:
-            WorkerDied: that cannot be; a later call may have better luck.
+        Raises :class:`WorkerDied` if that cannot be; a later call may have better luck.
         """
         check_process(self._owner_pid)
         if self._started:
@@ -125,7 +119,7 @@ class Dispatcher:
                 try:
                     thread.start()
                 except RuntimeError as error:
-                    raise no_thread(error) from error
+                    raise refused(error) from error
                 self._start, self._thread = start, thread
         start.result()
 
@@ -150,14 +144,14 @@ class Dispatcher:
                 self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
-                due = None if job.how.timeout is None else self._schedule.next_tick()
-                if due is not None and due < self._wakes_at:
+                if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
                     self.wake()  # the dispatcher sleeps, and would miss the time of this one
             return True
 
     def running_for(self, number: int) -> float | None:
         with self._lock:
-            began = [at for worker in self._schedule.workers if (at := worker.began_at(number)) is not None]
+            jobs = [(job, at) for worker in self._schedule.workers for job, at in worker.began.items()]
+        began = [at for job, at in jobs if job.number == number]
         return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
@@ -167,8 +161,9 @@ class Dispatcher:
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
 
-    def forget(self, number: int) -> None:
+    def forget(self, number: int, copies: list[np.ndarray]) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
+        copies.clear()  # so that the memory is free before the dispatcher wakes up
         self._forgotten.append(number)
         self.wake()
 
@@ -201,11 +196,6 @@ class Dispatcher:
             self._poll.wake()
 
     # -- mostly with the lock held ------------------------------------------------------------------------------------
-
-    def _start_missing(self) -> None:
-        """Start workers until there are as many as there should be."""
-        while self._schedule.missing() > 0:
-            self._add(self._launcher.start())
 
     def _add(self, process: WorkerProcess) -> None:
         """Add a worker that was started."""
@@ -258,14 +248,13 @@ class Dispatcher:
     def _dispatch(self, start: Future[None]) -> None:
         leave_interrupts_to_others()
         try:
-            try:
-                self._poll = Poll()
-            except OSError as error:
-                raise refused(error) from error
+            self._poll = Poll()
             self._opened = True
-            self._start_missing()
+            while self._schedule.missing() > 0:
+                self._add(self._launcher.start())
         except BaseException as error:
-            self._not_started(start, error)
+            self._leave()
+            start.set_exception(refused(error) if isinstance(error, OSError) else error)
             return
         self._started = True
         start.set_result(None)
@@ -280,14 +269,11 @@ class Dispatcher:
                         self._serve_once(LONGEST)
         finally:
             with self._turn:
-                if self._closed or self._broken is not None:
-                    self._end()
-                else:
-                    self._start_over()
+                self._leave()
 
     def _open(self) -> bool:
         """Return whether there are workers to be served."""
-        return not (self._closed or self._schedule.broken or self._broken)
+        return not (self._closed or self._schedule.broken)
 
     def _serve_once(self, seconds: float) -> None:
         """Wait for messages, that long at most; deal with them. With the turn held."""
@@ -302,6 +288,7 @@ class Dispatcher:
         except BaseException as error:
             self._broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
             self._broken.__cause__ = error
+            self._closed = True
             raise
 
     def serve(self, future: TaskFuture, deadline: float) -> None:
@@ -324,43 +311,39 @@ class Dispatcher:
             finally:
                 self._turn.release()
 
-    def _end(self) -> None:
-        """Leave nothing: the dispatcher's last act."""
+    def _leave(self) -> None:
+        """Leave nothing of the workers: the dispatcher's last act. The next use of an open pool starts others."""
         with self._lock:
-            self._closed = True
-            self._fail_all(self._broken or PoolClosed("the pool was closed before this result was made"))
-        self._launcher.interrupt()
+            error = self._broken or PoolClosed("the pool was closed before this result was made")
+            for action in self._schedule.fail_all():
+                action.job.fail(error)
+        if self._closed:
+            self._launcher.interrupt()
         self._end_workers()
-        self._supervisor.settle()
-        self._close_descriptors()
-        self._close_memory()
-
-    def _start_over(self) -> None:
-        """Leave nothing of workers that could not be kept alive; the next use of the pool starts others."""
-        self._supervisor.settle()
-        self._close_descriptors()
+        if self._starter is not None:
+            self._starter.join()  # it ends what it has just started
+        self._launcher.rest()
+        if self._opened:
+            self._poll.close()
         with self._lock:
             self._schedule.reset()
             self._last_exit = self.degraded_reason = ""
             self._start_again = 0.0
-            self._started = False
-            self._allow_start()
+            self._started = self._opened = False
+            self._start = self._thread = None
+            if self._closed:
+                self._close_memory()
 
-    def _allow_start(self) -> None:
-        """Let another dispatcher begin; if the pool was closed meanwhile there will be none. With the lock held."""
-        self._start = self._thread = None
-        if self._closed:
-            self._close_memory()
-
-    def _not_started(self, start: Future[None], error: BaseException) -> None:
-        """Leave nothing of a start that failed; the next use starts again."""
-        self._end_workers()
-        self._launcher.rest()
-        self._close_descriptors()
-        with self._lock:
-            self._allow_start()
-        typed = isinstance(error, WorkerDied) or not isinstance(error, RuntimeError)
-        start.set_exception(error if typed else no_thread(error))
+    def _end_workers(self) -> None:
+        """End the workers: all together have some time to do so by themselves."""
+        workers = self._schedule.take_all()
+        for worker in workers:
+            if not worker.ready:
+                worker.kill()  # it has done nothing yet, and may take long to find that it need not
+            worker.process.hang_up()
+        deadline = time.monotonic() + CLOSE_TIMEOUT
+        for worker in workers:
+            worker.process.end(max(0.0, deadline - time.monotonic()))
 
     def _seconds_to_wait(self) -> float | None:
         now = time.monotonic()
@@ -369,18 +352,18 @@ class Dispatcher:
         with self._lock:
             self._look_now = False
             due = self._schedule.next_tick()
-            if due is not None and due <= now:
+            if due <= now:
                 self._do(self._schedule.tick(now))
                 due = self._schedule.next_tick()
-            if self.is_missing() and not self._supervisor.replacing:
+            if self._is_missing() and not self._replacing:
                 if self._start_again <= now:
-                    self._supervisor.start_replacements()
+                    self._start_replacements()
                 else:
-                    due = min(due or self._start_again, self._start_again)
+                    due = min(due, self._start_again)
             self._watch_writers()
-            self._wakes_at = math.inf if due is None else due
-            self._looks_at = min(now + LOOK_EVERY, self._wakes_at)
-        return None if due is None else max(0.0, due - time.monotonic())
+            self._wakes_at = due
+            self._looks_at = min(now + LOOK_EVERY, due)
+        return None if due == math.inf else max(0.0, due - time.monotonic())
 
     def _wake_up(self) -> None:
         self._look_now = True
@@ -415,7 +398,7 @@ class Dispatcher:
             for frame in frames:
                 kind = frame.kind
                 if kind >= RESULTS and frame.number:
-                    job, slot = worker.done(frame.number)
+                    job, slot = worker.sent.pop(frame.number)
                     job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     actions += self._schedule.result(worker, job, now)
                     done.append((frame, job, slot))
@@ -427,10 +410,9 @@ class Dispatcher:
                     worker.start_error = frame.load()
             self._do(actions)
         for frame, job, slot in done:
-            job.future.transport = transport_of(frame)
+            job.future.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
             if frame.kind is not Kind.ERROR:
-                room = room_for(frame, 0 if slot is None else slot.bytes.nbytes)
-                for constant in job.constants:
+                for constant in job.task[3]:
                     if room != constant.slot_bytes:
                         constant.saw(room)
             if frame.buffers:
@@ -445,49 +427,61 @@ class Dispatcher:
             if worker.process.death is not None:
                 self._poll.forget(worker.process.death)
         code = worker.process.end(0.2)
-        worker.release_slots()
+        worker.sent.clear()  # with its slots, for the process writes to none any more
         with self._lock:
             self._last_exit = worker.describe_exit(code)
             self._do(self._schedule.died(worker, time.monotonic()))
             if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
                 self.degraded_reason = f"{self._last_exit}{BARREN}"
-            if self.is_missing():
-                self._supervisor.start_replacements()
+            if self._is_missing():
+                self._start_replacements()
 
-    def is_missing(self) -> bool:
-        """Return whether a worker is to be started. Called with the lock held, as the two below."""
+    # -- replacing workers ---------------------------------------------------------------------------------------
+
+    def _is_missing(self) -> bool:
+        """Return whether a worker is to be started. With the lock held, as the next."""
         return not self._closed and self._schedule.missing() > 0
 
-    def accept(self, process: WorkerProcess) -> bool:
-        """Add a worker that was started in the place of another, unless there are to be no more meanwhile."""
-        wanted = not self._closed and not self._schedule.broken
-        if wanted:
-            self._add(process)
-        return wanted
+    def _start_replacements(self) -> None:
+        """Have a thread start workers as long as some are missing."""
+        if self._replacing:
+            return
+        thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._not_replaced(error)
+        else:
+            self._starter, self._replacing = thread, True
 
-    def not_replaced(self, error: Exception) -> None:
-        """Have a worker that could not be started be tried again in a while."""
+    def _replace(self) -> None:
+        leave_interrupts_to_others()
+        process: WorkerProcess | None = None
+        while True:
+            with self._lock:
+                if process is not None and not self._closed and not self._schedule.broken:
+                    self._add(process)
+                    process = None
+                self._replacing = process is None and self._is_missing()
+            if not self._replacing:
+                break
+            try:
+                process = self._launcher.start()
+            except Exception as error:
+                with self._lock:
+                    self._not_replaced(error)
+                    self._replacing = False
+                break
+        if process is not None:
+            process.end(0.0)  # there are to be no more meanwhile
+        self.wake()
+
+    def _not_replaced(self, error: Exception) -> None:
+        """Have a worker that could not be started be tried again in a while. With the lock held."""
         self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # of the last try alone
         self.degraded_reason = self.degraded_reason or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
         self._start_again = time.monotonic() + START_PAUSE
-
-    def _fail_all(self, error: BaseException) -> None:
-        """Fail all jobs that still wait. With the lock held."""
-        for action in self._schedule.fail_all():
-            action.job.fail(error)
-
-    def _end_workers(self) -> None:
-        workers = self._schedule.take_all()
-        for worker in workers:
-            if not worker.ready:
-                worker.kill()  # it has done nothing yet, and may take long to find that it need not
-        self._supervisor.end([worker.process for worker in workers])
-
-    def _close_descriptors(self) -> None:
-        if self._opened:
-            self._opened = False
-            self._poll.close()
 
     def _close_memory(self) -> None:
         self._memory.clear()

@@ -1,9 +1,10 @@
 """The process that forks workers: imports the package once, stays single-threaded, does nothing else.
 
-    pool's process: ForkServer                          server: main
-      fork ── threads, descriptors of a worker ───────►   os.fork, worker.main in the child
-           ◄── STARTED pid, or FAILED with the error ──
-           ◄── ENDED pid, exit code ──────────────────    when a worker ends
+    pool's process: ForkServer                               server: main
+      fork ───── threads, descriptors of a worker ───────►     os.fork, worker.main in the child
+           ◄──── STARTED pid, or FAILED with the error ──
+      exit_code ─ pid of a worker that has ended ────────►     os.waitpid
+           ◄──── ENDED pid, exit code ───────────────────
 
 Who owns what. A pool has a server to itself from its first worker until its workers have ended; then the program keeps
 one server for the next pool, which need not wait until NumPy and this package are imported once more. A server that was
@@ -20,8 +21,6 @@ import contextlib
 import errno
 import os
 import random
-import select
-import signal
 import socket
 import struct
 import subprocess
@@ -37,13 +36,17 @@ from numpy import random as numpy_random  # here, for another thread may hold th
 from ...errors import WorkerDied
 from . import parent_death, worker
 from .parent_death import ParentDeath
-from .process import EXIT_UNKNOWN, Given, command, environment, hang_up, new_pair, refused, run
+from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, environment, hang_up, new_pair, refused, run
+from .schedule import START_TIMEOUT
 
 STARTED, ENDED, FAILED = b"S", b"E", b"F"
 MESSAGE = struct.Struct("<cii")
-"""What the server sends: the kind, a worker's number, its exit code or (FAILED) the number of an error."""
+"""What the server answers: the kind, a worker's number, its exit code or (FAILED) the number of an error."""
 REQUEST = struct.Struct("<II")
-"""What it reads: how many descriptors come along, how many tasks the worker runs at once."""
+"""What it reads: how many descriptors come along, and how many tasks the worker runs at once; or 0 and its number."""
+
+RUNNING = EXIT_UNKNOWN + 1
+"""Stands for the exit code of a worker that has not ended."""
 
 ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to report the exit of a worker."""
@@ -62,57 +65,44 @@ def main(fd: int, life_fd: int) -> None:
     """Serve on the socket `fd` until its other end is closed; the system kills this process at the end of `life_fd`."""
     worker.ignore_interrupts()
     parent_death.hang_on(life_fd)
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    os.set_blocking(wake_read, False)
-    signal.set_wakeup_fd(wake_write)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
     with socket.socket(fileno=fd) as sock, contextlib.suppress(ConnectionError):
         while True:
-            ready = select.select([fd, wake_read], [], [])[0]
-            if wake_read in ready:
-                with contextlib.suppress(BlockingIOError):
-                    while os.read(wake_read, 512):
-                        pass
-                _report_ended(sock)
-            if fd in ready:
-                request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 3)
-                if not request:
-                    return
-                sent, threads = REQUEST.unpack(request)
-                _start(sock, fds, sent, threads, own=[wake_read, wake_write, sock.fileno()])
+            request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 3)
+            if not request:
+                return
+            sent, number = REQUEST.unpack(request)
+            sock.sendall(_start(sock, fds, sent, number) if sent else _how_it_ended(number))
 
 
-def _report_ended(sock: socket.socket) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            sock.sendall(MESSAGE.pack(ENDED, ended[0], os.waitstatus_to_exitcode(ended[1])))
+def _how_it_ended(pid: int) -> bytes:
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return MESSAGE.pack(ENDED, pid, EXIT_UNKNOWN)
+    return MESSAGE.pack(ENDED, pid, os.waitstatus_to_exitcode(status) if ended else RUNNING)
 
 
-def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, own: list[int]) -> None:
-    """Fork a worker, or answer why that cannot be."""
+def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> bytes:
+    """Fork a worker; return the answer, which may be why that cannot be."""
     try:
         if len(fds) < sent:
             raise OSError(errno.EMFILE, "there was no room for the descriptors that came along")
         pid = os.fork()
+        if pid == 0:
+            sock.close()
+            _work(fds[0], fds[1], fds[2] if sent > 2 else -1, threads)
         answer = MESSAGE.pack(STARTED, pid, 0)
     except OSError as error:
-        pid, answer = -1, MESSAGE.pack(FAILED, 0, error.errno or 0)
-    if pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _work(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, close=own)
+        answer = MESSAGE.pack(FAILED, 0, error.errno or 0)
     for fd in fds:
         os.close(fd)
-    sock.sendall(answer)
+    return answer
 
 
-def _work(fd: int, life_fd: int, arena_fd: int, threads: int, close: list[int]) -> NoReturn:
-    """Be a worker in a process that was just forked, without the descriptors `close` of its parent; never returns."""
+def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
+    """Be a worker in a process that was just forked; never returns."""
     code = 1
     try:
-        for other in close:
-            os.close(other)
         random.seed()  # or all workers would go on from the one state that they were forked with
         numpy_random.seed()
         worker.main(fd, life_fd, arena_fd, threads)
@@ -131,10 +121,8 @@ def _work(fd: int, life_fd: int, arena_fd: int, threads: int, close: list[int]) 
 class ForkServer:
     """One server process, from the pool's side; it ends when the socket to it is closed.
 
-    Attributes:
-        surroundings: What its workers have from it; None where that is not known.
-        ended: Whether it was found dead.
-        was_silent: Whether it did not report how a worker ended: it may have been stopped.
+    `surroundings` are what its workers have from it, `ended` whether it was found dead, `was_silent` whether it did not
+    report how a worker ended: it may have been stopped.
     """
 
     def __init__(self, blas_threads: int | None) -> None:
@@ -148,34 +136,22 @@ class ForkServer:
             self._life.close()
             raise
         self._sock = ours
-        self._codes: dict[int, int] = {}
         self._lock = threading.Lock()
         self.ended = self.was_silent = False
 
-    def kill(self) -> None:
-        """Kill the server; a thread that waits for its answer learns that it is dead."""
-        self._process.kill()
-
-    def fork(self, given: Given, fds: list[int]) -> int | None:
+    def fork(self, threads: int, fds: list[int]) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
 
-        Raises:
-            WorkerDied: the server cannot fork, or does not answer.
+        Raises :class:`WorkerDied` if it cannot fork, or does not answer.
         """
-        deadline = time.monotonic() + given.start_timeout
         with self._lock:
-            try:
-                socket.send_fds(self._sock, [REQUEST.pack(len(fds), given.threads)], fds)
-            except OSError:
-                self.ended = True
-                return None
-            answer = self._await_message((STARTED, FAILED), None, deadline)
+            answer = self._answer(fds, threads, START_TIMEOUT)
         if answer is None and not self.ended:
             self._process.kill()  # or it would start a worker that the pool does not know
             self.ended = True
             raise WorkerDied(
                 f"the server of worker processes (pid {self._process.pid}) started no worker within "
-                f"{given.start_timeout:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
+                f"{START_TIMEOUT:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
                 f"sys.path of this program, or was stopped; it was killed"
             )
         if answer is None:
@@ -183,60 +159,44 @@ class ForkServer:
         kind, pid, number = answer
         if kind == FAILED:
             raise refused(OSError(number, os.strerror(number)))
-        self._codes.pop(pid, None)  # of an earlier process that had the number
         return pid
 
     def exit_code(self, pid: int, timeout: float) -> int | None:
         """Return how a worker ended, waiting so long for it; None if it has not."""
         deadline = time.monotonic() + timeout
-        if self._lock.acquire(timeout=timeout):  # it may be asked for a new worker just now, and take long
-            try:
-                gone = False
-                while pid not in self._codes and not self.ended and not gone and (now := time.monotonic()) < deadline:
-                    gone = not _is_running(pid)
-                    self._await_message((ENDED,), pid, min(deadline, now + ANSWER_TIMEOUT))
-                if pid in self._codes:
-                    return self._codes[pid]
-            finally:
-                self._lock.release()
-        while _is_running(pid):
+        while True:
+            if _state(pid) in "ZX":
+                answer = None
+                if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker, and take long
+                    answer = self._answer([], pid, ANSWER_TIMEOUT)
+                    self._lock.release()
+                if answer is None:
+                    self.was_silent = True  # or dead
+                    return EXIT_UNKNOWN
+                if answer[2] != RUNNING:
+                    return answer[2]
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.002)
-        self.was_silent = True  # or dead
-        return EXIT_UNKNOWN
 
-    def _await_message(
-        self, kinds: tuple[bytes, ...], pid: int | None, deadline: float
-    ) -> tuple[bytes, int, int] | None:
-        """Return the next message of one of `kinds`, about `pid`; None if none comes in time, or the server is dead."""
-        while not self.ended and (left := deadline - time.monotonic()) > 0:
-            self._sock.settimeout(left)
-            try:
+    def _answer(self, fds: list[int], number: int, timeout: float) -> tuple[bytes, int, int] | None:
+        """Return the answer to a request; None if none comes in time, or the server is dead."""
+        deadline = time.monotonic() + timeout
+        try:
+            socket.send_fds(self._sock, [REQUEST.pack(len(fds), number)], fds)
+            while not self.ended and (left := deadline - time.monotonic()) > 0:
+                self._sock.settimeout(left)
                 data = self._sock.recv(MESSAGE.size, socket.MSG_WAITALL)
-            except TimeoutError:
-                break
-            except OSError:
-                data = b""
-            if len(data) < MESSAGE.size:
-                self.ended = True
-                break
-            kind, about, code = MESSAGE.unpack(data)
-            if kind == ENDED:
-                self._codes[about] = code
-            if kind in kinds and pid in (None, about):
-                return kind, about, code
+                self.ended = len(data) < MESSAGE.size
+                if not self.ended:
+                    kind, pid, code = MESSAGE.unpack(data)
+                    if pid == number if not fds else kind != ENDED:  # else it is one that came too late
+                        return kind, pid, code
+        except TimeoutError:
+            pass
+        except OSError:
+            self.ended = True
         return None
-
-    def is_waiting(self) -> bool:
-        """Return whether it has neither ended nor been stopped."""
-        return _state(self._process.pid) not in "ZXTt"
-
-    def leave_to_parent(self) -> None:
-        """Drop it, in a fork of the process that has started it."""
-        self._process.returncode = 0  # or a warning would say that it still runs
-        self._sock.close()
-        self._life.close()
 
     def close(self) -> None:
         """End the server; its workers see the ends of their own sockets."""
@@ -248,11 +208,6 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
         self._life.close()
-
-
-def _is_running(pid: int) -> bool:
-    """Return whether a process that is no child of ours has not ended."""
-    return _state(pid) not in "ZX"
 
 
 def _state(pid: int) -> str:
@@ -285,14 +240,11 @@ _is_ending = False
 
 
 def take(blas_threads: int | None) -> ForkServer:
-    """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one.
-
-    Raises:
-        OSError, WorkerDied: none can be started.
-    """
+    """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one."""
     with contextlib.suppress(IndexError):
         server = _spare.pop()
-        if server.is_waiting() and server.surroundings == _surroundings(blas_threads):
+        runs = _state(server._process.pid) not in "ZXTt"  # it has neither ended nor been stopped
+        if runs and server.surroundings == _surroundings(blas_threads):
             return server
         server.close()
     return ForkServer(blas_threads)
@@ -317,9 +269,52 @@ def close_spare(at_exit: bool = True) -> None:
 
 
 def _leave_to_parent() -> None:
+    """Drop the spare server, in a fork of the process that has started it."""
     while _spare:
-        _spare.pop().leave_to_parent()
+        server = _spare.pop()
+        server._process.returncode = 0  # or a warning would say that it still runs
+        server._sock.close()
+        server._life.close()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+class ServerLauncher(Launcher):
+    """Workers forked by one server process, which starts with the first of them."""
+
+    def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
+        super().__init__(threads, blas_threads, arena_fd)
+        self._server: ForkServer | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> WorkerProcess:
+        with self._lock, new_pair() as (ours, theirs):
+            fds = self._fds(theirs)
+            for _ in range(2):  # a server may have died some time ago, which shows only now
+                if self._server is None or self._server.ended:
+                    if self._server is not None:
+                        self._server.close()
+                    self._server = take(self._blas_threads)
+                server = self._server
+                pid = server.fork(self._threads, fds)
+                if pid is not None or self._closed:
+                    break
+            if pid is None:
+                raise WorkerDied("the server of worker processes has ended; see its messages above")
+        return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
+
+    def rest(self) -> None:
+        with self._lock:
+            if self._server is not None:
+                give_back(self._server)
+                self._server = None
+            super().rest()
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        elif self._server is not None:
+            self._server._process.kill()  # another thread waits for its answer

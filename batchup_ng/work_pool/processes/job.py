@@ -39,13 +39,7 @@ class Serves(Protocol):
 class ResultFuture(TaskFuture):
     """The future of a task in another process; its result is read and unpickled by the thread that waits for it.
 
-    Args:
-        number: Number of the task.
-        server: Reads the results.
-
-    Attributes:
-        unwanted: Whether it was cancelled when the task was under way.
-        took: How many seconds it took, once it is done.
+    `server` reads the results.
     """
 
     __slots__ = ("_number", "_server", "took", "unwanted")
@@ -54,8 +48,8 @@ class ResultFuture(TaskFuture):
         super().__init__()
         self._number = number
         self._server = server
-        self.unwanted = False
-        self.took: float | None = None
+        self.unwanted = False  # it was cancelled when the task was under way
+        self.took: float | None = None  # seconds, once it is done
 
     def result(self) -> Any:
         try:
@@ -96,45 +90,21 @@ class ResultFuture(TaskFuture):
         return cancelled
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Job:
     """A task with what became of it.
 
-    Attributes:
-        number: By which its frames name it.
-        future: For its result.
-        how: How it is to be run.
-        task: The kind of its frame, the pickle of function and arguments, the memory of large ones, the constants that
-            it needs, which each worker gets once.
-        deaths: How many workers died while they ran it.
-        finished: Whether it has a result or has failed.
+    `task` is the kind of its frame, the pickle of function and arguments, the memory of large ones, the constants that
+    it needs, which each worker gets once; `deaths` is how many workers died while they ran it.
     """
 
-    __slots__ = ("_claimed", "deaths", "finished", "future", "how", "number", "task")
-
-    def __init__(
-        self,
-        number: int,
-        how: Submission,
-        task: tuple[Kind, bytes, list[memoryview], list[SharedConstant]],
-        server: Serves,
-    ) -> None:
-        self.number = number
-        self.future = ResultFuture(number, server)
-        self.how = how
-        self.task = task
-        self.deaths = 0
-        self.finished = False
-        self._claimed = False
-
-    @property
-    def constants(self) -> list[SharedConstant]:
-        """What it needs that each worker gets once."""
-        return self.task[3]
-
-    @property
-    def room(self) -> int:
-        """Bytes of a slot that the result may take, as far as is known."""
-        return max([constant.slot_bytes for constant in self.task[3]], default=0)
+    number: int
+    how: Submission
+    future: ResultFuture
+    task: tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
+    deaths: int = 0
+    finished: bool = False
+    _claimed: bool = False
 
     def begin(self) -> bool:
         """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
@@ -160,31 +130,24 @@ def _with_causes(made: PartialBatch) -> PartialBatch:
     return dataclasses.replace(made, failures=failures, error=None if whole is None else whole[0])
 
 
-def transport_of(frame: Frame) -> str:
-    """Return how the arrays of a result came: by ``"slots"``; by ``"pipe"`` if a large one did; ``"inline"``, small."""
-    transport = "inline"
-    for buffer in frame.buffers:
-        if type(buffer) is Placed:
-            transport = "slots"
-        elif len(buffer) >= SMALLEST_LEASE:
-            return "pipe"
-    return transport
+def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
+    """Return how the arrays of a result came, and the bytes of a slot that a result like this one needs.
 
-
-def room_for(frame: Frame, slot: int) -> int:
-    """Return the bytes of a slot that a result like this one needs.
-
-    Args:
-        frame: The result.
-        slot: Bytes of the slot that it had; if something had no room in it, all of it counts as used.
+    In the slot: ``"slots"``; a large one over the socket, beside the message: ``"socket"``; small, in the message:
+    ``"message"``. If something had no room in the slot all of its bytes count as used.
     """
-    placed = inline = 0
+    transport = "message"
+    placed = beside = 0
     for buffer in frame.buffers:
         if type(buffer) is Placed:
             placed += -(-buffer.size // ALIGNMENT) * ALIGNMENT
+            if transport == "message":
+                transport = "slots"
         else:
-            inline += -(-len(buffer) // ALIGNMENT) * ALIGNMENT
-    return inline + max(placed, slot) if inline else placed
+            beside += -(-len(buffer) // ALIGNMENT) * ALIGNMENT
+            if len(buffer) >= SMALLEST_LEASE:
+                transport = "socket"
+    return transport, beside + max(placed, slot) if beside else placed
 
 
 def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:
@@ -217,12 +180,13 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
 
 def job_of(number: int, task: Task, how: Submission, server: Serves) -> Job:
     """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
+    future = ResultFuture(number, server)
     try:
-        return Job(number, how, encoded(task), server)
+        return Job(number, how, future, encoded(task))
     except Exception as error:
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
-        job = Job(number, how, (Kind.TASK, b"", [], []), server)
+        job = Job(number, how, future, (Kind.TASK, b"", [], []))
         job.fail(failure)
         return job

@@ -1,11 +1,9 @@
 """The memory of one task in a worker: the slot that it may write to, and what its result says of it.
 
-What :meth:`TaskMemory.empty` returns lies in the slot if that has room, so that a batch that was gathered there need
-not be copied to reach the consumer. A slot belongs to one task at a time; the pool's process alone decides which. What
-has no room goes with the result's message, and the pool lends larger slots from then on.
-
-Nearly all batches are tuples or dicts of arrays. Their message, an ARRAYS frame, says where in its buffers each array
-begins, or holds the bytes of small ones, with dtype and shape: :func:`packed`, :meth:`.protocol.Frame.arrays`.
+A batch that is gathered into the slot need not be copied to reach the consumer. What has no room there goes with the
+result's message, and the pool lends larger slots from then on. Nearly all batches are tuples or dicts of arrays. Their
+message, an ARRAYS frame, says where in its buffers each array begins, or holds the bytes of small ones, with dtype and
+shape: :func:`packed`, :meth:`.protocol.Frame.arrays`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ class TaskMemory:
     def __init__(self, view: SharedView | None, slot: Placed | None, scratch: BufferPool) -> None:
         self._view = view
         self.common = None if view is None else view.bytes
-        self._slot = None if view is None else slot
+        self._slot = slot
         self._used = 0
         # What was handed out, and where in the slot. By weak references, for a further one would look like an owner.
         self._own: list[tuple[weakref.ref[np.ndarray], int]] = []

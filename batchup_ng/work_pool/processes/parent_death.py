@@ -6,8 +6,7 @@ closed. So a worker is ended even in the middle of a call in C that holds the in
 stopped. (``PR_SET_PDEATHSIG`` fires when the *thread* that started the worker ends.)
 
 Who owns what. A :class:`ParentDeath` belongs to a launcher, which closes it after its workers have ended. A fork of the
-user's closes its copy at once, or it would keep the workers alive. Where the system has no such signals (Linux has), a
-thread of the worker sees the end of its socket.
+user's closes its copy at once, or it would keep the workers alive.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ import weakref
 
 
 class ParentDeath:
-    """Both ends of the pipe, in the pool's process.
+    """Both ends of the pipe, in the pool's process: `fd`, which workers are given, and `held`, which no other may have.
 
-    Attributes:
-        fd: The end that workers are given.
-        held: The end that no other process may have; -1 once it was closed.
+    Both are -1 once they were closed.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ forgotten, or the program ends, the dispatcher is closed.
 from __future__ import annotations
 
 import atexit
-import os
 import weakref
 from typing import Any
 
@@ -17,22 +16,21 @@ from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
-from ..parallel import ParallelDataSource
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
-from . import schedule
 from .dispatcher import Dispatcher
+from .fork_server import ServerLauncher
 from .job import ResultFuture
-from .process import Given
+from .process import Launcher
 from .serialization import can_travel
-from .shared_arrays import checked_folder
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
-from .supervisor import launcher_for
 from .worker import WorkerBuffers
 
+START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn": Launcher}
+
 SHARE = 0.25
-"""The part of the free memory that slots may have, where the user does not say how much."""
+"""The part of the free memory that slots may have."""
 
 
 class WorkerProcessPool(AbstractWorkerPool):
@@ -49,11 +47,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
-        spill: A folder on a disk, for copies of arrays that workers share and that do not fit into memory. None: the
-            temporary folder, or ``/var/tmp`` if that lies in memory.
 
     Raises:
-        ArgumentError: a number is below 1, or there is no such method or folder.
+        ArgumentError: a number is below 1, or there is no such method.
     """
 
     @validation.known_names(ELSEWHERE)
@@ -64,29 +60,19 @@ class WorkerProcessPool(AbstractWorkerPool):
         threads: int = 1,
         start_method: str | None = None,
         blas_threads: int | None = 1,
-        spill: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         self.processes = worker_count(processes)
         self.threads = validation.positive_int("threads", threads)
         self.buffers = WorkerBuffers()
-        self._start_method = start_method
+        self._start_method = validation.one_of("start_method", start_method or "forkserver", START_METHODS)
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
-        self._spill = spill
-        folder = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
-        try:
-            launcher = launcher_for(start_method, Given(self.threads, self._blas_threads, fd, schedule.START_SECONDS))
-        except BaseException:
-            if arena is not None:
-                arena.close()
-            raise
-        self._share = 0 if arena is None else _share_of_memory(arena)
-        self._slots = None if arena is None else SlotPool(arena, self._share)
-        self._sources: weakref.WeakSet[ParallelDataSource] = weakref.WeakSet()
+        launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd)
+        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
         self._warned = self._warned_of_workers = False
-        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, arena, self._slots, folder)
+        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, arena, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
@@ -102,8 +88,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._warned = True
         why = self._no_arena if self._slots is None else self._slots.refused
         warn_consumer(
-            f"there is not enough shared memory for batches: {why}; what has no room there comes over a pipe, which is "
-            f"slower. Let fewer batches be ahead (batch_buffer_size, buffer_bytes) or free some memory",
+            f"there is not enough shared memory for batches: {why}; what has no room there comes over a socket, which "
+            f"is slower. Let fewer batches be ahead (batch_buffer_size, buffer_bytes) or free some memory",
             SharedMemoryWarning,
         )
 
@@ -115,14 +101,6 @@ class WorkerProcessPool(AbstractWorkerPool):
             WorkerWarning,
         )
 
-    def _note(self, source: ParallelDataSource) -> None:
-        self._sources.add(source)
-        if self._slots is not None:
-            asked = [each.buffer_bytes for each in self._sources]
-            known = [nbytes for nbytes in asked if nbytes is not None]
-            self._slots.asked_for = len(known) == len(asked)
-            self._slots.max_bytes = max(known) if self._slots.asked_for else self._share
-
     def shared_constant(self, x: Any) -> SharedConstant:
         """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
 
@@ -130,8 +108,8 @@ class WorkerProcessPool(AbstractWorkerPool):
             x: Anything that can be pickled.
 
         Raises:
-            SerializationError: `x` cannot be pickled, and no process was started for it; or there is room for a copy of
-                its large arrays neither in memory nor on a disk.
+            SerializationError: `x` cannot be pickled, and no process was started for it; or there is no room in memory
+                for a copy of its large arrays.
         """
         self.check_open()
         if isinstance(x, SharedConstant):
@@ -139,7 +117,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         constant = SharedConstant(x)
         self._dispatcher.start()  # the workers come up while arrays are copied
         constant.share(self._dispatcher.copies)
-        weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
+        weakref.finalize(constant, self._dispatcher.forget, constant.number, constant.copies).atexit = False
         return constant
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
@@ -148,7 +126,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         if stays or not can_travel(source):
             return self._own(WorkerThreadPool(1))
         method, threads = self._start_method, self._blas_threads
-        return self._own(WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill))
+        return self._own(WorkerProcessPool(1, start_method=method, blas_threads=threads))
 
     def abandon(self) -> None:
         self._dispatcher.abandon()
@@ -160,10 +138,6 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._close_producers()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
-
-
-def _share_of_memory(arena: Arena) -> int:
-    return int(min(arena.span, available()) * SHARE)
 
 
 def _new_arena() -> tuple[Arena | None, str]:

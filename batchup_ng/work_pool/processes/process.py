@@ -1,7 +1,15 @@
-"""A process that was started, from the pool's side, with what it takes to start one.
+"""Starting a worker process, and the process as the pool has it.
 
-Where the system refuses a process or a descriptor the error is a :class:`~batchup_ng.errors.WorkerDied` that names the
-limit, and nothing is left of the attempt.
+There are two ways to start one, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker
+(:class:`Launcher`). ``forkserver`` starts one, the server (:mod:`.fork_server`), which forks a worker when asked. None
+of them runs the user's main module again, so scripts need no ``__main__`` guard: functions travel by value.
+
+Who owns what. A :class:`Launcher` belongs to one pool; any thread may use it. A :class:`WorkerProcess` owns the pool's
+end of one socket. The shared memory is the pool's; a worker gets a descriptor.
+
+What happens on a crash. A worker's death is seen by its end of the socket being closed; its parent, the server or this
+process, reports how it died. Where the system refuses a process or a descriptor, the error is a
+:class:`~batchup_ng.errors.WorkerDied` that names the limit, and nothing is left of the attempt.
 """
 
 from __future__ import annotations
@@ -16,7 +24,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import WorkerDied
 from .parent_death import ParentDeath
@@ -25,13 +32,10 @@ EXIT_UNKNOWN = 1 << 16
 """Stands for the exit code of a process of which the exit code is not known."""
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that a worker has to end by itself after its socket is closed, before it is killed."""
+"""Seconds that workers have to end by themselves after their sockets are closed, before they are killed."""
 
 KILL_TIMEOUT = 5.0
 """Seconds that a process may take to be gone after it was killed."""
-
-START_TIMEOUT = 60.0
-"""Seconds that the server has to start and to fork a worker."""
 
 _BOOT = (
     # Nothing but sys is imported before the path is that of the pool's process, and the library itself is imported from
@@ -51,35 +55,21 @@ def hang_up(sock: socket.socket) -> None:
         sock.close()
 
 
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C while a process is started, which keeps it held until it has chosen to ignore it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class WorkerProcess:
     """A worker process, from the pool's side.
 
-    Args:
-        pid: Number of the process.
-        sock: The pool's end of its socket, non-blocking.
-        exit_code: Returns how it ended, waiting up to so many seconds: an exit code, the negative number of a signal,
-            None if it has not.
-
-    Attributes:
-        death: A descriptor that becomes readable when the process ends, where the system has such; its socket stays
-            open if the worker has forked.
+    `exit_code` returns how it ended, waiting up to so many seconds: an exit code, the negative number of a signal, None
+    if it has not. `death` is a descriptor that becomes readable when it ends, None where the system has no such: its
+    socket stays open if the worker has forked.
     """
 
     def __init__(self, pid: int, sock: socket.socket, exit_code: Callable[[float], int | None]) -> None:
         self.pid = pid
         self.sock = sock
         self.exit_code = exit_code
-        self.death = _death_of(pid)
+        self.death: int | None = None
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or it has ended: the end of its socket says so
+            self.death = os.pidfd_open(pid)
         sock.setblocking(False)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             with contextlib.suppress(OSError):
@@ -103,55 +93,25 @@ class WorkerProcess:
         return code
 
 
-def _death_of(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None  # not Linux, or it has ended already: the end of its socket says so
-
-
-class Given(NamedTuple):
-    """What each worker is given beside its socket.
-
-    Attributes:
-        threads: How many tasks it runs at once.
-        blas_threads: How many threads libraries for linear algebra may use in it; None is as many as in this process.
-        arena_fd: The shared memory; -1 if there is none.
-        start_timeout: Seconds that the start of one may take.
-    """
-
-    threads: int
-    blas_threads: int | None = 1
-    arena_fd: int = -1
-    start_timeout: float = START_TIMEOUT
-
-    def fds(self, end: socket.socket, life: ParentDeath) -> list[int]:
-        """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
-        return [end.fileno(), life.fd, *([] if self.arena_fd < 0 else [self.arena_fd])]
-
-
 _LIMITS = {
-    errno.EMFILE: (
-        "RLIMIT_NOFILE", resource.RLIMIT_NOFILE,
-        "descriptors; raise it by ulimit -n, or use fewer processes",
-    ),
+    errno.EMFILE: ("RLIMIT_NOFILE", "descriptors; raise it by ulimit -n, or use fewer processes"),
     errno.EAGAIN: (
-        "RLIMIT_NPROC", resource.RLIMIT_NPROC,
+        "RLIMIT_NPROC",
         "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
         "processes",
     ),
-}  # fmt: skip
-"""What each error number means that a start can end with: the limit, its number, what it counts with the remedy."""
+}
+"""What each error number means that a start can end with: the limit, what it counts with the remedy."""
 
 
-def refused(error: OSError) -> WorkerDied:
-    """Return the error for a worker that the system did not let start."""
-    code = error.errno or 0
+def refused(error: OSError | RuntimeError) -> WorkerDied:
+    """Return the error for a worker, or a thread for it, that the system did not let start."""
+    code = error.errno or 0 if isinstance(error, OSError) else errno.EAGAIN
     if code not in _LIMITS:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""
         return WorkerDied(f"a worker process cannot be started: {error}{hint}")
-    name, kind, what = _LIMITS[code]
-    soft, _ = resource.getrlimit(kind)
+    name, what = _LIMITS[code]
+    soft, _ = resource.getrlimit(getattr(resource, name))
     many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
     return WorkerDied(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
 
@@ -184,40 +144,71 @@ def command(module: str, *numbers: int) -> list[str]:
 
 def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
     """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
-    arguments = command(module, *numbers)
-    with interrupts_held():
-        return subprocess.Popen(
-            arguments, pass_fds=fds, stdin=subprocess.DEVNULL, env=environment(blas_threads)
-        )
+    arguments, variables = command(module, *numbers), environment(blas_threads)
+    # Ctrl-C is held back while a process is started, which keeps it held until it has chosen to ignore it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(arguments, pass_fds=fds, stdin=subprocess.DEVNULL, env=variables)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Launcher:
+    """Starts workers: a new interpreter for each. `arena_fd` is the shared memory, -1 if there is none."""
+
+    def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
+        self._threads = threads
+        self._blas_threads = blas_threads
+        self._arena_fd = arena_fd
+        self._life: ParentDeath | None = None
+        self._closed = False
+
+    def start(self) -> WorkerProcess:
+        """Return a new worker process, which may not be ready yet; raises :class:`WorkerDied` if none can be had."""
+        with new_pair() as (ours, theirs):
+            fds = self._fds(theirs)
+            process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads)
+
+        def exit_code(timeout: float) -> int | None:
+            try:
+                return process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                return None
+
+        return WorkerProcess(process.pid, ours, exit_code)
+
+    def _fds(self, end: socket.socket) -> list[int]:
+        """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
+        if self._closed:
+            raise WorkerDied("a worker process cannot be started: the pool was closed")
+        if self._life is None:
+            self._life = ParentDeath()
+        return [end.fileno(), self._life.fd, *([] if self._arena_fd < 0 else [self._arena_fd])]
+
+    def rest(self) -> None:
+        """End what the launcher itself started; the workers have ended before. It may start others later."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.close()
+
+    def interrupt(self) -> None:
+        """Start no more: a start that another thread waits for fails soon."""
+        self._closed = True
 
 
 THREAD_LIMITS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
-)
+)  # fmt: skip
 """The variables that libraries for linear algebra, torch among them, read when they are loaded."""
-
-
-def thread_limits(threads: int | None) -> dict[str, str]:
-    """Return the variables that make these libraries use so many threads; none where `threads` is None.
-
-    Sums that are shared out to threads are added up in another order, so that a product of matrices has other last bits
-    with one thread than with two.
-
-    >>> thread_limits(1)["OMP_NUM_THREADS"], thread_limits(None)
-    ('1', {})
-    """
-    return {} if threads is None else dict.fromkeys(THREAD_LIMITS, str(threads))
 
 
 def environment(blas_threads: int | None) -> dict[str, str]:
     """Return the environment of workers: this process's, with one seed for all of ``hash`` of texts.
 
-    With seeds of their own, sets of texts would differ in their order.
+    With seeds of their own, sets of texts would differ in their order. With another number of threads products of
+    matrices have other last bits, since sums that are shared out to threads are added up in another order.
     """
-    own = os.environ.get("PYTHONHASHSEED", "")
-    return {**os.environ, "PYTHONHASHSEED": own if own.isdigit() else "0", **thread_limits(blas_threads)}
+    seed = os.environ.get("PYTHONHASHSEED", "")
+    limits = {} if blas_threads is None else dict.fromkeys(THREAD_LIMITS, str(blas_threads))
+    return {**os.environ, "PYTHONHASHSEED": seed if seed.isdigit() else "0", **limits}

@@ -6,15 +6,15 @@ an array is written from where it is and read to where it will be used. A buffer
 Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so a worker that is killed
 while it writes leaves half a frame on its own socket and nothing else.
 
-The worker reads and writes whole frames, waiting as long as it takes (:meth:`FrameReader.next`, :func:`write_frame`).
-The pool never waits for one worker: :meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets
-them, and :class:`Poll` waits for all sockets at once.
+The worker reads and writes whole frames, waiting as long as it takes. The pool never waits for one worker:
+:meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets them, :class:`Poll` waits for all.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import enum
 import itertools
 import math
@@ -30,8 +30,8 @@ import numpy as np
 from ...memory_pool import SMALLEST_LEASE, BufferPool
 
 _HEADER = struct.Struct("<BQQI")
-_BUFFER = struct.Struct("<QQi")
-_INLINE = -2
+_BUFFER = struct.Struct("<QQ")
+_INLINE = (1 << 64) - 1  # in the place of the offset
 
 MAX_READ = 1 << 22
 """Bytes read from one worker before the others have their turn."""
@@ -49,11 +49,10 @@ Piece = memoryview
 
 
 class Placed(NamedTuple):
-    """A buffer that lies in the shared memory, or in a `file`, known by its descriptor in the pool's process."""
+    """A buffer that lies in the shared memory."""
 
     offset: int
     size: int
-    file: int = -1
 
 
 class Kind(enum.IntEnum):
@@ -85,23 +84,17 @@ ArrayPart = tuple[Any, str, tuple[int, ...]]
 """An array of an ARRAYS frame: where in the buffer it begins, or the bytes of a small one; its dtype; its shape."""
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Frame:
-    """A message that was read.
+    """A message that was read, of a task or constant of that number: a pickle, and beside it the memory of its arrays.
 
-    Attributes:
-        kind: What it says.
-        number: Number of the task or constant.
-        pickled: The pickle, without its buffers.
-        buffers: The buffers, writable; those in shared memory are :class:`Placed` until :meth:`place` was called.
+    The `buffers` are writable; those in shared memory are :class:`Placed` until :meth:`place` was called.
     """
 
-    __slots__ = ("buffers", "kind", "number", "pickled")
-
-    def __init__(self, kind: Kind, number: int, pickled: Any, buffers: list[Any]) -> None:
-        self.kind = kind
-        self.number = number
-        self.pickled = pickled
-        self.buffers = buffers
+    kind: Kind
+    number: int
+    pickled: bytes
+    buffers: list[Any]
 
     @property
     def placed(self) -> list[Placed]:
@@ -140,7 +133,7 @@ def pieces(
         if isinstance(buffer, Placed):
             head += _BUFFER.pack(*buffer)
         else:
-            head += _BUFFER.pack(0, buffer.nbytes, _INLINE)
+            head += _BUFFER.pack(_INLINE, buffer.nbytes)
             inline.append(buffer)
     return [memoryview(head + pickled), *[piece for piece in inline if piece.nbytes]]
 
@@ -152,11 +145,7 @@ def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
 
 
 class FrameReader:
-    """Reads frames bit by bit, never waiting on a socket that does not block; large buffers go to `memory`.
-
-    Attributes:
-        dry: Whether the latest :meth:`read` found that the socket holds nothing more.
-    """
+    """Reads frames bit by bit, never waiting on a socket that does not block; large buffers go to `memory`."""
 
     def __init__(self, sock: socket.socket, memory: BufferPool | None = None) -> None:
         self._sock = sock
@@ -166,7 +155,7 @@ class FrameReader:
         self._head = _HEADER.size  # bytes up to the first buffer of the next frame, as far as is known
         self._frame: Frame | None = None  # the one whose buffers are being read
         self._todo: collections.deque[Piece] = collections.deque()  # what is to be filled of them
-        self.dry = False
+        self.dry = False  # the latest read found that the socket holds nothing more
 
     def read(self) -> list[Frame] | None:
         """Return the frames that became whole, of a socket that does not block; None if the other end is closed."""
@@ -237,10 +226,10 @@ class FrameReader:
         frame, self._frame = self._frame, None
         return frame
 
-    def _buffer(self, offset: int, size: int, file: int) -> Any:
+    def _buffer(self, offset: int, size: int) -> Any:
         """Return where a buffer lies, or the memory that it is to be read to."""
-        if file != _INLINE:
-            return Placed(offset, size, file)
+        if offset != _INLINE:
+            return Placed(offset, size)
         memory: Any
         if self._memory is None or size < SMALLEST_LEASE:
             memory = np.empty(size, np.uint8)
@@ -312,9 +301,6 @@ class Poll:
     """Descriptors that are waited for, each with what it stands for, and a way to end the wait.
 
     The ``selectors`` module without what a dispatcher does not need, in a third of the time.
-
-    Raises:
-        OSError: the system has no descriptors for it.
     """
 
     def __init__(self) -> None:

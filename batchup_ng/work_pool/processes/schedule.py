@@ -21,7 +21,8 @@ The rules:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..fair_queue import FairQueue
@@ -36,32 +37,28 @@ AHEAD_OF_QUICK = 4
 QUICK = 0.00025
 """Seconds that quick jobs take on average, with the way to the worker and back."""
 
-START_SECONDS = 60.0
-"""Seconds that a worker may take until it is ready."""
+START_TIMEOUT = 60.0
+"""Seconds that a worker may take until it is ready, and the fork server to start and to fork one."""
 
 MAX_BARREN = 3
 """Deaths in a row, for each worker of the pool, of workers that never finished anything."""
 
 MAX_DEATHS = 3
-"""Workers that may die while they run one job, the last of them with nothing else to do."""
-
-MAX_EXCLUSIVE_DEATHS = 2
-"""The same for a job that was exclusive from the start: not one, for a worker may die of something else."""
+"""Workers that may die while they run one job, the last of them with nothing else to do; one less if it was exclusive
+from the start, not one alone, for a worker may die of something else."""
 
 DIED, LATE = "died", "late"
 """Why a job failed: its workers died; its time was up."""
 
 
 class ScheduledJob(Protocol):
-    """What is to be done."""
+    """What is to be done; ``begin`` is called before it is sent, and says whether its result is still wanted."""
 
     how: Submission
     deaths: int
     finished: bool
 
-    def begin(self) -> bool:
-        """Return whether its result is still wanted; called before each time that it is sent to a worker."""
-        ...
+    def begin(self) -> bool: ...
 
 
 J = TypeVar("J", bound=ScheduledJob)
@@ -69,29 +66,17 @@ J = TypeVar("J", bound=ScheduledJob)
 
 @dataclasses.dataclass(eq=False)
 class ScheduledWorker(Generic[J]):
-    """A worker, as the schedule sees it.
-
-    Attributes:
-        started: When it was started.
-        ready: Whether it has answered.
-        jobs: The jobs that it has, in the order in which they were sent.
-        began: When each of those that it runs began.
-        loading: How many constants it was sent and has not loaded; no job begins before.
-        reserved: Whether it runs a job that must be alone.
-        late: The job whose time was up, for which it is being killed.
-        killed: Whether it is being killed.
-        finished: How many jobs it has finished.
-    """
+    """A worker, as the schedule sees it."""
 
     started: float
     ready: bool = False
-    jobs: list[J] = dataclasses.field(default_factory=list)
-    began: dict[J, float] = dataclasses.field(default_factory=dict)
-    loading: int = 0
-    reserved: bool = False
-    late: J | None = None
-    killed: bool = False
-    finished: int = 0
+    jobs: list[J] = dataclasses.field(default_factory=list)  # in the order in which they were sent
+    began: dict[J, float] = dataclasses.field(default_factory=dict)  # when each of those that it runs began
+    loading: int = 0  # constants that it was sent and has not loaded; no job begins before
+    reserved: bool = False  # it runs a job that must be alone
+    killed: bool = False  # it is being killed
+    late: J | None = None  # the job whose time was up, for which that is
+    finished: int = 0  # jobs
 
 
 W = TypeVar("W", bound=ScheduledWorker[Any])
@@ -124,17 +109,7 @@ Action = Send[W, J] | Kill[W] | Fail[J]
 
 
 class Schedule(Generic[W, J]):
-    """The rules; not locked.
-
-    Args:
-        processes: How many workers there should be.
-        threads: How many jobs each runs at once.
-
-    Attributes:
-        workers: Those that are there.
-        given_up: Whether no more workers are to be started.
-        restarts: How many workers took the place of others.
-    """
+    """The rules, for so many workers of so many threads each; not locked."""
 
     def __init__(self, processes: int, threads: int) -> None:
         self._processes = processes
@@ -144,8 +119,7 @@ class Schedule(Generic[W, J]):
         self._starting = 0  # workers that are not ready yet
         self._mean = 1.0  # seconds that recent jobs took
         self.workers: list[W] = []
-        self.given_up = False
-        self.restarts = -processes
+        self.given_up = False  # no more workers are to be started
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -162,7 +136,6 @@ class Schedule(Generic[W, J]):
         """A worker was started."""
         self.workers.append(worker)
         self._starting += 1
-        self.restarts += 1
 
     def not_started(self) -> Sequence[Action[W, J]]:
         """A worker could not be started; it is tried again as long as there are others."""
@@ -229,22 +202,15 @@ class Schedule(Generic[W, J]):
         """Time has passed."""
         actions: list[Action[W, J]] = []
         for worker in self.workers:
-            if worker.killed:
-                continue
-            if not worker.ready:
-                if now >= worker.started + START_SECONDS:
-                    worker.killed = True
-                    actions.append(Kill(worker))
-                continue
-            late = next((job for job in self._running(worker) if now >= _deadline(worker, job)), None)
-            if late is not None:
-                worker.late, worker.killed = late, True
+            due, job = self._due(worker)
+            if now >= due:
+                worker.late, worker.killed = job, True
                 actions.append(Kill(worker))
         return actions + self._hand_out(now)
 
-    def next_tick(self) -> float | None:
-        """Return when :meth:`tick` is to be called next; None if nothing is waited for."""
-        return min(self._times(), default=None)
+    def next_tick(self) -> float:
+        """Return when :meth:`tick` is to be called next; infinity if nothing is waited for."""
+        return min([self._due(worker)[0] for worker in self.workers], default=math.inf)
 
     def fail_all(self) -> list[Fail[J]]:
         """Fail all jobs that are not finished."""
@@ -266,10 +232,6 @@ class Schedule(Generic[W, J]):
         """Forget that no worker could be kept alive. There is none, and no job."""
         self._barren, self.given_up = 0, False
 
-    def has_waiting(self) -> bool:
-        """Return whether a job waits for a worker that has room."""
-        return bool(self._waiting)
-
     # -- how it is done ------------------------------------------------------------------------------------------
 
     def _hand_out(self, now: float) -> list[Action[W, J]]:
@@ -277,7 +239,7 @@ class Schedule(Generic[W, J]):
         actions: list[Action[W, J]] = []
         while self._waiting:
             job = self._waiting.peek()
-            exclusive = _exclusive(job)
+            exclusive = job.how.exclusive or job.deaths >= MAX_DEATHS - 1
             worker = self._worker_for(exclusive)
             if worker is None:
                 break
@@ -320,24 +282,13 @@ class Schedule(Generic[W, J]):
         if worker.killed:
             return None  # for another job's sake
         job.deaths += 1
-        return DIED if job.deaths >= (MAX_EXCLUSIVE_DEATHS if job.how.exclusive else MAX_DEATHS) else None
+        return DIED if job.deaths >= MAX_DEATHS - job.how.exclusive else None
 
-    def _times(self) -> Iterator[float]:
-        for worker in self.workers:
-            if worker.killed:
-                continue
-            if not worker.ready:
-                yield worker.started + START_SECONDS
-                continue
-            yield from (_deadline(worker, job) for job in worker.began if job.how.timeout is not None)
-
-
-def _exclusive(job: ScheduledJob) -> bool:
-    """Return whether a job is run on a worker that has nothing else: it asks for it, or two workers died with it."""
-    return job.how.exclusive or job.deaths >= MAX_DEATHS - 1
-
-
-def _deadline(worker: ScheduledWorker[J], job: J) -> float:
-    if job.how.timeout is None or job not in worker.began:
-        return float("inf")
-    return worker.began[job] + job.how.timeout
+    def _due(self, worker: W) -> tuple[float, J | None]:
+        """Return when a worker is to be killed, with the job whose time is up then."""
+        if worker.killed:
+            return math.inf, None
+        if not worker.ready:
+            return worker.started + START_TIMEOUT, None
+        times = [(at + job.how.timeout, job) for job, at in worker.began.items() if job.how.timeout is not None]
+        return min(times, key=lambda due: due[0], default=(math.inf, None))

@@ -1,16 +1,14 @@
 """How values are pickled on their way between the pool and its workers.
 
 Of a constant, large arrays are kept apart: :class:`Packed` is a pickle, with dtype, shape and strides of each, and
-beside it, uncopied, their memory, which is put where workers can map it once it is known how much memory there is. So a
-refusal costs nothing: what cannot be pickled is found before a process is started. Every array of 64 KiB or more
-arrives on memory of its own, which the worker may write to if the original may be; no other process sees what it
-writes. An array over a file crosses as the name of the file, a long list of samples as one array.
+beside it, uncopied, their memory. So a refusal costs nothing: what cannot be pickled is found before a process is
+started. Every array of 64 KiB or more arrives on memory of its own, which the worker may write to if the original may
+be. An array over a file crosses as the name of the file, a long list of samples as one array.
 
-cloudpickle sends by value what the main module defines, and all else by name. A worker cannot import a module that was
-made by hand, or loaded from a file that no import would find, as notebook tools, plug-ins and test runners do. Such
-modules are registered with cloudpickle for the life of the program. A class that travelled by value comes back with its
-instances; :func:`load_result` then uses the class that this program has, as it is: cloudpickle would set its attributes
-to those that it has in the worker.
+cloudpickle sends by value what the main module defines, and all else by name. Modules that a worker cannot import, made
+by hand or loaded from a file that no import would find, as by notebook tools, plug-ins and test runners, are registered
+with it for the life of the program. A class that travelled by value comes back with its instances; :func:`load_result`
+then uses the class that this program has, as it is: cloudpickle would give it the attributes that it has in the worker.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ import time
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -78,28 +76,17 @@ def dumps(value: Any, buffer_callback: Callable[[pickle.PickleBuffer], Any] | No
         return file.getvalue()
 
 
-class Outside:
-    """Keeps the memory of large arrays out of a pickle; small ones are cheaper in it.
-
-    Attributes:
-        buffers: The memory that was kept out.
-    """
-
-    def __init__(self) -> None:
-        self.buffers: list[memoryview] = []
-
-    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < SMALLEST_OUTSIDE:
-            return True
-        self.buffers.append(raw)
-        return False
-
-
 def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of `obj` with the memory of its large arrays."""
-    outside = Outside()
-    return dumps(obj, outside), outside.buffers
+    """Return the pickle of `obj`, and beside it the memory of its large arrays."""
+    buffers: list[memoryview] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= SMALLEST_OUTSIDE:
+            buffers.append(raw)
+        return raw.nbytes < SMALLEST_OUTSIDE
+
+    return dumps(obj, is_small), buffers
 
 
 def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
@@ -134,31 +121,16 @@ class _Loader(pickle.Unpickler):
 # -- constants: large arrays apart -------------------------------------------------------------------------------
 
 
-class Packed:
-    """A value that is ready to travel, without a copy of its large arrays.
+class Packed(NamedTuple):
+    """A value that is ready to travel: its pickle, uncopied the memory of its arrays, how many go by a file's name."""
 
-    Attributes:
-        pickled: The pickle.
-        buffers: The memory of its arrays, out of band.
-        mapped: How many arrays travel as a file's name.
-    """
-
-    def __init__(self) -> None:
-        self.pickled = b""
-        self.buffers: list[memoryview] = []
-        self.mapped = 0
-
-    def put_aside(self, buffer: pickle.PickleBuffer) -> None:
-        """Keep the memory of an array out of the pickle."""
-        self.buffers.append(buffer.raw())
+    pickled: bytes
+    buffers: list[memoryview]
+    mapped: int
 
 
 def pack(value: Any) -> Packed:
-    """Return `value` ready to travel.
-
-    Raises:
-        SerializationError: it cannot be pickled; the message names the part that cannot.
-    """
+    """Return `value` ready to travel, or raise a :class:`SerializationError` that names the part that cannot."""
     try:
         return _packed(value)
     except Exception as error:
@@ -178,19 +150,19 @@ def can_travel(value: Any) -> bool:
 
 
 def _packed(value: Any) -> Packed:
-    packed = Packed()
     with io.BytesIO() as file:
-        _Packer(file, packed).dump(value)
-        packed.pickled = file.getvalue()
-    return packed
+        packer = _Packer(file)
+        packer.dump(value)
+        return Packed(file.getvalue(), packer.buffers, packer.mapped)
 
 
 class _Packer(Pickler):
     """Pickles one value, puts large arrays aside."""
 
-    def __init__(self, file: io.BytesIO, packed: Packed) -> None:
-        super().__init__(file, protocol=5, buffer_callback=packed.put_aside)
-        self._packed = packed
+    def __init__(self, file: io.BytesIO) -> None:
+        self.buffers = buffers = list[memoryview]()  # by a name of its own, or the callback would make a cycle
+        super().__init__(file, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
+        self.mapped = 0
         self._lists: dict[int, MapStyle] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -217,7 +189,7 @@ class _Packer(Pickler):
         kind = np.ndarray if kind is np.memmap else kind
         part = file_part(array) if array.nbytes >= SMALLEST_APART else None
         if part is not None:
-            self._packed.mapped += 1
+            self.mapped += 1
             return arrive_from_file, (part, kind, array.shape, array.dtype, array.strides)
         memory, strides, start = memory_of(array)
         buffer = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
@@ -259,15 +231,12 @@ LARGEST = 512
 _IMPORTABLE = sys.stdlib_module_names | {"numpy"}
 
 
-class PackedList(Sequence[Any]):
+class PackedList:
     """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
 
     A list of a million ``(path, label)`` would take each worker 150 bytes an item and more. This is for lists of data
-    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring.
-
-    Args:
-        pickles: The pickles of the items, one after the other: ``(n,) uint8``.
-        ends: Where each ends: ``(items,) int64``.
+    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring. `pickles` lie one
+    after the other, ``(n,) uint8``; `ends` says where each ends, ``(items,) int64``.
     """
 
     def __init__(self, pickles: np.ndarray, ends: np.ndarray) -> None:
@@ -277,12 +246,8 @@ class PackedList(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"list index {place} out of range")
-        place %= len(self)
+    def __getitem__(self, place: int) -> Any:
+        place = range(len(self))[place]
         start = self._ends[place - 1] if place else 0
         return pickle.loads(self._pickles[start : self._ends[place]].data)
 
@@ -331,20 +296,16 @@ def _send_by_value_if_need_be(obj: Any) -> None:
 def _can_be_imported(module: types.ModuleType) -> bool:
     """Return whether another process with the same ``sys.path`` finds the module by its name."""
     package, _, _ = module.__name__.rpartition(".")
-    if not package:
-        return _is_found(module.__name__, None)
+    file = getattr(module, "__file__", None)
     if not _is_found(module.__name__.partition(".")[0], None):
         return False
-    file = getattr(module, "__file__", None)
-    if type(module) is not types.ModuleType or not file or not os.path.isabs(file) or not file.endswith(".py"):
-        return True  # a library made it when it was imported, and will make it again
+    if not (package and type(module) is types.ModuleType and file and os.path.isabs(file) and file.endswith(".py")):
+        return True  # if it is part of a package, a library made it when it was imported, and will make it again
     path = getattr(sys.modules.get(package), "__path__", None)
     return path is not None and _is_found(module.__name__, path)
 
 
 def _is_found(name: str, path: Any) -> bool:
-    if name in sys.builtin_module_names:
-        return True
     for finder in sys.meta_path:
         with contextlib.suppress(Exception):  # a finder of another library
             if finder.find_spec(name, path) is not None:
@@ -379,13 +340,9 @@ def _skips_init(kind: type[BaseException]) -> bool:
 
 
 def _reduced_tensor(tensor: Any) -> Any:
-    """Return how a tensor of PyTorch is made again: as the array of its bytes, with dtype, shape and strides.
+    """Return how a tensor of PyTorch is made again: as the array of its bytes, so that its memory goes as an array's.
 
-    So its memory is shared, or lies in the slot of a batch, as that of an array; of a slice only its own elements
-    travel.
-
-    Raises:
-        SerializationError: it is quantized.
+    Of a slice only its own elements travel.
     """
     if tensors.is_quantized(tensor):
         raise SerializationError(
@@ -409,40 +366,31 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def culprit(name: str, value: Any, can_travel: Callable[[Any], bool]) -> str:
-    """Return the name of the innermost part of `value`, which cannot travel, that cannot travel by itself either.
-
-    Args:
-        name: What `value` is called.
-        value: It cannot travel.
-        can_travel: Returns whether a value can.
+    """Return the name and type of the innermost part of `value`, called `name`, that cannot travel by itself either.
 
     >>> import threading
     >>> culprit("the task", {"x": 1, "guard": threading.Lock()}, lambda part: part == 1)
-    "the task['guard'], a _thread.lock,"
+    "the task['guard'] of type _thread.lock"
     """
     deadline = time.monotonic() + MAX_SECONDS
-    direct = False
     for _ in range(MAX_DEPTH):
         for step, part in _parts(name, value):
             if time.monotonic() > deadline:
                 break
             if not isinstance(part, _PLAIN) and not can_travel(part):
-                direct, name, value = inspect.isfunction(value), step, part
+                name, value = step, part
                 break
         else:
             break
-    if direct:  # "... closes over lock" reads better by what it is
-        said, _, last = name.rpartition(" ")
-        return f"{said} {_kind(value)} ({last}), which"
-    return f"{name}, {_kind(value)},"
-
-
-def _kind(value: Any) -> str:
     kind = type(value)
-    name = kind.__qualname__
-    if kind.__module__ not in ("builtins", "__main__"):
-        name = f"{kind.__module__}.{name}"
-    return f"{'an' if name.lstrip('_')[0].lower() in 'aeiou' else 'a'} {name}"
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    return f"{name} of type {module}{kind.__qualname__}"
+
+
+_INSIDE: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords")
+}  # fmt: skip
+"""The attributes of types whose parts are not in a ``__dict__``."""
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -452,45 +400,21 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         yield from ((f"{name}[{i}]", part) for i, part in enumerate(value))
     elif inspect.isfunction(value):
-        yield from _parts_of_function(name, value)
-    elif inspect.ismethod(value):
-        yield f"{name}.__self__", value.__self__
-        yield name, value.__func__
-    elif isinstance(value, functools.partial):
-        yield name, value.func
-        yield from ((f"{name}, argument {i}", part) for i, part in enumerate(value.args))
-        yield from ((f"{name}, argument {key}", part) for key, part in value.keywords.items())
-    elif not isinstance(value, (type, types.ModuleType, np.ndarray)):
-        yield from _parts_of_object(name, value)
-
-
-def _parts_of_function(name: str, function: Any) -> Iterator[tuple[str, Any]]:
-    if not name.startswith("map fn") or " " in name.removeprefix("map fn "):
-        name = f"{name}, which"
-    found = inspect.getclosurevars(function)
-    yield from ((f"{name} closes over {key}", part) for key, part in found.nonlocals.items())
-    yield from ((f"{name} refers to {key}", part) for key, part in found.globals.items())
-    defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
-    yield from ((f"{name} has as default {key}", part) for key, part in defaults)
-
-
-def _parts_of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    attributes = dict(getattr(value, "__dict__", {}))
-    for kind in type(value).__mro__:
-        slots = vars(kind).get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, slot):
-                attributes.setdefault(slot, getattr(value, slot))
-    for key, part in attributes.items():
-        yield _name_of_attribute(name, value, key, part), part
-
-
-def _name_of_attribute(name: str, value: Any, key: str, part: Any) -> str:
-    """Return what an attribute is called; one of a source's by itself, for the way to the source is of no use."""
-    if not isinstance(value, AbstractDataSource):
-        return f"{name}.{key}"
-    if isinstance(part, AbstractDataSource):
-        return f"the {type(part).__name__}"
-    if callable(part) and "fn" in key:
-        return f"map fn {function_name(part)!r}"
-    return key.lstrip("_") if key == "data" else f"the {type(value).__name__}.{key}"
+        found = inspect.getclosurevars(value)
+        defaults = {each.name: each.default for each in inspect.signature(value).parameters.values()}
+        variables = {**found.nonlocals, **found.globals, **defaults}
+        yield from ((f"{name}, variable {key}", part) for key, part in variables.items())
+    elif not isinstance(value, (type, types.ModuleType)):
+        kind: Any = type(value)
+        names: Sequence[str] = _INSIDE.get(kind, ())
+        if kind.__reduce__ is object.__reduce__:  # else it is not pickled by its attributes
+            slots: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]  # pickle goes by it
+            names = [*getattr(value, "__dict__", ()), *slots]
+        for key in names:
+            part, step = getattr(value, key, None), f"{name}.{key}"
+            if isinstance(value, AbstractDataSource):  # for the way to it is of no use
+                if isinstance(part, AbstractDataSource):
+                    step = f"the {type(part).__name__}"
+                elif callable(part) and "fn" in key:
+                    step = f"map fn {function_name(part)!r}"
+            yield step, part

@@ -1,14 +1,11 @@
 """Large arrays that all workers of a pool read from one place: a copy that they share, or the file that an array maps.
 
-A copy lies in the shared memory of the pool if that has room for it, else in a temporary file without a name, on a
-disk, which workers map in the same way.
-
-Who owns what. A :class:`SharedCopies` belongs to one pool. A :class:`Copy` is owned by the constants that use it; when
-the last of them goes, on any thread and in the middle of anything, its extent of the shared memory is put on a list
-(one ``deque.append``, without a lock), the pool is woken, and the extent goes back at the next
-:meth:`SharedCopies.sweep`; a file is closed at once, and so gone. What crosses the boundary is the place of the copy; a
-worker maps it for itself, so that no other process sees what it writes. Of an array over a file, a :class:`FilePart`
-crosses; the worker opens the file again, by the path that the map was made with, which NumPy makes absolute.
+Who owns what. A :class:`SharedCopies` belongs to one pool. A copy lies in the shared memory of the pool and is lent to
+the constants that use it; when the last of them goes, on any thread and in the middle of anything, its block is put on
+a list (one ``deque.append``, without a lock), and goes back at the next :meth:`SharedCopies.sweep`. What crosses the
+boundary is the place of the copy; a worker maps it for itself, so that no other process sees what it writes. Of an
+array over a file, a :class:`FilePart` crosses; the worker opens the file again, by the path that the map was made with,
+which NumPy makes absolute.
 
 Memory that a living copy was made of is not copied again: it is found by its address, then all its bytes are compared.
 So two sources over one array share a copy, and one that was written to meanwhile gets a new one.
@@ -20,19 +17,18 @@ import collections
 import contextlib
 import mmap
 import os
-import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
+from ...errors import PoolClosed, SampleReadError, SerializationError
+from ...memory_pool import Returned, on_lease
 from ...system_limits import available
 from .protocol import Placed
-from .shared_memory import Arena, ArenaFull, Extent, Mapping, write_at
+from .shared_memory import Arena, ArenaFull
 
 PIECE = 1 << 26
 """Bytes that are copied at once; between two pieces an interrupt has its turn."""
@@ -44,53 +40,20 @@ ROOM_TO_SPARE = 0.8
 """The part of the free memory that a copy may take; the rest is for batches and what else the program needs."""
 
 
-class NoRoom(Exception):
-    """There is room for a copy neither in memory nor on a disk."""
-
-
-class Copy:
-    """A copy that workers share; its memory is given back when nothing refers to it.
-
-    Attributes:
-        placed: Where it lies.
-        bytes: Its bytes: ``(n,) uint8``.
-    """
-
-    __slots__ = ("__weakref__", "_release", "bytes", "placed")
-
-    def __init__(self, placed: Placed, memory: np.ndarray, release: Callable[[], object]) -> None:
-        self.placed = placed
-        self.bytes = memory
-        self._release = release
-
-    def __del__(self) -> None:
-        self._release()
-
-
 class SharedCopies:
-    """The copies of one pool; safe to use from several threads.
+    """The copies of one pool, in its shared memory; safe to use from several threads."""
 
-    Args:
-        arena: The shared memory of the pool.
-        wake: Called when there is something to sweep, in the middle of anything: it must take no lock.
-        spill: The folder for copies that do not fit into memory; None for the temporary one.
-    """
-
-    def __init__(self, arena: Arena, wake: Callable[[], None] = lambda: None, spill: str | None = None) -> None:
+    def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.spill = spill
-        self._wake = wake
         self._closed = False
         self._lock = threading.RLock()
-        self._copies: weakref.WeakValueDictionary[tuple[int, int], Copy] = weakref.WeakValueDictionary()
-        self._dropped: collections.deque[Extent] = collections.deque()
+        self._copies: weakref.WeakValueDictionary[tuple[int, int], np.ndarray] = weakref.WeakValueDictionary()
+        self._dropped: collections.deque[Returned] = collections.deque()
 
-    def copy(self, raw: memoryview) -> Copy:
-        """Return a copy of some memory, one that is there or a new one.
+    def copy(self, raw: memoryview) -> tuple[Placed, np.ndarray]:
+        """Return the place of a copy of some memory, one that is there or a new one, with its bytes, which keep it.
 
-        Raises:
-            NoRoom: there is no memory for it, and no room in the folder.
-            PoolClosed: the pool was closed, perhaps meanwhile.
+        Raises :class:`ArenaFull`; :class:`PoolClosed` if the pool was closed, perhaps meanwhile.
         """
         self.sweep()
         memory = np.frombuffer(raw, np.uint8)
@@ -98,36 +61,17 @@ class SharedCopies:
         with self._lock:  # one at a time, so that two threads do not copy the same array
             self._check_open()
             copy = self._copies.get(key)
-            if copy is None or not _equal(memory, copy.bytes):
+            if copy is None or not _equal(memory, copy):
                 copy = self._copies[key] = self._new(memory)
-            return copy
+        return Placed(address_of(copy) - self.arena.address, copy.nbytes), copy
 
-    def _new(self, memory: np.ndarray) -> Copy:
+    def _new(self, memory: np.ndarray) -> np.ndarray:
         free = min(available(), self.arena.span - self.arena.taken)
         allowed = free * ROOM_TO_SPARE
-        try:
-            if memory.nbytes > allowed:
-                raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
-            extent = self.arena.store(self._pieces(memory), memory.nbytes)
-        except ArenaFull as full:
-            return self._spilled(memory, str(full))
-        placed = Placed(extent.offset, memory.nbytes)
-        return Copy(placed, self.arena.array(extent)[: memory.nbytes], lambda: self._drop(extent))
-
-    def _spilled(self, memory: np.ndarray, why: str) -> Copy:
-        folder = self.spill or temporary_folder()
-        if folder is None:
-            raise NoRoom(f"{why}, and the temporary folder lies in memory as well")
-        with contextlib.ExitStack() as stack:
-            try:
-                file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                os.posix_fallocate(file.fileno(), 0, memory.nbytes)
-                write_at(file.fileno(), self._pieces(memory), 0)
-                mapped = Mapping(file.fileno(), memory.nbytes).array(0, memory.nbytes)
-            except OSError as error:
-                raise NoRoom(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
-            stack.pop_all()
-        return Copy(Placed(0, memory.nbytes, file.fileno()), mapped, file.close)
+        if memory.nbytes > allowed:
+            raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
+        block = self.arena.take(memory.nbytes, self._pieces(memory))
+        return on_lease(block, self._dropped)[: memory.nbytes]
 
     def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
         for start in range(0, memory.nbytes, PIECE):
@@ -138,15 +82,11 @@ class SharedCopies:
         if self._closed:
             raise PoolClosed("the pool was closed before the arrays of a source were copied for it; make a new one")
 
-    def _drop(self, extent: Extent) -> None:
-        self._dropped.append(extent)
-        self._wake()
-
     def sweep(self) -> None:
         """Give back the memory of copies that nothing uses any more."""
         with contextlib.suppress(IndexError):
             while True:
-                self.arena.give_back(self._dropped.popleft())
+                self.arena.give_back(self._dropped.popleft().block)
 
     def close(self) -> None:
         """Make no copies any more, and wait until one that is being made has ended; the arena may be closed then."""
@@ -158,43 +98,6 @@ class SharedCopies:
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     pieces = range(0, one.nbytes, COMPARED)
     return all(np.array_equal(one[at : at + COMPARED], other[at : at + COMPARED]) for at in pieces)
-
-
-def checked_folder(spill: Any) -> str | None:
-    """Return the folder that the user named for copies that do not fit into memory, None for none.
-
-    Raises:
-        ArgumentError: the folder does not exist, or lies in memory.
-        ArgumentTypeError: it is no path.
-    """
-    if spill is None:
-        return None
-    if not isinstance(spill, (str, os.PathLike)):
-        raise ArgumentTypeError(f"spill must be the path of a folder, or None, not {spill!r}")
-    folder = os.path.abspath(spill)
-    if not os.path.isdir(folder):
-        raise ArgumentError(f"spill must be a folder, and {folder!r} is none; make it first")
-    if _lies_in_memory(folder):
-        raise ArgumentError(f"spill must be a folder on a disk, and {folder!r} lies in memory (tmpfs); name another")
-    return folder
-
-
-def temporary_folder() -> str | None:
-    """Return the temporary folder, or ``/var/tmp`` if that lies in memory; None if both do."""
-    folders = [tempfile.gettempdir(), "/var/tmp"]
-    return next((folder for folder in folders if os.path.isdir(folder) and not _lies_in_memory(folder)), None)
-
-
-def _lies_in_memory(folder: str) -> bool:
-    """Return whether the file system of a folder keeps its files in memory; False where that is not known."""
-    device = os.stat(folder).st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
-            mount, _, kind = line.partition(" - ")
-            if mount.split()[2] == number:
-                return kind.split()[0] in ("tmpfs", "ramfs")
-    return False
 
 
 # -- the memory of an array --------------------------------------------------------------------------------------
@@ -260,8 +163,7 @@ def words_for(raw: memoryview) -> str:
 class FilePart(NamedTuple):
     """The part of a file that an array lies over.
 
-    A worker that finds another file at the path (by `device` and `inode`), or a shorter one, fails with an error that
-    names it. `start` is where in the part the first element is, `writable` whether the array may be written to.
+    `start` is where in the part the first element is, `writable` whether the array may be written to.
     """
 
     path: str
@@ -277,16 +179,14 @@ def file_part(array: np.ndarray) -> FilePart | None:
     """Return the part of a file that `array` lies over; None if it lies over none, or the file has lost its name.
 
     A memmap that was opened to be copied on write lies over none, for the file does not have what was written to it.
-
-    Raises:
-        SerializationError: the file was cut short.
+    Raises :class:`SerializationError` if the file was cut short.
     """
     root = _root_of(array)
     filename = getattr(root, "filename", None)
     if root is None or filename is None or root.mode == "c":
         return None
     low, high = span_of(array)
-    start = int(root.offset) + low - address_of(root)
+    start, nbytes = int(root.offset) + low - address_of(root), high - low
     path = os.fspath(filename)
     try:
         found = os.stat(path)
@@ -294,13 +194,13 @@ def file_part(array: np.ndarray) -> FilePart | None:
         return None
     if _has_no_name(low):
         return None
-    if found.st_size < start + high - low:
+    if found.st_size < start + nbytes:
         raise SerializationError(
-            f"the file {path!r} has {found.st_size} bytes, and the array over it needs {start + high - low}; it was "
+            f"the file {path!r} has {found.st_size} bytes, and the array over it needs {start + nbytes}; it was "
             f"cut short after it was opened: write the file again, or open what is left of it"
         )
-    writable = array.flags.writeable
-    return FilePart(path, found.st_dev, found.st_ino, start, high - low, address_of(array) - low, writable)
+    at = address_of(array) - low
+    return FilePart(path, found.st_dev, found.st_ino, start, nbytes, at, array.flags.writeable)
 
 
 def _root_of(array: np.ndarray) -> np.memmap | None:
@@ -327,10 +227,8 @@ def _has_no_name(address: int) -> bool:
 def reopened(part: FilePart) -> np.ndarray:
     """Return the bytes of a part of a file, ``(nbytes,) uint8``, read-only if that is enough; only in a worker.
 
-    What is written there reaches neither the file nor another process.
-
-    Raises:
-        SampleReadError: the file cannot be read, or is not the one that it was.
+    What is written there reaches neither the file nor another process. Raises :class:`SampleReadError` if the file
+    cannot be read, or is not the one that it was.
     """
     key = part.path, part.device, part.inode, part.writable
     with _lock:
@@ -348,8 +246,18 @@ _lock = threading.Lock()
 def _mapped(part: FilePart) -> mmap.mmap:
     try:
         with open(part.path, "rb") as file:
-            found = os.fstat(file.fileno())
-            if wrong := _difference(part, found):
+            found, needed, wrong = os.fstat(file.fileno()), part.offset + part.nbytes, ""
+            if (found.st_dev, found.st_ino) != (part.device, part.inode):
+                wrong = (
+                    "is another file than when the source was made parallel: it was replaced; open the new one and "
+                    "make a new source of it"
+                )
+            elif found.st_size < needed:
+                wrong = (
+                    f"has {found.st_size} bytes, and {needed} are needed: it was cut short after the source was made "
+                    f"parallel"
+                )
+            if wrong:
                 raise SampleReadError(f"{part.path!r} {wrong}", part.path)
             if part.writable:
                 # More than the system promises memory for, should all of it be written to, is mapped read-only.
@@ -360,18 +268,3 @@ def _mapped(part: FilePart) -> mmap.mmap:
         raise
     except OSError as error:
         raise SampleReadError(f"{part.path!r} cannot be opened in a worker process: {error}", part.path) from error
-
-
-def _difference(part: FilePart, found: os.stat_result) -> str:
-    """Return what is wrong with the file that a worker finds, in words; empty if nothing is."""
-    if (found.st_dev, found.st_ino) != (part.device, part.inode):
-        return (
-            "is another file than when the source was made parallel: it was replaced; open the new one and make a new "
-            "source of it"
-        )
-    if found.st_size < part.offset + part.nbytes:
-        return (
-            f"has {found.st_size} bytes, and {part.offset + part.nbytes} are needed: it was cut short after the source "
-            f"was made parallel"
-        )
-    return ""

@@ -3,11 +3,8 @@
 The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
 by task. It ends when the pool's end of the socket is closed: between tasks it reads the end of the stream; in a task a
 watching thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process. If the pool's process is
-gone the system kills it at once (:mod:`~.parent_death`).
-
-Results and exceptions are pickled here, by the thread that ran the task, so that what cannot travel becomes an error
-with a name. With ``threads`` above 1 that many tasks run at once, sharing the socket by a lock of this process. A task
-asks the pool for nothing while it runs.
+gone the system kills it at once (:mod:`~.parent_death`). Results and exceptions are pickled here, by the thread that
+ran the task, so that what cannot travel becomes an error with a name.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
@@ -56,19 +52,15 @@ _current = _Current()
 
 
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
-    """Serve on the socket `fd` until its other end is closed: the whole life of a worker process.
+    """Serve on the socket `fd` until its other end is closed, `threads` tasks at once: the whole life of a worker.
 
-    Args:
-        fd: The worker's end of its socket.
-        life_fd: The pipe at whose end the system kills this process.
-        arena_fd: The shared memory; -1 where there is none.
-        threads: How many tasks to run at once.
+    At the end of the pipe `life_fd` the system kills this process; `arena_fd` is the shared memory, -1 for none.
     """
     ignore_interrupts()
     parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
-            view = WORKER_CONSTANTS.view = SharedView(arena_fd, _maker_of(sock)) if arena_fd >= 0 else None
+            view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
             threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
         except (OSError, RuntimeError) as error:
             # In words, for the pool sees nothing but an exit code otherwise.
@@ -78,13 +70,6 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
         WorkerLoop(sock, view, threads).serve()
     sys.stdout.flush()
     sys.stderr.flush()
-
-
-def _maker_of(sock: socket.socket) -> int:
-    """Return the number of the pool's process, which made the socket; the parent of this one may be a fork server."""
-    credentials = struct.Struct("3i")
-    maker, _, _ = credentials.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
-    return int(maker)
 
 
 def ignore_interrupts() -> None:
@@ -104,15 +89,9 @@ def _leave_with(fd: int) -> None:
 
 
 class WorkerLoop:
-    """Serves one socket.
+    """Serves one socket."""
 
-    Args:
-        sock: The worker's end.
-        view: The shared memory; None where there is none.
-        threads: How many tasks to run at once.
-    """
-
-    def __init__(self, sock: socket.socket, view: SharedView | None, threads: int = 1) -> None:
+    def __init__(self, sock: socket.socket, view: SharedView | None, threads: int) -> None:
         self._sock = sock
         self._view = view
         self._threads = threads
@@ -148,7 +127,9 @@ class WorkerLoop:
                 source = WORKER_CONSTANTS.get(constant)
                 answer = self._batch(number, slot, make, (source, rows, key, memory))
             else:
-                fn, args, kwargs = self._task(frame)
+                fn, args, kwargs = frame.load()
+                args = [_resolved(arg) for arg in args]
+                kwargs = {name: _resolved(arg) for name, arg in kwargs.items()}
                 if type(fn) is MakeBatch:
                     answer = self._batch(number, slot, fn, args)
                 else:
@@ -192,19 +173,16 @@ class WorkerLoop:
         memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
         return encode_answer(number, made, memory)
 
-    def _task(self, frame: Frame) -> Any:
-        """Return the function, the arguments and the keywords of the task that a frame holds."""
-        fn, args, kwargs = frame.load()
-        args = [arg.value() if isinstance(arg, ConstantRef) else arg for arg in args]
-        kwargs = {name: arg.value() if isinstance(arg, ConstantRef) else arg for name, arg in kwargs.items()}
-        return fn, args, kwargs
-
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:
             with self._sending:
                 protocol.write_frame(self._sock, frame)
         except OSError:
             pass  # the pool is gone; the end of the stream is read next
+
+
+def _resolved(argument: Any) -> Any:
+    return WORKER_CONSTANTS.get(argument.number) if type(argument) is ConstantRef else argument
 
 
 def encode_answer(number: int, result: Any, memory: TaskMemory) -> list[protocol.Piece]:

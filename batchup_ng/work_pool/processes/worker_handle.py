@@ -12,7 +12,7 @@ from . import protocol
 from .job import Job
 from .process import EXIT_UNKNOWN, WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
-from .schedule import START_SECONDS, ScheduledWorker
+from .schedule import START_TIMEOUT, ScheduledWorker
 from .shared_arrays import SharedCopies
 from .shared_memory import Slot, SlotPool
 
@@ -29,20 +29,21 @@ class WorkerHandle(ScheduledWorker[Job]):
         self.watched = False
         self.start_error = ""
         self._slots = slots
-        self._sent: dict[int, tuple[Job, Slot | None]] = {}
+        self.sent: dict[int, tuple[Job, Slot | None]] = {}
 
     def send(self, job: Job, copies: SharedCopies | None) -> None:
         """Queue a job, after the constants that it needs and this worker has not."""
-        for constant in job.constants:
+        kind, pickled, buffers, constants = job.task
+        for constant in constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
                 self.loading += 1
                 self.writer.add(constant.frame(copies))
         # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
-        slot = self._slots.take(room) if (room := job.room) and self._slots is not None else None
-        kind, pickled, buffers, _ = job.task
+        room = max([constant.slot_bytes for constant in constants], default=0)
+        slot = self._slots.take(room) if room and self._slots is not None else None
         placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
-        self._sent[job.number] = job, slot
+        self.sent[job.number] = job, slot
         self.writer.add(protocol.pieces(kind, job.number, pickled, [*buffers, *placed]))
 
     def forget(self, number: int) -> None:
@@ -52,24 +53,11 @@ class WorkerHandle(ScheduledWorker[Job]):
             self.writer.add(protocol.pieces(Kind.FORGET, number))
             self.writer.write()
 
-    def began_at(self, number: int) -> float | None:
-        """Return when the worker began the job of that number; None if it has not, or has none of it."""
-        sent = self._sent.get(number)
-        return None if sent is None else self.began.get(sent[0])
-
-    def done(self, number: int) -> tuple[Job, Slot | None]:
-        """Return the job of that number, which the worker has no more, with its slot."""
-        return self._sent.pop(number)
-
-    def release_slots(self) -> None:
-        """Take back all slots: the process is gone, so it writes to none."""
-        self._sent.clear()
-
     def describe_exit(self, code: int | None) -> str:
         """Return how the process ended, in words, from its exit code."""
         who = f"a worker process (pid {self.process.pid})"
         if not self.ready and self.killed:
-            return f"{who} was not ready within {START_SECONDS:g} s of its start, for which it was ended"
+            return f"{who} was not ready within {START_TIMEOUT:g} s of its start, for which it was ended"
         if self.start_error:
             return f"{who} could not start: {self.start_error}"
         return f"{who} {describe_exit(code)}"

@@ -15,7 +15,7 @@ import psutil
 
 import batchup_ng as bu
 from batchup_ng.work_pool import processes
-from batchup_ng.work_pool.processes import fork_server, supervisor
+from batchup_ng.work_pool.processes import dispatcher, fork_server
 
 from ..accounting import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop, wait_for
@@ -30,10 +30,10 @@ def lower_start_timeout(seconds: float) -> None:
     """Let the pool wait only so long for a worker to be ready."""
     names = [module.name for module in pkgutil.iter_modules(processes.__path__, f"{processes.__name__}.")]
     modules = [importlib.import_module(name) for name in names]
-    found = [module for module in modules if hasattr(module, "START_SECONDS")]
-    assert found, "no module of the process pool has START_SECONDS, after which a worker should be ready"
+    found = [module for module in modules if hasattr(module, "START_TIMEOUT")]
+    assert found, "no module of the process pool has START_TIMEOUT, after which a worker should be ready"
     for module in found:
-        module.START_SECONDS = seconds  # type: ignore[attr-defined]
+        module.START_TIMEOUT = seconds  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -124,7 +124,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         What is left of the processes: their states, ``Z`` for a zombie. Of a worker whose server had to be killed
         nothing but what process 1 is to reap may be left, which does not count.
     """
-    supervisor.CLOSE_SECONDS = patience
+    dispatcher.CLOSE_TIMEOUT = patience
     fork_server.SERVER_TIMEOUT = min(patience, fork_server.SERVER_TIMEOUT)
     pool = make_pool(kind)
     # In four batches, one after the other: a worker that is stuck in one may hold the next.

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes.shared_memory import Mapping
 
 from ..accounting import BATCH, SHUFFLE, balance, make_pool, source
 
@@ -128,43 +127,27 @@ def fill(path: Path) -> None:
                     pass
 
 
-def pages_refused(nth: int, code: str, old: bool = False) -> None:
-    """Let the making of pages fail from the `nth` time on.
-
-    Args:
-        nth: The first time that fails.
-        code: Name of the error number.
-        old: Whether this is a Linux that has no ``MADV_POPULATE_WRITE``: then the file is asked for them.
-    """
-    number, count = getattr(errno, code), itertools.count(1)
-    whole, allocate = Mapping.populate, os.posix_fallocate
-
-    def populate(mapping: Mapping, offset: int, size: int, write: bool = True) -> None:
-        if write and old:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        if not write or next(count) < nth:
-            return whole(mapping, offset, size, write)
-        raise OSError(number, os.strerror(number))
+def pages_refused(nth: int, code: str) -> None:
+    """Let the making of pages fail from the `nth` time on, with the error number of that name."""
+    number, count, allocate = getattr(errno, code), itertools.count(1), os.posix_fallocate
 
     def fallocate(fd: int, offset: int, size: int) -> None:
-        if next(count) < nth:
-            return allocate(fd, offset, size)
-        raise OSError(number, os.strerror(number))
+        if next(count) >= nth:
+            raise OSError(number, os.strerror(number))
+        allocate(fd, offset, size)
 
-    Mapping.populate = populate  # type: ignore[method-assign]
-    if old:
-        os.posix_fallocate = fallocate
+    os.posix_fallocate = fallocate
 
 
 @contextlib.contextmanager
 def no_pages() -> Iterator[None]:
     """Let the making of pages fail within."""
-    whole = Mapping.populate
+    whole = os.posix_fallocate
     try:
         pages_refused(1, "ENOMEM")
         yield
     finally:
-        Mapping.populate = whole  # type: ignore[method-assign]
+        os.posix_fallocate = whole
 
 
 def no_such_call(code: str) -> None:

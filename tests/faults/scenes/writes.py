@@ -20,7 +20,7 @@ from ..mischief import who_was_there
 from ..writing import InItsWrite, Mark, noted
 from .crashes import in_threads
 
-WAYS = {"pipe": ("message", "full"), "slots": ("message", "slot")}
+WAYS = {"socket": ("message", "full"), "slots": ("message", "slot")}
 """In what a worker can be struck, by the transport of its results: they follow the message, or lie in a slot."""
 
 BY_PIPE = 6
@@ -80,7 +80,7 @@ def marked_rows(rng: random.Random, count: int, epochs: int, transport: str) -> 
 
 
 def killed_in_write(
-    kind: str, seed: int, kills: int, transport: str = "pipe", consumers: int = 1, main: bool = True
+    kind: str, seed: int, kills: int, transport: str = "socket", consumers: int = 1, main: bool = True
 ) -> dict[str, int]:
     """F2, F3: so many workers are killed in the middle of writing 2 MB, each after a random part.
 
@@ -91,11 +91,11 @@ def killed_in_write(
         kind: The pool.
         seed: Of the random choices.
         kills: How many.
-        transport: ``pipe`` for results that cannot lie in a slot, ``slots`` for arrays.
+        transport: ``socket`` for results that cannot lie in a slot, ``slots`` for arrays.
         consumers: How many iterate at once, each over its own epoch.
         main: Whether the consumer is the main thread.
     """
-    objects = transport == "pipe"
+    objects = transport == "socket"
     marks = marked_rows(random.Random(seed), kills, consumers, transport)
     with tempfile.TemporaryDirectory() as folder:
         with make_pool(kind, 2) as pool, Hunter(folder) as hunter:
@@ -133,7 +133,7 @@ def struck(folder: str, killed: list[dict[str, Any]]) -> dict[str, int]:
 def assert_road(iterator: Any, transport: str, batches: int) -> None:
     """Assert that the results came by that transport, or what was struck was another."""
     slots = iterator.stats()["transport"]["slots"]
-    few = 0 if transport == "pipe" else batches - BY_PIPE
+    few = 0 if transport == "socket" else batches - BY_PIPE
     assert few <= slots <= few + BY_PIPE * (few > 0), f"{slots} of {batches} batches came in slots"
 
 

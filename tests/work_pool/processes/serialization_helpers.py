@@ -1,22 +1,29 @@
-"""What the tests of travel share: a task on a worker, the way to a worker and back without one."""
+"""What these tests share: a task on a worker, a program, the way to a worker and back without one."""
 
 from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import batchup_ng as bu
 from batchup_ng.work_pool.processes import protocol
 from batchup_ng.work_pool.processes.shared_arrays import SharedCopies
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant, WorkerConstants
 from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
 
 MB = 1 << 20
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
 
 
 def one(pool: Any, fn: Any, *args: Any) -> Any:
@@ -25,12 +32,26 @@ def one(pool: Any, fn: Any, *args: Any) -> Any:
         return next(stream)
 
 
+def ran(*arguments: str, env: dict[str, str] = ENVIRONMENT, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Return what a program of this interpreter printed."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, **how)
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    """Wait until a condition holds, 20 seconds at most."""
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 class Crossing:
     """Both sides of a pool's shared memory in one process."""
 
-    def __init__(self, span: int = 256 * MB, spill: str | None = None) -> None:
+    def __init__(self, span: int) -> None:
         self.arena = Arena(span)
-        self.copies = SharedCopies(self.arena, spill=spill)
+        self.copies = SharedCopies(self.arena)
 
     def share(self, value: Any) -> SharedConstant:
         """Return the constant of `value`, shared."""
@@ -41,25 +62,19 @@ class Crossing:
     def arrived(self, constant: SharedConstant) -> Any:
         """Return the value as a new worker has it."""
         worker = WorkerConstants()
-        worker.view = SharedView(os.dup(self.arena.fd), os.getpid())
-        try:
-            worker.put(sent(constant.frame(self.copies)))
-            return worker.get(constant.number)
-        finally:
-            worker.view.close()
-
-    def close(self) -> None:
-        self.arena.close()
+        worker.view = SharedView(self.arena.fd)
+        worker.put(sent(constant.frame(self.copies)))
+        return worker.get(constant.number)
 
 
 @contextmanager
-def crossing(span: int = 256 * MB, spill: str | None = None) -> Iterator[Crossing]:
+def crossing(span: int = 256 * MB) -> Iterator[Crossing]:
     """Give a :class:`Crossing` that ends with the block."""
-    made = Crossing(span, spill)
+    made = Crossing(span)
     try:
         yield made
     finally:
-        made.close()
+        made.arena.close()
 
 
 def sent(frame: list[Any]) -> protocol.Frame:

@@ -21,9 +21,9 @@ from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import repair
 from batchup_ng.work_pool.processes import dispatcher
 from batchup_ng.work_pool.processes.dispatcher import Dispatcher
+from batchup_ng.work_pool.processes.fork_server import ServerLauncher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
-from batchup_ng.work_pool.processes.supervisor import ServerLauncher
-from tests.work_pool.processes.serialization_helpers import one
+from tests.work_pool.processes.serialization_helpers import one, wait_until
 
 
 def noted(file: Path) -> int:
@@ -44,13 +44,6 @@ def ended(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):  # the second if it goes while it is read
         return True
     return stat.rpartition(")")[2].split()[0] == "Z"
-
-
-def wait_until(true: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @contextmanager

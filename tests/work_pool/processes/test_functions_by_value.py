@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import builtins
 import functools
-import os
 import pickle
-import subprocess
 import sys
 import textwrap
 import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import batchup_ng as bu
 from batchup_ng.work_pool.processes import serialization
+from tests.work_pool.processes.serialization_helpers import one, ran
 
 PROGRAM = """
 import functools, typing
@@ -70,11 +67,7 @@ with bu.WorkerProcessPool(1) as pool:
 
 def test_a_script_gets_its_own_classes_and_exceptions_back(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
-    command = [sys.executable, "program.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran("program.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == textwrap.dedent(
         """\
@@ -168,27 +161,5 @@ def test_a_class_that_is_new_here_arrives_whole(pools: Any) -> None:
 
         return Made()
 
-    made = pools[1].work_stream(iter([(make,)])).retrieve()
+    made = one(pools[1], make)
     assert (type(made).__name__, made.number, type(made).number) == ("Made", 3, 3)
-
-
-def test_a_lying_exception_still_has_a_stand_in(pools: Any) -> None:
-    class Lying(Exception):
-        def __reduce__(self) -> Any:
-            return str, ("not an exception",)
-
-    class Odd(Exception):
-        def __init__(self, one: int, two: int) -> None:
-            super().__init__(f"{one} and {two}")
-            self.two = two
-
-    def fail(x: np.ndarray) -> Any:
-        raise Lying("x") if x[0] else Odd(1, 2)
-
-    source = bu.ArrayDataSource([np.arange(2)]).map(fail)
-    for pool in pools:
-        with pytest.raises(Odd, match="1 and 2") as caught:
-            list(pool.parallel_data_source(source).batch_iterator(1))
-        assert caught.value.two == 2
-    with pytest.raises(bu.SerializationError, match="an exception of type Lying"):
-        pools[1].work_stream(iter([(fail, (np.ones(1),))])).retrieve()

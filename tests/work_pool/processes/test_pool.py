@@ -17,9 +17,8 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import process as begin
-from batchup_ng.work_pool.processes import supervisor
 from tests.extent import methods
-from tests.work_pool.processes.serialization_helpers import one
+from tests.work_pool.processes.serialization_helpers import one, wait_until
 
 
 @pytest.fixture(params=methods("forkserver"))
@@ -64,6 +63,16 @@ class Liar(Exception):
         return str, ("not an exception",)
 
 
+class Unprintable(Exception):
+    """An exception with neither a text nor a pickle."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 def holding_a_lock() -> Exception:
     error = ValueError("with a lock")
     error.lock = threading.Lock()  # type: ignore[attr-defined]
@@ -74,64 +83,35 @@ def test_an_exception_that_cannot_travel_is_told_of(pool: Any) -> None:
     def fail(make: Any) -> None:
         raise make()
 
-    for make in (lambda: Liar("x"), holding_a_lock):
-        with pytest.raises(SerializationError, match="an exception of type"):
+    for make, kind in ((Liar, "Liar"), (holding_a_lock, "ValueError"), (Unprintable, "Unprintable")):
+        with pytest.raises(SerializationError, match=f"an exception of type {kind}"):
             one(pool, fail, make)
         assert one(pool, len, "abc") == 3
 
 
-def test_exceptions_that_end_programs_arrive_as_they_are(pool: Any) -> None:
-    def fail(kind: type[BaseException]) -> None:
-        raise kind("on purpose")
-
-    for kind in (SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit):
-        stream = pool.work_stream(iter([(fail, (kind,))]))
-        with pytest.raises((kind, RuntimeError)):
-            stream.retrieve_iter().__next__()
-
-
 def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
-    with pytest.raises(SerializationError, match=r"the result, a _thread.lock, cannot be sent back"):
+    with pytest.raises(SerializationError, match=r"the result of type _thread.lock cannot be sent back"):
         one(pool, threading.Lock)
     assert one(pool, len, "abc") == 3
 
 
 def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
-    with pytest.raises(SerializationError, match=r"task len\[1\]\[0\], a _thread.lock, cannot be sent"):
+    with pytest.raises(SerializationError, match=r"task len\[1\]\[0\] of type _thread.lock cannot be sent"):
         one(pool, len, threading.Lock())
-    with pytest.raises(SerializationError, match=r"task len\[1\]\[1\], a _thread.lock, cannot be sent"):
+    with pytest.raises(SerializationError, match=r"task len\[1\]\[1\] of type _thread.lock cannot be sent"):
         one(pool, len, pool.shared_constant(3), threading.Lock())
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
-    with pytest.raises(SerializationError, match=r"map fn '<lambda>' closes over a _thread.lock \(lock\), which"):
+    with pytest.raises(SerializationError, match=r"map fn '<lambda>', variable lock of type _thread.lock"):
         pool.parallel_data_source(source)
     with pytest.raises(SerializationError, match="not inside one"):
         one(pool, len, [pool.shared_constant(3)])
 
 
-def test_large_things_travel(pool: Any) -> None:
-    array = np.arange(1_000_000)
-    for _ in range(3):
-        np.testing.assert_array_equal(one(pool, np.negative, array), -array)
-
-
-def test_objects_of_classes_of_the_users_travel(pool: Any) -> None:
-    class Sample:
-        def __init__(self, x: np.ndarray) -> None:
-            self.x = x
-
-    source = bu.ArrayDataSource([np.arange(6)]).map(lambda x: ([Sample(row) for row in x],))
-    for (samples,) in pool.parallel_data_source(source).batch_iterator(3):
-        assert all(type(sample) is Sample for sample in samples)
-
-
 def pids_of(pool: Any) -> set[int]:
     """Return the process numbers of both workers, once both are ready."""
     assert one(pool, len, "abc") == 3
-    deadline = time.monotonic() + 20
-    while sum(worker.ready for worker in list(pool._dispatcher._schedule.workers)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: sum(worker.ready for worker in list(pool._dispatcher._schedule.workers)) == 2)
     return set(pool._dispatcher.pids())
 
 
@@ -155,7 +135,7 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
         monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}" if len(starts) == 1 else boot)
         return real(module, *arguments)
 
-    monkeypatch.setattr(supervisor, "run", first_one_fails)
+    monkeypatch.setattr(begin, "run", first_one_fails)
     with bu.WorkerProcessPool(1, start_method="spawn") as pool:
         assert one(pool, len, "abc") == 3
     assert len(starts) == 2
@@ -233,39 +213,6 @@ def meet(n: int) -> bool:
     return True
 
 
-def test_what_cannot_travel_is_named(lone: Any, tmp_path: Path) -> None:
-    class Log:
-        def __init__(self) -> None:
-            self.file = open(tmp_path / "log", "w")  # noqa: SIM115  # closed below
-
-        def note(self, x: Any) -> Any:
-            return (x,)
-
-    log = Log()
-    array = bu.ArrayDataSource([np.arange(3)])
-    sources = {
-        r"map fn 'Log.note'\.__self__\.file, an _io\.TextIOWrapper, cannot": array.map(log.note),
-        r"^data\[0\]\.dataset\.file": bu.ArrayDataSource([bu.MapStyle(_Holding(log.file))]),
-    }
-    for message, source in sources.items():
-        with pytest.raises(SerializationError, match=message):
-            lone.parallel_data_source(source)
-    log.file.close()
-
-
-class _Holding:
-    """A data set that holds an open file."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, i: int) -> int:
-        return i
-
-
 def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp_path: Path) -> None:
     with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
         one(fresh, fork_and_die, tmp_path / "child")
@@ -313,16 +260,6 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs(po
         assert one(pools[1], abs, Collects()) == 0
 
 
-class Unprintable(Exception):
-    """An exception with neither a text nor a pickle."""
-
-    def __init__(self) -> None:
-        super().__init__(threading.Lock())
-
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-
 class ExitsWhenLoaded:
     """A result that ends the program that loads it."""
 
@@ -331,13 +268,8 @@ class ExitsWhenLoaded:
 
 
 def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer(lone: Any) -> None:
-    def fail() -> None:
-        raise Unprintable
-
     pid = one(lone, os.getpid)
-    with pytest.raises(SerializationError, match="an exception of type Unprintable"):
-        one(lone, fail)
-    with pytest.raises(SerializationError, match=r"the result, a .*ExitsWhenLoaded, cannot be sent back"):
+    with pytest.raises(SerializationError, match=r"the result of type .*ExitsWhenLoaded cannot be sent back"):
         one(lone, ExitsWhenLoaded)
     with pytest.raises(RuntimeError, match="a task raised StopIteration"):
         one(lone, next, iter([]))
@@ -345,19 +277,5 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer(lone: Any) -
 
 
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
-    before = memory_files()
     bu.WorkerProcessPool(2)
-    gc.collect()
-    assert memory_files() <= before
-
-
-def memory_files() -> set[str]:
-    """Return the descriptors of this process that are of a pool's shared memory."""
-    return {fd for fd in os.listdir("/proc/self/fd") if "memfd:batchup_ng" in _target(fd)}
-
-
-def _target(fd: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return ""
+    gc.collect()  # the check after every test finds the descriptor of the shared memory

@@ -6,10 +6,7 @@ import errno
 import os
 import resource
 import signal
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,20 +15,18 @@ from typing import Any
 import psutil
 import pytest
 
-import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool.processes import fork_server, protocol
-from batchup_ng.work_pool.processes import process as begin
-from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, Given, WorkerProcess
-from batchup_ng.work_pool.processes.serialization import encode
-from batchup_ng.work_pool.processes.supervisor import launcher_for
+from batchup_ng.work_pool.processes.pool import START_METHODS
+from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess
 from tests.extent import methods, quick
+from tests.work_pool.processes.serialization_helpers import ran
 
 
 @contextmanager
 def starting(method: str, **given: Any) -> Iterator[Any]:
     """Give a launcher that is closed with the block."""
-    made = launcher_for(method, Given(1, **given))
+    made = START_METHODS[method](1, **given)
     try:
         yield made
     finally:
@@ -39,13 +34,14 @@ def starting(method: str, **given: Any) -> Iterator[Any]:
         made.rest()
 
 
-def ready(worker: WorkerProcess) -> int:
-    """Wait until a worker says that it is ready; return its process number as it says."""
+def started(launcher: Any) -> WorkerProcess:
+    """Return a new worker that has said that it is ready."""
+    worker: WorkerProcess = launcher.start()
     worker.sock.setblocking(True)
     frame = protocol.FrameReader(worker.sock).next()
     assert frame is not None
-    assert frame.kind is protocol.Kind.READY
-    return frame.number
+    assert (frame.kind, frame.number) == (protocol.Kind.READY, worker.pid)
+    return worker
 
 
 def server_of(starter: Any) -> psutil.Process:
@@ -58,8 +54,7 @@ def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> N
     os.write(fd, bytes(8192))
     try:
         with starting(method, arena_fd=fd, blas_threads=1) as starter:
-            workers = [starter.start() for _ in range(2)]
-            assert [ready(worker) for worker in workers] == [worker.pid for worker in workers]
+            workers = [started(starter) for _ in range(2)]
             for worker in workers:
                 targets = [os.readlink(path) for path in Path(f"/proc/{worker.pid}/fd").iterdir()]
                 assert sum(target.startswith("/memfd:test") for target in targets) >= 1
@@ -70,26 +65,23 @@ def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> N
 
 def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_killed() -> None:
     with starting("forkserver") as starter:
-        first, stopped = starter.start(), starter.start()
-        assert ready(first) != ready(stopped)
+        first, stopped = started(starter), started(starter)
         before = server_of(starter)
         before.kill()
         before.wait(20)
-        second = starter.start()
-        assert ready(second) == second.pid
+        second = started(starter)
         assert server_of(starter).pid != before.pid
         assert psutil.pid_exists(first.pid)
         assert first.end() == EXIT_UNKNOWN
         os.kill(stopped.pid, signal.SIGSTOP)
         assert stopped.end(0.05) == EXIT_UNKNOWN
-        assert not fork_server._is_running(stopped.pid)
+        assert fork_server._state(stopped.pid) in "ZX"
         assert second.end() == 0
 
 
 def server_of_a_new_pool() -> int:
     with starting("forkserver") as starter:
-        worker = starter.start()
-        assert ready(worker) == worker.pid
+        worker = started(starter)
         pid = server_of(starter).pid
         assert worker.end() == 0
     return int(pid)
@@ -170,19 +162,14 @@ use("closed")
 
 
 def test_programs_that_fork_close_all_or_use_a_pool_at_their_end_are_told_nothing() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", PROGRAM],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = ran("-X", "dev", "-c", PROGRAM)
     assert done.stdout == "first 3\nfork 3\nat the end 3\nclosed 3\nat the end 3\n"
     assert done.stderr == ""
 
 
 def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as starter:
-        worker = starter.start()
-        ready(worker)
+        worker = started(starter)
         silent = server_of(starter)
         silent.suspend()
         assert worker.end() == EXIT_UNKNOWN
@@ -196,14 +183,6 @@ def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypa
     assert third != second.pid
     fork_server.close_spare(at_exit=False)
     assert not psutil.pid_exists(third)
-
-
-def test_a_server_that_cannot_start_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
-    with starting("forkserver") as starter:
-        for _ in range(2):
-            with pytest.raises(WorkerDied, match="server of worker processes has ended; see its messages above"):
-                starter.start()
 
 
 def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,19 +201,16 @@ def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.M
     assert server_of_a_new_pool() == first
 
 
-def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
-    with starting("forkserver", start_timeout=0.1) as starter:
-        starter._given = starter._given._replace(start_timeout=60)
-        worker = starter.start()
-        ready(worker)
+def test_a_server_that_does_not_answer_is_told_of_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    with starting("forkserver") as starter:
+        worker = started(starter)
         stopped = server_of(starter)
         stopped.suspend()
-        starter._given = starter._given._replace(start_timeout=0.1)
-        with pytest.raises(WorkerDied, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* was killed"):
-            starter.start()
-        starter._given = starter._given._replace(start_timeout=60)
-        again = starter.start()
-        assert ready(again) == again.pid
+        with monkeypatch.context() as patch:
+            patch.setattr(fork_server, "START_TIMEOUT", 0.1)
+            with pytest.raises(WorkerDied, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* killed"):
+                starter.start()
+        again = started(starter)
         worker.end()
         assert again.end() == 0
 
@@ -258,105 +234,36 @@ def test_without_descriptors_none_is_started_and_later_one_is(method: str) -> No
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert len(os.listdir("/proc/self/fd")) == before
-        worker = starter.start()
-        assert ready(worker) == worker.pid
+        worker = started(starter)
         worker.end()
 
 
 def test_a_server_without_descriptors_says_so() -> None:
     with starting("forkserver") as starter:
-        worker = starter.start()
-        ready(worker)
+        worker = started(starter)
         pid = server_of(starter).pid
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, hard))
         with pytest.raises(WorkerDied, match="cannot be started: Too many open files"):
             starter.start()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
-        later = starter.start()
-        assert ready(later) == later.pid
+        later = started(starter)
         assert (worker.end(), later.end()) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("method", "code"),
-    quick(
-        [("spawn", errno.EAGAIN)],
-        [("spawn", errno.ENOMEM)],
-    ),
-)
-def test_a_system_that_gives_no_process_is_told_of(method: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", quick([errno.EAGAIN], [errno.ENOMEM]))
+def test_a_system_that_gives_no_process_is_told_of(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise OSError(code, os.strerror(code))
 
-    with starting(method) as starter:
+    with starting("spawn") as starter:
         before = len(os.listdir("/proc/self/fd"))
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fork", refuse)
             patch.setattr(subprocess, "Popen", refuse)
             expected = "RLIMIT_NPROC sets .* raise it by ulimit -u" if code == errno.EAGAIN else "not enough memory"
             with pytest.raises(WorkerDied, match=f"a worker process cannot be started: .*{expected}"):
                 starter.start()
         starter.rest()
         assert len(os.listdir("/proc/self/fd")) == before
-        worker = starter.start()
-        assert ready(worker) == worker.pid
-        worker.end()
-
-
-def test_a_pool_survives_the_death_of_the_server_and_of_its_workers() -> None:
-    def pid() -> int:
-        return os.getpid()
-
-    with bu.WorkerProcessPool(1) as pool:
-        first = next(pool.work_stream(iter([(pid,)])))
-        psutil.Process(first).parent().kill()
-        assert next(pool.work_stream(iter([(pid,)]))) == first
-        os.kill(first, signal.SIGKILL)
-        deadline = time.monotonic() + 30
-        second = first
-        while second == first:
-            assert time.monotonic() < deadline
-            try:
-                second = next(pool.work_stream(iter([(pid,)])))
-            except WorkerDied:
-                continue
-        assert psutil.Process(second).parent().pid != os.getpid()
-
-
-def test_users_of_a_limit_on_processes_see_it_by_name() -> None:
-    """The limit does not bind root, so the refusal is that of a child of another user, where that can be had."""
-    program = (
-        "import os, resource, sys\n"
-        "import batchup_ng as bu\n"
-        "os.setgid(65534); os.setuid(65534)\n"
-        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
-        "try:\n"
-        "    with bu.WorkerProcessPool(1) as pool:\n"
-        "        next(pool.work_stream(iter([(len, ('abc',))])))\n"
-        "except bu.WorkerDied as error: print(error)\n"
-    )
-    if os.getuid() != 0:
-        pytest.skip("only root can become another user")
-    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == (
-        "a worker process cannot be started: Resource temporarily unavailable; RLIMIT_NPROC sets a limit of 1 "
-        "processes and threads of this user; raise it by ulimit -u, or that of the container (pids.max), or use fewer "
-        "processes\n"
-    ), done.stderr
-
-
-@pytest.mark.parametrize("method", methods("forkserver"))
-def test_frames_go_through_sockets_of_workers_unharmed(method: str) -> None:
-    with starting(method) as starter:
-        worker = starter.start()
-        ready(worker)
-        protocol.write_frame(worker.sock, encode(protocol.Kind.TASK, 5, (len, ("abc",), {})))
-        frame = protocol.FrameReader(worker.sock).next()
-        assert frame is not None
-        assert (frame.number, frame.load()) == (5, 3)
-        assert isinstance(worker.sock, socket.socket)
+        worker = started(starter)
         worker.end()

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.serialization import SMALLEST_APART, pack
-from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same
 
-METHODS = methods("forkserver")
 DTYPES = [
     "u1", "?", "<i2", ">i4", "<f2", "<f4", ">f8", "<c8", "<c16", "M8[ns]", "m8[s]", "S7", "<U3", ">U2", "V5",
     [("a", "<i2"), ("b", ">f8", (2,))],
@@ -110,23 +108,6 @@ def test_other_kinds_of_arrays_arrive_as_they_were(make: Any) -> None:
         assert type(arrived) is type(array)
         assert arrived.dtype == array.dtype
         assert (arrived == array).all()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_batches_from_workers_are_those_of_the_source(method: str) -> None:
-    images = np.random.default_rng(1).integers(0, 255, (900, 12, 11, 3), dtype=np.uint8)
-    weights = np.asfortranarray(np.random.default_rng(2).random((900, 40)))
-    offsets = np.arange(30_000.0)
-    source = bu.ArrayDataSource([images, weights, np.arange(900)]).map(lambda x, w, i: (x, w, offsets[i]))
-    with bu.WorkerProcessPool(2, start_method=method) as pool:
-        constant = pool.shared_constant(source)
-        rows = np.random.default_rng(3).permutation(900)
-        tasks = [(lambda s, r: s.samples_by_indices(r), (constant, rows[i : i + 100])) for i in range(0, 900, 100)]
-        made = list(pool.work_stream(iter(tasks)).retrieve_iter())
-        assert constant.arrays == "shared"
-    for i, batch in enumerate(made):
-        for got, expected in zip(batch, source.samples_by_indices(rows[i * 100 :][:100]), strict=True):
-            np.testing.assert_array_equal(got, expected)
 
 
 def test_what_a_worker_writes_to_an_array_nobody_else_sees() -> None:

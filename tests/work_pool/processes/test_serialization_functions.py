@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
 import sys
 import threading
 import types
@@ -19,6 +17,7 @@ import batchup_ng as bu
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.processes.serialization import pack
 from tests.extent import methods
+from tests.work_pool.processes.serialization_helpers import ran
 
 METHODS = methods("forkserver")
 
@@ -91,11 +90,7 @@ for i, cell in enumerate(cells):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_of_notebook_cells_travel_as_they_are_now(method: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK.format(method=method)], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = ran("-c", NOTEBOOK.format(method=method), cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("[0, 2, 4] True 2\n[-5, -4, -3]\n", "")
 
 
@@ -147,16 +142,18 @@ def blamed() -> dict[str, Any]:
 
     exec("def in_main(x):\n    return (x, GUARD)", namespace := {"GUARD": lock, "__name__": "__main__"})
     return {
-        "map fn 'augment' closes over a _thread.lock (lock), which": base.map(augment),
-        "map fn 'deeper' closes over augment, which closes over a _thread.lock (lock), which": base.map(deeper),
-        "map fn '<lambda>' closes over state['inner'][1], a _thread.lock,": base.map(lambda x: (x, state)),
-        "map fn 'in_main' refers to a _thread.lock (GUARD), which": base.map(namespace["in_main"]),
-        "map fn 'default' has as default a _thread.lock (0), which": base.map(default),
-        "map fn 'Reader.read'.__self__.held, a _thread.lock,": base.map(Reader(lock).read).map(lambda x: (x,)),
-        "map fn 'plain', argument 0, a _thread.lock,": base.map(functools.partial(plain, lock)),
-        "data[1].held, a _thread.lock,": bu.ArrayDataSource([np.arange(3), Reader(lock)]),
-        "data[0].held.held, a _thread.lock,": bu.ArrayDataSource([Reader(Slotted(lock))]),
-        "data[0].dataset.held, a generator,": bu.ArrayDataSource([bu.MapStyle(Reader(i for i in range(3)))]),
+        "map fn 'augment', variable lock of type _thread.lock": base.map(augment),
+        "map fn 'deeper', variable augment, variable lock of type _thread.lock": base.map(deeper),
+        "map fn '<lambda>', variable state['inner'][1] of type _thread.lock": base.map(lambda x: (x, state)),
+        "map fn 'in_main', variable GUARD of type _thread.lock": base.map(namespace["in_main"]),
+        "map fn 'default', variable guard of type _thread.lock": base.map(default),
+        "map fn 'Reader.read'.__self__.held of type _thread.lock": base.map(Reader(lock).read).map(lambda x: (x,)),
+        "map fn 'plain'.args[0] of type _thread.lock": base.map(functools.partial(plain, lock)),
+        "the ArrayDataSource.data[1].held of type _thread.lock": bu.ArrayDataSource([np.arange(3), Reader(lock)]),
+        "the ArrayDataSource.data[0].held.held of type _thread.lock": bu.ArrayDataSource([Reader(Slotted(lock))]),
+        "the ArrayDataSource.data[0].dataset.held of type generator": bu.ArrayDataSource(
+            [bu.MapStyle(Reader(i for i in range(3)))]
+        ),
     }
 
 
@@ -173,7 +170,7 @@ def test_a_refusal_copies_nothing_and_starts_nothing() -> None:
     source = bu.ArrayDataSource([np.zeros((4000, 2500))]).map(lambda x: (x, lock))
     with bu.WorkerProcessPool(1) as pool:
         before = {process.pid for process in psutil.Process().children(recursive=True)}
-        with pytest.raises(SerializationError, match="closes over a"):
+        with pytest.raises(SerializationError, match="variable lock"):
             pool.parallel_data_source(source)
         assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
         assert pool._dispatcher.copies.arena.taken == 0

@@ -1,7 +1,8 @@
-"""The shared memory: extents without overlap, slots that are never overwritten while they can be seen."""
+"""The shared memory: blocks without overlap, slots that are never overwritten while they can be seen."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import resource
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.work_pool.processes.protocol import Placed
-from batchup_ng.work_pool.processes.shared_memory import PAGE, Arena, ArenaFull, Extent, SharedView, SlotPool
+from batchup_ng.work_pool.processes.shared_memory import PAGE, Arena, ArenaFull, SharedView, SlotPool
 
 MB = 1 << 20
 
@@ -25,28 +26,27 @@ def arena() -> Any:
 
 
 def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
-    extent = arena.take(3 * MB)
-    view = SharedView(os.dup(arena.fd), os.getpid())
-    view.bytes[extent.offset : extent.offset + extent.size][:5] = 7
-    assert arena.array(extent)[:6].tolist() == [7, 7, 7, 7, 7, 0]
-    place = Placed(extent.offset, extent.size)
+    block = arena.take(3 * MB)
+    view = SharedView(arena.fd)
+    view.bytes[block.offset :][:5] = 7
+    assert block.keep[:6].tolist() == [7, 7, 7, 7, 7, 0]
+    place = Placed(block.offset, block.size)
     private = view.private([place])[place]
     assert private[4] == 7
     private[4] = 9
-    assert arena.array(extent)[4] == 7
-    view.close()
+    assert block.keep[4] == 7
 
 
-def test_an_extent_has_its_pages_when_it_is_taken_and_loses_them_when_it_is_given_back(arena: Arena) -> None:
-    extent = arena.take(8 * MB)
+def test_a_block_has_its_pages_when_it_is_taken_and_loses_them_when_it_is_given_back(arena: Arena) -> None:
+    block = arena.take(8 * MB)
     assert os.fstat(arena.fd).st_blocks * 512 >= 8 * MB
-    arena.give_back(extent)
+    arena.give_back(block)
     assert os.fstat(arena.fd).st_blocks == 0
     assert arena.taken == 0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5 * MB)), max_size=40))
-def test_extents_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[bool, int]]) -> None:
+def test_blocks_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[bool, int]]) -> None:
     arena, out = Arena(16 * MB), []
     try:
         for give_back, nbytes in steps:
@@ -56,16 +56,16 @@ def test_extents_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[
             try:
                 out.append(arena.take(nbytes))
             except ArenaFull:
-                assert sum(extent.size for extent in out) + nbytes > 16 * MB - len(out) * PAGE - 5 * MB
+                assert sum(block.size for block in out) + nbytes > 16 * MB - len(out) * PAGE - 5 * MB
                 continue
             assert out[-1].size >= nbytes
             assert out[-1].offset % PAGE == 0
-            ends = sorted((extent.offset, extent.offset + extent.size) for extent in out)
+            ends = sorted((block.offset, block.offset + block.size) for block in out)
             assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
-            assert arena.taken == sum(extent.size for extent in out)
-        for extent in out:
-            arena.give_back(extent)
-        assert arena.take(16 * MB) == Extent(0, 16 * MB)
+            assert arena.taken == sum(block.size for block in out)
+        for block in out:
+            arena.give_back(block)
+        assert arena.take(16 * MB).offset == 0
     finally:
         arena.close()
 
@@ -76,8 +76,11 @@ def test_a_full_arena_is_an_error(arena: Arena) -> None:
         arena.take(40 * MB)
 
 
-def test_memory_that_the_system_does_not_give_is_an_error_and_no_signal(arena: Arena) -> None:
-    os.ftruncate(arena.fd, MB)  # the rest of the mapping has no file behind it: touching it would be a SIGBUS
+def test_memory_that_the_system_does_not_give_is_an_error(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(fd: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
     with pytest.raises(ArenaFull, match="no 8388608 bytes"):
         arena.take(8 * MB)
     assert arena.taken == 0

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import supervisor
+from batchup_ng.work_pool.processes.pool import START_METHODS
+from batchup_ng.work_pool.processes.process import Launcher
 from batchup_ng.work_pool.processes.signals import InterruptsHeld
 from tests.extent import methods
 
@@ -130,11 +131,11 @@ def end_oneself() -> None:
 def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = []
 
-    def noted(self: supervisor.Launcher, start: Any) -> Any:
+    def noted(self: Launcher, start: Any) -> Any:
         masks.append((threading.current_thread().name, signal.SIGINT in own_mask()))
         return start(self)
 
-    for launcher in (supervisor.ServerLauncher, supervisor.Launcher):
+    for launcher in START_METHODS.values():
         monkeypatch.setattr(launcher, "start", functools.partialmethod(noted, launcher.start))
     with bu.WorkerProcessPool(1, start_method=kind) as pool:
         # Where a worker ignores it instead, for programs that a user's function starts inherit what is blocked.

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +12,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
 from batchup_ng.work_pool.processes import process
+from tests.work_pool.processes.serialization_helpers import ENVIRONMENT, one, ran
 
 FLAGS = ["-W", "error::UserWarning", "-X", "utf8", "-X", "dev"]
 SETTINGS = "import contextvars\nSCALE, NAME = 1, contextvars.ContextVar('NAME', default='default')\n"
@@ -90,13 +87,10 @@ def found(tmp_path_factory: pytest.TempPathFactory, in_full: bool) -> Any:
     folder = tmp_path_factory.mktemp("home")
     (folder / "settings.py").write_text(SETTINGS)
     (folder / "program.py").write_text(PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1]), "OMP_NUM_THREADS": "2"}
+    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": "2"}
     environment.pop("PYTHONHASHSEED", None)
     # By -O each of the three interpreters would compile all that it imports anew, where nobody has before.
-    command = [sys.executable, "-O" if in_full else "-b", *FLAGS, "program.py"]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran("-O" if in_full else "-b", *FLAGS, "program.py", cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     *printed, last = done.stdout.splitlines()
     return [folder.name, printed, *json.loads(last)]
@@ -190,17 +184,14 @@ def test_torch_in_a_worker(pools: list[AbstractWorkerPool]) -> None:
     def look() -> Any:
         return torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads()
 
-    def one(pool: Any) -> Any:
-        return pool.work_stream(iter([(look,)])).retrieve()
-
     before = torch.get_default_dtype(), torch.get_num_threads()
     try:
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(2)
         with torch.no_grad():
             assert look() == (False, "torch.float64", 2)
-            assert one(pools[0])[:2] == (True, "torch.float64")
-            assert one(pools[1]) == (True, "torch.float32", 1)
+            assert one(pools[0], look)[:2] == (True, "torch.float64")
+            assert one(pools[1], look) == (True, "torch.float32", 1)
     finally:
         torch.set_default_dtype(before[0])
         torch.set_num_threads(before[1])
