@@ -213,7 +213,7 @@ class BatchSampler(PlannedSampler):
     """A sampler that decides which rows share a batch.
 
     One of one's own defines ``row_plan``, ``count`` and ``num_indices_generated``, and a ``fingerprint`` that tells its
-    options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.OfBatches`: an epoch is shared out among
+    options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.RowPlan`: an epoch is shared out among
     ranks, and resumed, batch by batch, with the same batch size.
     """
 

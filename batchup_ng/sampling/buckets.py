@@ -18,7 +18,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from .base import BatchSampler, array_fingerprint, as_int64, given_array
 from .plans.permutation import keyed_permutation, sent_to
-from .plans.rows import OfBatches
+from .plans.rows import RowPlan
 from .standard import check_row_numbers, row_numbers
 
 
@@ -115,7 +115,7 @@ class BucketSampler(BatchSampler):
         return np.asarray(np.minimum(batch_size, most // np.maximum(self._longest, 1)))
 
 
-class BucketPlan(OfBatches):
+class BucketPlan(RowPlan):
     """The batches of one epoch.
 
     Each bucket has a stream of rows: first those that the bucket before could not make a whole batch of, then its own.
@@ -142,7 +142,7 @@ class BucketPlan(OfBatches):
             self._carried.append(left)
         self._firsts = np.array(firsts)
         self._n_whole = firsts[-1]
-        self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
+        self.n_batches = self._n_whole + (self._carried[-1] > 0 and not drop_last)
         self._word = None if key is None else key.word("batches")
         self._words = [] if key is None else [key.word("bucket", i) for i in range(len(self._sizes))]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from ...randomness import OrderKey
 from .permutation import keyed_permutation, sent_to
-from .rows import ChoiceBatch, OfBatches, RowPlan
+from .rows import ChoiceBatch, RowPlan
 
 
-class RoundRobinPlan(OfBatches):
+class RoundRobinPlan(RowPlan):
     """A batch of each source in turn, until the turn comes to a source that has none left.
 
     Args:
@@ -41,7 +41,7 @@ class RoundRobinPlan(OfBatches):
         return ChoiceBatch(self._parts[source].rows(which_round), source)
 
 
-class StratifiedPlan(OfBatches):
+class StratifiedPlan(RowPlan):
     """All batches of all sources, each source spread over the whole epoch.
 
     Args:
@@ -53,7 +53,7 @@ class StratifiedPlan(OfBatches):
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
         self._parts = parts
         counts = [int(part.n_batches) for part in parts]
-        self.n_batches: float = sum(counts)
+        self.n_batches = sum(counts)
         self._bounds = np.cumsum([0, *counts])
         self._word = None if key is None else key.word("stratified")
         self._even = even_order(counts) if key is None else np.arange(0)

@@ -5,10 +5,10 @@ A plan is index arithmetic only. It has a length, where the epoch ends, and rand
 is made again from it.
 
 Each node of the graph of sources has a :class:`~batchup_ng.sampling.plans.rows.RowPlan` that computes its rows. If they
-are one sequence of samples, a :class:`SamplesPlan` cuts batches from it, those of one rank, from any sample on. If
-batches are what is in order, as those of a choice of sources, a :class:`BatchesPlan` numbers them; a :class:`DrawnPlan`
-does so where the order is drawn from a generator with a state (BatchUp's ``RandomState``), batch after batch, exactly
-when BatchUp would have drawn it. A :class:`PartPlan` is a rank's part of one of these two, or what is left of it.
+are one sequence of samples, a :class:`SamplesPlan` cuts batches from it. If batches are what is in order, as those of a
+choice of sources, a :class:`BatchesPlan` numbers them; a :class:`DrawnPlan` does so where the order is drawn from a
+generator with a state (BatchUp's ``RandomState``), batch after batch, exactly when BatchUp would have drawn it. Each of
+them is a rank's part of the epoch, from where it goes on.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...randomness import BatchKey
-from .rows import ListedPlan, RowPlan, count_batches, join_rows, same_form, take_rows, whole_samples
-from .sharding import ALONE, START, Reached, Shard, Shares
+from .rows import ListedPlan, RowPlan, count_batches, map_rows, same_form, take_rows, whole_samples
+from .sharding import ALONE, START, Reached, Shard, shares
 
 NEAR = 1000
 """How far another row is looked for where an epoch has no end: so many samples ahead; so many batches back where the
@@ -44,39 +44,13 @@ class PlannedBatch(NamedTuple):
     key: BatchKey
 
 
-class BatchPlan(Protocol):
-    """The batches of one epoch, or a rank's part of them."""
+class BatchPlan:
+    """The batches of one epoch, or a rank's part of them.
 
-    @property
-    def first(self) -> int:
-        """The number of the batch that iteration begins with; those before it were handed out in an earlier run."""
-        ...
-
-    @property
-    def n_batches(self) -> float:
-        """The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int) -> PlannedBatch: ...
-
-    def __iter__(self) -> Iterator[PlannedBatch]: ...
-
-    def reached(self, number: int) -> Reached:
-        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
-        ...
-
-    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
-
-        It is picked by `draw` (64 bits); None if that picks none.
-        """
-        ...
-
-
-class _Numbered:
-    """What all plans have in common."""
+    Attributes:
+        first: The number of the batch that iteration begins with; those before it were handed out in an earlier run.
+        n_batches: The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``.
+    """
 
     first: int
     n_batches: float
@@ -103,24 +77,25 @@ class _Numbered:
         return self._planned(number)
 
     def __iter__(self) -> Iterator[PlannedBatch]:
-        number = self.first
-        while self._has(number):
-            yield self._planned(number)
-            number += 1
-
-    def _has(self, number: int) -> bool:
-        return number < self.n_batches
+        endless = self.n_batches == math.inf
+        return map(self._planned, itertools.count(self.first) if endless else range(self.first, int(self.n_batches)))
 
     def _planned(self, number: int) -> PlannedBatch:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
+    def reached(self, number: int) -> Reached:
+        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
-def _count(first: int, end: float) -> Iterator[int]:
-    """Return an iterator of the numbers from `first` to `end`, which may be infinite."""
-    return itertools.count(first) if end == math.inf else iter(range(first, int(end)))
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
+
+        It is picked by `draw` (64 bits); None if that picks none.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
-class SamplesPlan(_Numbered):
+class SamplesPlan(BatchPlan):
     """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
 
     Args:
@@ -151,18 +126,15 @@ class SamplesPlan(_Numbered):
         self._epoch = epoch
         self._rank = shard.rank
         self._step = batch_size * shard.world
-        self._shares = Shares(self._n_samples, reached.samples, batch_size, shard, drop_last, "samples")
+        self._whole, self._last = shares(self._n_samples, reached.samples, batch_size, shard, drop_last, "samples")
         self._reached = reached.samples
         self.first = reached.samples // self._step
-        self.n_batches = self.first + self._shares.rounds
-
-    def __iter__(self) -> Iterator[PlannedBatch]:
-        return map(self._planned, _count(self.first, self.n_batches))
+        self.n_batches = self.first + self._whole + (self._last > 0)
 
     def _planned(self, number: int) -> PlannedBatch:
-        done = number - self.first  # what follows is Shares.of, without a call for each batch
+        done = number - self.first
         start = self._reached + done * self._step
-        n = self._batch_size if done < self._shares.whole else self._shares.last
+        n = self._batch_size if done < self._whole else self._last
         own = start + self._rank * n
         batch = start // self._batch_size + self._rank
         if own + n <= self._n_samples:
@@ -171,7 +143,7 @@ class SamplesPlan(_Numbered):
         positions = np.arange(own, own + n) % int(self._n_samples)
         key = BatchKey(self._seed, self._epoch, batch, own, (), positions - own)
         parts = [self._rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
-        return PlannedBatch(number, join_rows(parts), key)
+        return PlannedBatch(number, map_rows(lambda *leaves: np.concatenate(leaves), *parts), key)
 
     def reached(self, number: int) -> Reached:
         samples = self._reached + (number - self.first) * self._step
@@ -185,38 +157,63 @@ class SamplesPlan(_Numbered):
         return self._rows.rows_between(at, at + 1)
 
 
-class BatchesPlan(_Numbered):
+class BatchesPlan(BatchPlan):
     """A plan of an epoch that can only be cut into the batches that it has.
 
-    `batch_size` is how many positions a batch takes in the stream; `seed` and `epoch` are those of the keys.
+    `batch_size` is how many positions a batch takes in the stream, `drop_last` whether to leave out rounds in which a
+    rank would have no batch of its own; the other arguments are those of :class:`SamplesPlan`.
     """
 
-    first = 0
-
-    def __init__(self, rows: RowPlan, batch_size: int, seed: int, epoch: int) -> None:
+    def __init__(
+        self,
+        rows: RowPlan,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        drop_last: bool = False,
+        shard: Shard = ALONE,
+        reached: Reached = START,
+    ) -> None:
         self._rows = rows
         self._batch_size = batch_size
         self._seed = seed
         self._epoch = epoch
+        self._shard = shard
+        self._reached = reached.batches
+        self.first = reached.batches // shard.world
+        self._end: float | None = None  # of the part; the whole epoch may have to be counted, and is so when needed
+        if shard.world > 1 or reached != START:
+            left_out = drop_last and shard.world > 1
+            whole, last = shares(rows.n_batches, reached.batches, 1, shard, left_out, "batches")
+            self._end = self.first + whole + last
 
     @property
-    def n_batches(self) -> float:  # type: ignore[override]  # read when it is needed, for it may have to be counted
-        return self._rows.n_batches
+    def n_batches(self) -> float:  # type: ignore[override]
+        return self._rows.n_batches if self._end is None else self._end
 
     def _planned(self, number: int) -> PlannedBatch:
-        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
-        return PlannedBatch(number, self._rows.rows(number), key)
+        own = self._reached + (number - self.first) * self._shard.world + self._shard.rank
+        start = min(own * self._batch_size, (1 << 63) - 1)  # all positions are int64
+        if self._end is None or own < self._rows.n_batches:
+            return PlannedBatch(number, self._rows.rows(own), BatchKey(self._seed, self._epoch, own, start))
+        again = own % int(self._rows.n_batches)
+        rows = self._rows.rows(again)
+        offsets = np.arange(whole_samples(rows)[1]) - (start - again * self._batch_size)
+        return PlannedBatch(number, rows, BatchKey(self._seed, self._epoch, again, start, (), offsets))
 
     def reached(self, number: int) -> Reached:
-        return Reached(min(number * self._batch_size, (1 << 63) - 1), number)  # all positions are int64
+        batches = self._reached + (number - self.first) * self._shard.world
+        if self._end is not None and number >= self._end:
+            batches = int(self._rows.n_batches)
+        return Reached(min(batches * self._batch_size, (1 << 63) - 1), batches)
 
-    def _others(self, planned: PlannedBatch) -> range:
-        """Return the batches among which to look for another sample."""
-        own = planned.key.batch
-        return range(max(0, own - NEAR), own + 1) if self.n_batches == math.inf else range(int(self.n_batches))
+    def _others(self, own: int) -> range:
+        """Return the batches among which to look for another sample than one of batch `own`."""
+        n = self._rows.n_batches
+        return range(max(0, own - NEAR), own + 1) if n == math.inf else range(int(n))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        among = self._others(planned)
+        among = self._others(planned.key.batch)
         rows = self._rows.rows(among[(draw >> 32) % len(among)])
         n = whole_samples(rows)[0]
         if not n:
@@ -226,67 +223,17 @@ class BatchesPlan(_Numbered):
 
 
 class DrawnPlan(BatchesPlan):
-    """A plan whose order is drawn, batch after batch, from a generator with a state.
+    """A plan whose order is drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
 
-    ``plan[k]`` draws up to k. :class:`~batchup_ng.sampling.plans.rows.ListedPlan` says what is remembered, and what
-    `drawn`, `n_batches` and `count` are.
-    """
-
-    def __init__(
-        self,
-        drawn: Iterator[Any],
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        n_batches: float | None,
-        count: Callable[[], int],
-    ) -> None:
-        self._listed = ListedPlan(drawn, n_batches, count)
-        super().__init__(self._listed, batch_size, seed, epoch)
+    _rows: ListedPlan
 
     def _size_in_words(self) -> str:
-        return "batches drawn as they are asked for" if self._listed.told is None else super()._size_in_words()
+        return "batches drawn as they are asked for" if self._rows.told is None else super()._size_in_words()
 
-    def _has(self, number: int) -> bool:
-        return self._listed.has(number)
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        if self._end is not None:
+            return super().__iter__()
+        return map(self._planned, itertools.takewhile(self._rows.has, itertools.count()))
 
-    def _others(self, planned: PlannedBatch) -> range:
-        own = planned.key.batch  # up to which batches were drawn in any case
-        return range(max(0, own - NEAR), own + 1)
-
-
-class PartPlan(_Numbered):
-    """A rank's part of a plan that can only be cut into the batches that it has, or what is left of it.
-
-    Args:
-        whole: The plan of a world of one.
-        shard: Whose part of it, as for :class:`SamplesPlan`.
-        reached: From where on.
-        drop_last: Whether to leave out rounds in which a rank would have no batch of its own.
-    """
-
-    def __init__(self, whole: BatchPlan, shard: Shard, reached: Reached, drop_last: bool) -> None:
-        self._whole = whole
-        self._shard = shard
-        self._total = whole.n_batches
-        self._reached = reached.batches
-        self._shares = Shares(self._total, reached.batches, 1, shard, drop_last, "batches")
-        self.first = reached.batches // shard.world
-        self.n_batches = self.first + self._shares.rounds
-
-    def _planned(self, number: int) -> PlannedBatch:
-        _, own, _ = self._shares.of(number - self.first)
-        if own < self._total:
-            return self._whole[own]._replace(number=number)
-        planned = self._whole[own % int(self._total)]
-        behind = self._whole.reached(own).samples - planned.key.start
-        key = planned.key._replace(start=planned.key.start + behind, offsets=None)
-        n = whole_samples(planned.rows)[1]
-        return PlannedBatch(number, planned.rows, key._replace(offsets=np.arange(n) - behind))
-
-    def reached(self, number: int) -> Reached:
-        batches = self._reached + (number - self.first) * self._shard.world
-        return self._whole.reached(batches if number < self.n_batches else int(self._total))
-
-    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        return self._whole.other(draw, planned, place)
+    def _others(self, own: int) -> range:
+        return range(max(0, own - NEAR), own + 1)  # up to `own`, batches were drawn in any case
