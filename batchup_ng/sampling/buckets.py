@@ -104,9 +104,6 @@ class BucketSampler(BatchSampler):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> BucketPlan:
         return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last)
 
-    def count(self, batch_size: int, drop_last: bool) -> float:
-        return self.row_plan(batch_size, None, drop_last).n_batches
-
     def _batch_sizes(self, batch_size: int) -> np.ndarray:
         """Return how many rows a batch of each bucket has."""
         if self.max_tokens is None:
@@ -183,14 +180,13 @@ class BucketPlan(RowPlan):
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:
-    sizes = given_array("lengths", lengths, "pass [len(row) for row in rows]")
-    if sizes.ndim != 1:
-        raise ArgumentError(
-            f"lengths must be one-dimensional, not of shape {sizes.shape}; pass [len(row) for row in rows]"
-        )
-    if len(sizes) and sizes.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"lengths must be whole numbers, not {sizes.dtype}; pass [len(row) for row in rows]")
-    if len(sizes) and int(sizes.min()) < 0:
+    remedy = "pass [len(row) for row in rows]"
+    sizes = given_array("lengths", lengths, remedy)
+    if len(sizes) == 0:
+        return sizes.astype(np.int64)
+    if sizes.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"lengths must be whole numbers, not {sizes.dtype}; {remedy}")
+    if int(sizes.min()) < 0:
         row = int(np.argmin(sizes))
         raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
     return as_int64("lengths", sizes, copy=False)

@@ -15,7 +15,7 @@ from .. import validation
 from ..display import array_words
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_fingerprint, kept_fingerprint
+from .base import RandomAccessSampler, array_fingerprint
 from .plans.batched_permutation import each_permuted
 from .plans.even_interleave import Spread
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
@@ -81,7 +81,7 @@ class StratifiedSampler(RepeatedSampler):
         self._spreads: dict[int, Spread] = {}
 
     def fingerprint(self) -> list[Any]:
-        own = [] if self.indices is None else kept_fingerprint(self.indices)
+        own = [] if self.indices is None else array_fingerprint(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def map_indices(self, indices: Any) -> Any:

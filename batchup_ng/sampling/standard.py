@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
+from .base import RandomAccessSampler, array_fingerprint, as_int64, given_array
 from .plans.permutation import check_length, keyed_permutation
 
 REPEATS = 64
@@ -141,7 +141,7 @@ class SubsetSampler(StandardSampler):
         super().__init__(len(self.indices), repeats)
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_fingerprint(self.indices)]
+        return [*super().fingerprint(), array_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
@@ -159,10 +159,8 @@ class SubsetSampler(StandardSampler):
 def row_numbers(name: str, indices: Any) -> np.ndarray:
     """Return `indices` as a one-dimensional array of its own, ``(n,) int64``; refuse what are no row numbers."""
     rows = given_array(name, indices, "pass a list of row numbers")
-    if rows.size == 0 and rows.ndim == 1:
+    if rows.size == 0:
         return rows.astype(np.int64)
-    if rows.ndim != 1:
-        raise ArgumentError(f"{name} must be one-dimensional, not of shape {rows.shape}; pass a list of row numbers")
     if rows.dtype.kind == "b":
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
     if rows.dtype.kind not in "iu":

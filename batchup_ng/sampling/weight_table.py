@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import check_weights, unit_floats, words_at
 from ..randomness.portable_math import minus_log
-from .base import given_array, kept_fingerprint
+from .base import array_fingerprint, given_array
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -81,7 +81,7 @@ class WeightTable:
 
     def fingerprint(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
-        return [self.length, self.total.hex(), kept_fingerprint(self._weights)]
+        return [self.length, self.total.hex(), array_fingerprint(self._weights)]
 
     @functools.cached_property
     def normalised(self) -> np.ndarray:
@@ -142,8 +142,6 @@ class WeightTable:
 def _as_numbers(name: str, weights: Any) -> np.ndarray:
     """Return `weights` as a one-dimensional array of float32, float64 or whole numbers, not a copy if it is one."""
     given = given_array(name, weights, "pass one weight a row")
-    if given.ndim != 1:
-        raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
     if given.dtype.kind == "O" or len(given) == 0:
         try:
             given = given.astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
+from .base import RandomAccessSampler, array_fingerprint, as_int64, given_array
 from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
@@ -195,7 +195,7 @@ class WeightedSubsetSampler(WeightedSampler):
         return self.weights
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_fingerprint(self.indices)]
+        return [*super().fingerprint(), array_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
@@ -223,8 +223,8 @@ class WeightedSubsetSampler(WeightedSampler):
 def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
     """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse what are none."""
     y = given_array("y", y, "pass the class of each row")
-    if y.ndim != 1 or len(y) == 0:
-        raise ArgumentError(f"y must be a one-dimensional, non-empty array of classes, not of shape {y.shape}")
+    if len(y) == 0:
+        raise ArgumentError("y must be a one-dimensional, non-empty array of classes; pass the class of each row")
     if y.dtype.kind not in "iub":
         raise ArgumentTypeError(f"y must be class numbers, not {y.dtype}; use numpy.unique(y, return_inverse=True)[1]")
     if int(y.min()) < 0:
