@@ -1,16 +1,11 @@
 """The weights of rows, kept for draws in proportion to them.
 
 What is kept is one copy of the weights, in the dtype in which they came, with the sum of each run of 32 of them, added
-up: 1/32 of the memory again. A draw looks for its run among the sums, then adds up the weights of that run. So setting
-up writes the memory of the weights once and reads it in cache; a cumulative sum as long as they are, or normalised
-weights, are only made when they are used.
+up. A draw looks for its run among the sums, then adds up the weights of that run. Sums and logarithms are made in an
+order that stands here, by operations that IEEE 754 rounds in one way only, so a draw is the same on each machine.
 
-Sums are made in an order that stands here, by operations that IEEE 754 rounds in one way only, logarithms too; what
-NumPy's ``sum`` and ``log`` give in the last bit is left to the machine. So a draw is the same on each.
-
-How exact that is. A draw is a number of 53 bits; sums are float64 whatever the dtype of the weights. The chance of a
-row is off by a few 2^-53, whatever the number of rows: each of 10^8 rows of equal weights has its chance to 1 part in
-10^7. There is no number of rows at which draws stop, as they do at 2^24 in ``torch.multinomial``.
+A draw is a number of 53 bits, sums are float64: the chance of a row is off by a few 2^-53, whatever the number of rows
+(``torch.multinomial`` stops at 2^24).
 """
 
 from __future__ import annotations
@@ -21,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import check_weights, unit_floats, words_at
+from ..randomness import unit_floats, words_at
 from ..randomness.portable_math import minus_log
+from ..randomness.weights import check_weights
 from .base import array_fingerprint, given_array
 
 RUN = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
 from .base import RandomAccessSampler, array_fingerprint, as_int64, given_array
 from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
-
-SPARSE = 16
-"""So many class numbers a row make classes be sorted rather than counted in a table of all numbers."""
 
 
 class WeightedSampler(RandomAccessSampler):
@@ -57,17 +54,15 @@ class WeightedSampler(RandomAccessSampler):
         self.n_rows = self.length = self._table.length
         self.replacement = validation.true_or_false("replacement", replacement)
         self.repeats = validation.repeats(repeats)
-        self.num_samples = None if num_samples is None else validation.positive_int("num_samples", num_samples)
         if self.replacement and self.repeats != 1:
             raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
-        if not self.replacement:
-            n = self._table.n_positive
-            self.num_samples = n if self.num_samples is None else self.num_samples
-            if self.num_samples > n:
-                raise ArgumentError(
-                    f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
-                    f"{num_samples}; pass fewer, or replacement=True"
-                )
+        most = None if self.replacement else self._table.n_positive
+        self.num_samples = most if num_samples is None else validation.positive_int("num_samples", num_samples)
+        if most is not None and self.num_samples is not None and self.num_samples > most:
+            raise ArgumentError(
+                f"num_samples must be at most {most}, the number of {self._name} above 0, with replacement=False, not "
+                f"{num_samples}; pass fewer, or replacement=True"
+            )
         self._orders: dict[int, np.ndarray] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,7 +79,7 @@ class WeightedSampler(RandomAccessSampler):
     def num_indices_generated(self) -> Any:
         return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
 
-    def check_in_order(self) -> None:
+    def check_in_order(self) -> NoReturn:
         raise InOrderNotSupported(
             f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
         )
@@ -92,17 +87,14 @@ class WeightedSampler(RandomAccessSampler):
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         if key is None:
             self.check_in_order()
-            raise AssertionError("check_in_order did not raise")
         if self.replacement:
             return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
+        each = self.num_samples or 1
+        return self._rows(by_repeat(positions, each, lambda repeat, some: self._order(key, repeat)[some]))
 
-        def order(repeat: int, some: np.ndarray) -> np.ndarray:
-            return np.asarray(self._order(key.word("without replacement", repeat))[some])
-
-        return self._rows(by_repeat(positions, self.num_samples or 1, order))
-
-    def _order(self, key: int) -> np.ndarray:
-        """Return the order that belongs to a key, which is kept until two others were asked for."""
+    def _order(self, epoch: OrderKey, repeat: int) -> np.ndarray:
+        """Return the order of a repeat, which is kept until two others were asked for."""
+        key = epoch.word("without replacement", repeat)
         order = self._orders.get(key)
         if order is None:
             order = self._table.drawn_in_turn(key, self.num_samples or 0)
@@ -146,14 +138,8 @@ class WeightedSampler(RandomAccessSampler):
         >>> WeightedSampler.class_balancing_sample_weights(np.array([0, 0, 3, 3, 3, 3]))
         array([0.25 , 0.25 , 0.125, 0.125, 0.125, 0.125])
         """
-        y = class_numbers(y, n_classes)
-        if int(y.max()) > SPARSE * len(y):
-            y = np.unique(y, return_inverse=True)[1]
-        counts = np.bincount(y)
-        present = np.count_nonzero(counts)
-        class_weights = np.zeros(len(counts))
-        np.divide(1.0, counts.astype(float) * present, out=class_weights, where=counts > 0)
-        return np.asarray(class_weights[y])
+        _, which, counts = np.unique(class_numbers(y, n_classes), return_inverse=True, return_counts=True)
+        return np.asarray((1.0 / (counts.astype(float) * len(counts)))[which])
 
     @staticmethod
     def class_balancing_sampler(y: Any, n_classes: int | None = None) -> WeightedSampler:

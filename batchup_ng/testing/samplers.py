@@ -155,8 +155,10 @@ class KeyedContract(ABC):
                 assert 0 <= len(stream) - len(together) < world * (size if in_batches else 1)
 
     def test_a_bad_batch_size_is_refused_at_once(self) -> None:
-        iterators: list[Any] = [lambda size: self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1))]
-        for iterate in iterators + [self.make().in_order_indices_batch_iterator] * self.in_order:
+        def shuffled(size: Any) -> Any:
+            return self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1))
+
+        for iterate in [shuffled, *[self.make().in_order_indices_batch_iterator] * self.in_order]:
             with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
                 iterate(0)
             with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
@@ -197,7 +199,7 @@ class SamplerContract(KeyedContract):
 
 
 class BatchSamplerContract(KeyedContract):
-    """What every sampler must do that hands out each row once an epoch, in batches of its own; of some dozens of rows."""
+    """What every sampler must do that hands out each row once an epoch, in batches of its own."""
 
     @abstractmethod
     def make(self) -> BatchSampler:

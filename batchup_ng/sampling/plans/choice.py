@@ -29,7 +29,6 @@ class RoundRobinPlan(RowPlan):
             self.n_batches = rounds * len(parts) + last_round.index(False)
 
     def _order(self, number: int) -> np.ndarray:
-        """Return the order of the sources in one round: ``(n_sources,) int``."""
         turns = np.arange(len(self._parts))
         if self._key is None:
             return turns

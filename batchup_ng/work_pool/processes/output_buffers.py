@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ...memory_pool import ALIGNMENT, BufferPool, is_plain
+from ...memory_pool import ALIGNMENT, BufferPool, Buffers, is_plain
 from .protocol import SMALLEST_OUTSIDE, ArrayPart, Placed
 from .shared_arrays import address_of
 from .shared_memory import SharedView
 
 
-class TaskMemory:
+class TaskMemory(Buffers):
     """Where one task takes memory from: its slot in the shared memory, if there is one; memory of the worker's own."""
 
     __slots__ = ("_own", "_slot", "_used", "_view", "common", "scratch")
