@@ -54,13 +54,8 @@ FRESH = Buffers()
 
 
 class Block(NamedTuple):
-    """A piece of aligned memory.
-
-    Attributes:
-        address: Where it begins.
-        size: How many bytes it has.
-        offset: Where it begins in the memory that several processes share; -1 where it is of this process alone.
-        keep: What the memory lives as long as.
+    """A piece of aligned memory, which lives as long as `keep`; `offset` is where it begins in the memory that several
+    processes share, -1 where it is of this process alone.
     """
 
     address: int
@@ -70,14 +65,7 @@ class Block(NamedTuple):
 
 
 class Lease:
-    """The owner at the root of a leased array: its block is free again when it dies.
-
-    Args:
-        block: What is lent.
-        shape: Shape of the array.
-        kind: Its dtype, as a type string.
-        free: Where the block goes, in the :class:`Returned` that it comes back as.
-    """
+    """The owner at the root of a leased array: its block goes to `free` when it dies."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_returned")
 
@@ -101,15 +89,11 @@ class Returned(weakref.ref[Lease]):
 
 
 class BufferPool(Buffers):
-    """Memory that is used again as soon as nothing refers to the array it was lent to.
+    """Memory that is used again as soon as nothing refers to the array it was lent to. Safe to use from several
+    threads.
 
-    Safe to use from several threads. What waits for use is bounded: at most `max_free` blocks of each size and
-    `max_bytes` bytes of each, the other sizes being released when together they have more. What comes back beyond
-    that goes to the system.
-
-    Args:
-        max_free: How many free blocks of one size to keep.
-        max_bytes: How many bytes of free blocks to keep.
+    What waits for use is bounded: at most `max_free` blocks of each size and `max_bytes` bytes of each, the other sizes
+    being released when together they have more. What comes back beyond that goes to the system.
     """
 
     def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30) -> None:

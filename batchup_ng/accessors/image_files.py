@@ -1,16 +1,11 @@
 """Picture files as an array that is decoded when it is read.
 
-What a pixel is: the file is opened, decoded, reduced to 8 bits where it holds 16, turned as its EXIF orientation
-says, converted to the mode asked for, resized, in that order, each step left out where it would change nothing.
-For an upright file that is ``Image.open(path).convert(mode).resize((width, height), resample)``, byte for byte.
+What a pixel is: the file is opened, decoded, reduced to 8 bits where it holds 16, turned as its EXIF orientation says,
+converted to the mode asked for, resized, in that order, each step left out where it would change nothing. For an
+upright file that is ``Image.open(path).convert(mode).resize((width, height), resample)``, byte for byte.
 
-Nothing in a file is trusted. Only the formats in `FORMATS` are tried, none of which runs another program, and the
-number of pixels in the header is compared with `max_pixels` before memory is taken: files are opened through
-Pillow's table of readers, not by ``Image.open``, which would print a warning or refuse at a limit that is global to
-the process. Only regular files are opened: a named pipe would never end.
-
-An `ImageFiles` never changes and holds no open file, so threads share it freely. A million paths are two Python
-objects, so that it is pickled in milliseconds.
+Nothing in a file is trusted. Only regular files in one of `FORMATS` are opened, none of which runs another program, and
+through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to the process.
 """
 
 from __future__ import annotations

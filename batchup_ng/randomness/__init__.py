@@ -1,10 +1,5 @@
-"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream.
-
-Nothing here keeps state between batches, so a batch has the same draws in every pool and in whatever order.
-
-* :class:`OrderKey` names the order of one epoch of one node of the graph of sources.
-* :class:`BatchKey` names one batch at one node; maps draw from it.
-* :class:`SampleRng` gives one row of draws a sample, keyed by the sample's position in the stream.
+"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream. So a batch
+has the same draws in every pool and in whatever order.
 """
 
 from .hashing import generator, pair_words, unit_floats, word, words_at

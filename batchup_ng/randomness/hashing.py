@@ -1,8 +1,7 @@
 """Words of 64 bits, each of which is a function of a key.
 
-Keys are mixed by BLAKE2b (RFC 7693); the vectorised words use the finaliser of SplitMix64 (Steele, Lea, Flood:
-"Fast splittable pseudorandom number generators", OOPSLA 2014, with Stafford's constants "Mix13"), applied to
-a word of the row and a word of the draw, as counter-based generators do (Salmon et al., SC 2011).
+Keys are mixed by BLAKE2b (RFC 7693); the vectorised words use the finaliser of SplitMix64 with Stafford's constants
+"Mix13", as counter-based generators do (Salmon et al., SC 2011).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The sampler that puts rows of about one length into a batch.
 
-The rows lie sorted by length in one table, of which a bucket is a stretch. All batches of a bucket have the same
-number of rows: as many as its longest row allows. What is left of a bucket when no whole batch can be made any more
-goes to the front of the next, whose rows are longer; so an epoch has one batch at most that is not whole, and how many
-batches it has does not depend on the order. From that follows where in the table the rows of any batch stand, in a few
-steps.
+The rows lie sorted by length in one table, of which a bucket is a stretch. All batches of a bucket have as many rows as
+its longest allows. What is left of a bucket goes to the front of the next, whose rows are longer; so an epoch has one
+batch at most that is not whole, however it is shuffled, and where in the table the rows of any batch stand is a matter
+of a few steps.
 """
 
 from __future__ import annotations
@@ -113,16 +112,10 @@ class BucketSampler(BatchSampler):
 
 
 class BucketPlan(RowPlan):
-    """The batches of one epoch.
+    """The batches of one epoch, in order where `key` is None.
 
-    Each bucket has a stream of rows: first those that the bucket before could not make a whole batch of, then its own.
-
-    Args:
-        rows: All rows, sorted by length.
-        ends: Where in `rows` each bucket ends: ``(n_buckets,) int``.
-        sizes: Rows of a batch of each bucket: ``(n_buckets,) int``.
-        key: Names the order; None is in order.
-        drop_last: Whether to leave out the batch that is not whole.
+    `rows` are sorted by length; each bucket has an end in it and a size of its batches. It has a stream of rows: first
+    those that the bucket before could not make a whole batch of, then its own.
     """
 
     def __init__(

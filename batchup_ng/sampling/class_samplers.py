@@ -1,7 +1,4 @@
-"""Samplers that look at the class of each row.
-
-Both keep the rows sorted by class, 8 bytes a row, and nothing that grows with an epoch: the row at any position is
-computed. A batch is computed in one go for all its classes, however many they are.
+"""Samplers that look at the class of each row. They keep the rows sorted by class, 8 bytes a row, and compute all else.
 """
 
 from __future__ import annotations
@@ -23,12 +20,8 @@ from .weighted import class_numbers
 
 
 class ByClass:
-    """The places of the entries of `y`, ``(n,) int64``, sorted by class.
-
-    Attributes:
-        classes: The classes that occur, ascending: ``(n_classes,) int64``.
-        sizes: How many rows each has: ``(n_classes,) int64``.
-        fingerprint: Tells the classes of the rows from others, for a saved state.
+    """The places of the entries of `y`, ``(n,) int64``, sorted by class: the `classes` that occur, ascending, and their
+    `sizes`.
     """
 
     def __init__(self, y: np.ndarray) -> None:

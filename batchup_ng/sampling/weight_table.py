@@ -32,16 +32,8 @@ _SMALLEST = 2.0**-900
 
 
 class WeightTable:
-    """A copy of the weights of `length` rows, with their sum, `total`.
-
-    Args:
-        name: What the user calls them, for errors.
-        weights: One weight a row, finite, not negative, not all 0: ``(n,)``.
-
-    Raises:
-        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their sum leaves the range of a float64; or
-            they are not one-dimensional.
-        ArgumentTypeError: they are no numbers.
+    """A copy of the weights of `length` rows, with their sum, `total`; refuses what cannot be weights, which errors
+    call `name`.
     """
 
     def __init__(self, name: str, weights: Any) -> None:
@@ -113,13 +105,8 @@ class WeightTable:
         """Return `n` rows drawn one after the other, each in proportion to the weights of those left: ``(n,) int64``.
 
         Each row gets a number that is exponential at the rate of its weight; the least come first (Efraimidis and
-        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006, who write it
-        as u^(1/w)). Rows of equal numbers keep their order; those whose weight is below 10^-307 of the largest come
-        last, whatever it is.
-
-        Args:
-            key: Names the order: 64 bits.
-            n: How many, at most as many as have a weight above 0.
+        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006, who write it as
+        u^(1/w)). Rows of equal numbers keep their order; those whose weight is below 10^-307 of the largest come last.
         """
         times = np.empty(self.length)
         largest = float(self._weights.max())

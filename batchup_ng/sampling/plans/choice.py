@@ -12,11 +12,8 @@ from .rows import ChoiceBatch, RowPlan
 
 
 class RoundRobinPlan(RowPlan):
-    """A batch of each source in turn, until the turn comes to a source that has none left.
-
-    Args:
-        parts: A plan for each source.
-        key: Shuffles the order within each round; None keeps it.
+    """A batch of each source in turn, in an order that `key` shuffles in each round, up to the turn of one that has
+    none left.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
@@ -41,12 +38,8 @@ class RoundRobinPlan(RowPlan):
 
 
 class StratifiedPlan(RowPlan):
-    """All batches of all sources, each source spread over the whole epoch.
-
-    Args:
-        parts: A plan for each source, all of which end.
-        key: Shuffles all the batches, those of one source among themselves too; None spaces them evenly, by a table of
-            8 bytes a batch.
+    """All batches of all sources, which all end: shuffled by `key`, or, without, each source spread evenly over the
+    epoch, by a table of 8 bytes a batch.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:

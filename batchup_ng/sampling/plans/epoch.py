@@ -1,14 +1,12 @@
 """The plan of an epoch: which rows, drawn with which key, make up batch k.
 
 A plan is index arithmetic only. It has a length, where the epoch ends, and random access: ``plan[k]`` needs no
-``plan[0..k-1]``. The serial iterator walks it, the pools send its parts to workers, and a batch that was lost
-is made again from it.
+``plan[0..k-1]``. It is a rank's part of the epoch, from where it goes on.
 
-Each node of the graph of sources has a :class:`~batchup_ng.sampling.plans.rows.RowPlan` that computes its rows. If they
-are one sequence of samples, a :class:`SamplesPlan` cuts batches from it. If batches are what is in order, as those of a
-choice of sources, a :class:`BatchesPlan` numbers them; a :class:`DrawnPlan` does so where the order is drawn from a
-generator with a state (BatchUp's ``RandomState``), batch after batch, exactly when BatchUp would have drawn it. Each of
-them is a rank's part of the epoch, from where it goes on.
+The :class:`~batchup_ng.sampling.plans.rows.RowPlan` of a source computes its rows. If they are one sequence of samples,
+a :class:`SamplesPlan` cuts batches from it. If batches are what is in order, as those of a choice of sources, a
+:class:`BatchesPlan` numbers them; a :class:`DrawnPlan` does so where the order is drawn from a generator with a state,
+batch after batch, exactly when BatchUp would have drawn it.
 """
 
 from __future__ import annotations
@@ -98,14 +96,8 @@ class BatchPlan:
 class SamplesPlan(BatchPlan):
     """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
 
-    Args:
-        rows: The rows at each position.
-        batch_size: Samples of a batch.
-        seed: Seed of the keys.
-        epoch: Number of the epoch.
-        drop_last: Whether to leave out last batches that are not whole.
-        shard: Whose part of it; ``"error"`` in it refuses an end that cannot be shared out evenly.
-        reached: From where on.
+    `seed` and `epoch` are those of the keys; `drop_last` leaves out last batches that are not whole; an end that cannot
+    be shared out evenly is refused if the `shard` says so.
     """
 
     def __init__(

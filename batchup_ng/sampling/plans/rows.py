@@ -59,13 +59,8 @@ class RowPlan:
 
 
 class SequencePlan(RowPlan):
-    """Batches of equal size cut from one sequence of samples.
-
-    Args:
-        n_samples: How many samples there are: an int, or ``math.inf``.
-        batch_size: Samples of a whole batch.
-        drop_last: Whether to leave out a last batch that is not whole.
-        between: Returns the rows from one position to another, where a subclass does not.
+    """Batches of `batch_size` samples cut from one sequence of `n_samples`, an int or ``math.inf``; `between` returns
+    the rows from one position to another, where a subclass does not.
     """
 
     def __init__(
@@ -180,15 +175,10 @@ class _FirstBatches(RowPlan):
 
 
 class RoundsPlan(RowPlan):
-    """One plan after another, each made when it is first needed.
+    """So many plans one after the other, -1 without end, each made when it is first needed.
 
-    If rounds may differ in their number of batches, a batch is found by counting the rounds up to it, and the number of
-    all by counting all of them.
-
-    Args:
-        make: Returns the plan of a round.
-        rounds: How many rounds there are; -1 without end, of which ``rows`` refuses those that have no batch.
-        n_each: Number of batches of each round; None if rounds may differ.
+    `n_each` is the number of batches of each; None if they may differ: then a batch is found by counting the rounds up
+    to it, of which 1000 in a row without any are refused.
     """
 
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
@@ -230,12 +220,8 @@ class RoundsPlan(RowPlan):
 class ListedPlan(RowPlan):
     """Batches of which an iterator gives the rows, drawn as far as they are needed.
 
-    If the epoch ends all are remembered, else the latest :data:`REMEMBERED`. Safe to use from several threads.
-
-    Args:
-        drawn: Yields the rows of one batch after the other.
-        n_batches: Number of batches, ``math.inf``, or None if only drawing tells.
-        count: Counts the batches by other means than drawing them here; None if there are none.
+    If the epoch ends all are remembered, else the latest :data:`REMEMBERED`. Safe to use from several threads. Where
+    the number of batches is not given, `count` tells it, or drawing all of them.
     """
 
     def __init__(
@@ -375,9 +361,8 @@ def _leaf_lengths(rows: Any) -> list[int]:
 
 
 def planned_samples(rows: Any, batch: Any) -> int:
-    """Return how many samples were planned for `batch`, which was made of `rows`, whatever maps made of them.
-
-    If a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
+    """Return how many samples were planned for `batch`, made of `rows`, whatever maps made of them; where rows of the
+    user's do not tell, such as a slice, how many it has.
     """
     if type(rows) is np.ndarray:  # nearly all: 1 µs a batch
         return len(rows)

@@ -20,13 +20,10 @@ UNEVEN = ("pad", "drop", "error")
 class Shard(NamedTuple):
     """The part of one process of several that share the batches of an epoch.
 
-    Attributes:
-        rank: Number of this process, from 0.
-        world: How many there are.
-        uneven: What to do where the samples that are left at the end are no multiple of `world`. ``"pad"``: each rank
-            has as many as the first, the missing ones being the first of the epoch once more. ``"drop"``: the last
-            ``n % world`` are left out. ``"error"``: refuse to begin.
-        pad_mask: Whether each batch ends with an array that tells the samples from those that pad.
+    Where the samples left at the end are no multiple of `world`, `uneven` says what to do. ``"pad"``: each rank has as
+    many as the first, the missing ones being the first of the epoch once more. ``"drop"``: the last ``n % world`` are
+    left out. ``"error"``: refuse to begin. With `pad_mask` each batch ends with an array that tells the samples from
+    those that pad.
     """
 
     rank: int = 0
@@ -51,21 +48,11 @@ START = Reached()
 def shares(
     total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str
 ) -> tuple[float, int]:
-    """Return how what is left of an epoch is shared out: whole rounds of `size` a rank, then perhaps a smaller one.
+    """Return how many rounds there are in which each rank takes `size`, and how much it takes in one more, 0 without
+    one.
 
-    Args:
-        total: How much there is, samples or batches; ``math.inf`` for no end.
-        reached: How much of it was handed out.
-        size: What a rank takes at a time.
-        shard: Among whom.
-        whole_only: Whether only whole rounds count.
-        unit: What is counted, for the error.
-
-    Returns:
-        How many whole rounds there are, an int or ``math.inf``; how much each rank takes in the last, 0 without one.
-
-    Raises:
-        ArgumentError: what is left cannot be shared out evenly, and ``uneven`` is ``"error"``.
+    `total` is how much there is, in `unit`, of which `reached` was handed out; with `whole_only` there is no last
+    round. An end that cannot be shared out evenly is an :class:`ArgumentError`, if the shard says so.
     """
     if total == math.inf:
         return math.inf, 0
