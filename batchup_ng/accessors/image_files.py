@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
-from PIL import Image, ImageFile, JpegImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..validation import one_of, positive_int
@@ -77,7 +77,10 @@ class ImageFiles:
             truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
         self._fills = one_of("truncated", truncated, ("error", "fill")) == "fill"
         self._paths = _PackedPaths(paths)
-        self._folder = _folder_now()
+        try:
+            self._folder = os.getcwd()
+        except OSError:
+            self._folder = ""  # it was deleted; absolute paths can be read all the same
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -154,13 +157,6 @@ class ImageFiles:
             raise SampleReadError(f"picture {row}, {_shown(path)}, {_reason(error)}", path) from error
 
 
-def _folder_now() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""  # it was deleted; absolute paths can be read all the same
-
-
 class _PackedPaths:
     """Paths in one ``bytes`` object, with an array of where each ends."""
 
@@ -221,16 +217,6 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     return known
 
 
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What makes a picture upright, by the value of its EXIF tag 0x0112 (EXIF 2.32, 4.6.4 A)."""
 _HOLD_ORIENTATION = frozenset({"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"})
 
 
@@ -249,10 +235,8 @@ def _decode(path: str, mode: str, max_pixels: int, fills: bool) -> Image.Image:
     with open(path, "rb") as file:
         stored = _open(file, max_pixels)
         _load(stored, file, fills)
-        turn = _turn(stored)
+        _turn_upright(stored)
         image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
-    if turn is not None:
-        image = image.transpose(turn)
     if mode != "RGBA":
         image.info.pop("transparency", None)  # its conversion is wasted, and warns at times
     return image if image.mode == mode else image.convert(mode)
@@ -325,15 +309,17 @@ def _to_the_end(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
     return strict
 
 
-def _turn(stored: Image.Image) -> Image.Transpose | None:
-    """Return what makes a loaded picture upright."""
+def _turn_upright(stored: Image.Image) -> None:
+    """Turn a loaded picture as its EXIF orientation says (EXIF 2.32, 4.6.4 A)."""
     # Pillow turns TIFF files as they are loaded; most other files hold nothing that could say.
     if stored.format == "TIFF" or _HOLD_ORIENTATION.isdisjoint(stored.info):
-        return None
+        return
     try:
-        return _TURNS.get(stored.getexif().get(0x0112, 1))
+        ImageOps.exif_transpose(stored, in_place=True)
+    except MemoryError:
+        raise
     except Exception:
-        return None  # a note that cannot be read is no reason to lose the picture
+        pass  # a note that cannot be read is no reason to lose the picture
 
 
 def _in_8_bits(stored: Image.Image) -> Image.Image:
