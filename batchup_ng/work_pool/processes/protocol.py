@@ -241,7 +241,7 @@ class FrameReader:
         """Return where a buffer lies, or the memory that it is to be read to."""
         if file != _INLINE:
             return Placed(offset, size, file)
-        memory = self._memory.empty((size,), np.dtype(np.uint8))
+        memory: Any = self._memory.empty((size,), np.dtype(np.uint8))
         if size:
             self._todo.append(memoryview(memory))
         return memory
