@@ -43,7 +43,7 @@ class Classifier:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the likeliest class of each sample: ``(n,) int64``."""
-        return np.argmax(self.probabilities(x), axis=1)
+        return np.asarray(self.probabilities(x).argmax(axis=1))
 
     def train_batch(self, x: np.ndarray, y: np.ndarray) -> float:
         """Take one step of Adam on a batch; return its mean cross-entropy before the step, in nats.

@@ -135,6 +135,12 @@ class AbstractSampler:
 class PlannedSampler(AbstractSampler):
     """A sampler that defines ``row_plan``, so that its order is a function of a key."""
 
+    indices: np.ndarray | None = None
+    """The rows of the data that it draws from, ``(n,) int64``; None if those are all, and none was chosen."""
+
+    def map_indices(self, indices: Any) -> Any:
+        return indices if self.indices is None else self.indices[indices]
+
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
         self.row_plan(validation.positive_int("batch_size", batch_size), None, False)  # refuses what has no order
         return self._walk(batch_size, None, False)

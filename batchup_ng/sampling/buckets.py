@@ -97,9 +97,6 @@ class BucketSampler(BatchSampler):
     def num_indices_generated(self) -> Any:
         return len(self._rows)
 
-    def map_indices(self, indices: Any) -> Any:
-        return indices if self.indices is None else self.indices[indices]
-
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> BucketPlan:
         return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last)
 

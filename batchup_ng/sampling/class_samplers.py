@@ -77,18 +77,12 @@ class StratifiedSampler(RepeatedSampler):
         own = [] if self.indices is None else array_fingerprint(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
-    def map_indices(self, indices: Any) -> Any:
-        return indices if self.indices is None else self.indices[indices]
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers if self.indices is None else self.indices[numbers]
-
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         spread = self._spread(key.word("stratified"))
         classes, numbers = spread.at(places)
         keys = words_at(key.word("members", repeat), classes)
         own = each_permuted(numbers, self._by_class.sizes[classes], keys)
-        return self._rows(self._by_class.rows(classes, own))
+        return np.asarray(self.map_indices(self._by_class.rows(classes, own)))
 
     def _spread(self, word: int) -> Spread:
         spread = self._spreads.get(word)

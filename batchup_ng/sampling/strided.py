@@ -65,10 +65,7 @@ class StridedSampler(StandardSampler):
         return [*super().fingerprint(), self.n_rows, self.rows.start, self.rows.step]
 
     def map_indices(self, indices: Any) -> Any:
-        return self._rows(np.asarray(indices))
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers * self._step + self.rows.start
+        return np.asarray(indices) * self._step + self.rows.start
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
-        return self._rows(super()._drawn_order(shuffle_rng))
+        return np.asarray(self.map_indices(super()._drawn_order(shuffle_rng)))

@@ -88,9 +88,11 @@ class WeightedSampler(RandomAccessSampler):
         if key is None:
             self.check_in_order()
         if self.replacement:
-            return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
+            uniform = unit_floats(words_at(key.word("weighted"), positions))
+            return np.asarray(self.map_indices(self._table.rows_at(uniform)))
         each = self.num_samples or 1
-        return self._rows(by_repeat(positions, each, lambda repeat, some: self._order(key, repeat)[some]))
+        rows = by_repeat(positions, each, lambda repeat, some: self._order(key, repeat)[some])
+        return np.asarray(self.map_indices(rows))
 
     def _order(self, epoch: OrderKey, repeat: int) -> np.ndarray:
         """Return the order of a repeat, which is kept until two others were asked for."""
@@ -115,12 +117,8 @@ class WeightedSampler(RandomAccessSampler):
         left = self.num_indices_generated()
         while left > 0:
             uniform = uniform_draws(shuffle_rng, int(min(batch_size, left)))
-            yield self._rows(self._table.cdf.searchsorted(uniform, side="right"))
+            yield self.map_indices(self._table.cdf.searchsorted(uniform, side="right"))
             left -= batch_size
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of the data for numbers of weights."""
-        return numbers
 
     @staticmethod
     def class_balancing_sample_weights(y: Any, n_classes: int | None = None) -> np.ndarray:
@@ -168,7 +166,7 @@ class WeightedSubsetSampler(WeightedSampler):
         num_samples: int | None = None,
         repeats: int = 1,
     ) -> None:
-        self.indices = row_numbers("indices", indices)
+        self.indices: np.ndarray = row_numbers("indices", indices)
         super().__init__(sub_weights, replacement=replacement, num_samples=num_samples, repeats=repeats)
         if self.length != len(self.indices):
             raise ArgumentError(
@@ -185,12 +183,6 @@ class WeightedSubsetSampler(WeightedSampler):
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
-
-    def map_indices(self, indices: Any) -> Any:
-        return self.indices[indices]
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return np.asarray(self.indices[numbers])
 
     @staticmethod
     def class_balancing_sampler(  # type: ignore[override]

@@ -158,7 +158,8 @@ class KeyedContract(ABC):
         def shuffled(size: Any) -> Any:
             return self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1))
 
-        for iterate in [shuffled, *[self.make().in_order_indices_batch_iterator] * self.in_order]:
+        iterators: list[Any] = [shuffled, *[self.make().in_order_indices_batch_iterator] * self.in_order]
+        for iterate in iterators:
             with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
                 iterate(0)
             with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
@@ -175,7 +176,7 @@ class SamplerContract(KeyedContract):
     def rows(self, key: OrderKey | None) -> np.ndarray:
         """Return the rows of an epoch, or its beginning."""
         n = self.make().num_indices_generated()
-        return self.make().rows_at(np.arange(SOME if n == math.inf else n), key)
+        return np.asarray(self.make().rows_at(np.arange(SOME if n == math.inf else n), key))
 
     def test_batches_are_whole_up_to_the_last(self) -> None:
         total = self.make().num_indices_generated()

@@ -87,7 +87,7 @@ class Subject:
     behind cannot make the next one look right.
     """
 
-    source: AbstractDataSource
+    source: Any
     batch_size: int
     shuffle: int | None
     epochs: list[int]

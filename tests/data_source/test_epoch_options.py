@@ -97,7 +97,7 @@ def test_sources_of_pools_refuse_options_of_others(option: str, says: str) -> No
 )
 def test_wrong_options_of_an_epoch_are_refused_at_once(options: Any, error: type, says: str) -> None:
     source = bu.ArrayDataSource([np.arange(3)])
-    for ds in (source, source.map(lambda x: x), bu.concat([source, source]), bu.SerialPool().parallel_data_source(source)):
+    for ds in (source, source.map(lambda x: x), bu.SerialPool().parallel_data_source(source)):
         with pytest.raises(error, match=says):
             ds.batch_iterator(**{"batch_size": 4, "shuffle": 5, **options})
 

@@ -70,7 +70,7 @@ class SequencePlan(RowPlan):
         self._batch_size = batch_size
         self.n_batches = count_batches(n_samples, batch_size, drop_last)
         if between is not None:
-            self.rows_between = between  # type: ignore[method-assign]  # which spares a call a batch
+            vars(self)["rows_between"] = between  # which spares a call a batch
 
     def rows(self, number: int) -> Any:
         start = number * self._batch_size
@@ -188,7 +188,7 @@ class RoundsPlan(RowPlan):
         self._ends = [0]
 
     @functools.cached_property
-    def n_batches(self) -> float:
+    def n_batches(self) -> float:  # type: ignore[override]  # counted when it is needed
         if self._n_each == 0:
             return 0
         if self._rounds == -1:
@@ -319,12 +319,12 @@ def read_only(rows: Any) -> Any:
 def put_rows(rows: Any, place: int, row: Any) -> Any:
     """Return the rows of a batch with those of one other sample, a nest like them, at `place`."""
 
-    def put(leaf: Any, other: Any) -> np.ndarray:
-        leaf = np.array(leaf)
-        leaf[place : place + 1] = other
-        return leaf
+    def with_other(leaf: Any, other: Any) -> np.ndarray:
+        put: np.ndarray = np.array(leaf)
+        put[place : place + 1] = other
+        return put
 
-    return map_rows(put, rows, row)
+    return map_rows(with_other, rows, row)
 
 
 def one_row(rows: Any) -> Any:

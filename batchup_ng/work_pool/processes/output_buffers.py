@@ -35,7 +35,7 @@ class TaskMemory(Buffers):
         self._used = 0
         # What was handed out, and where in the slot. By weak references, for a further one would look like an owner.
         self._own: list[tuple[weakref.ref[np.ndarray], int]] = []
-        self.scratch = scratch
+        self.scratch = scratch  # type: ignore[misc]  # a property there
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array to be written: in the slot if it is large and there is room, C order, writable."""
