@@ -11,6 +11,7 @@ batch after batch, exactly when BatchUp would have drawn it.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import sys
@@ -42,16 +43,35 @@ class PlannedBatch(NamedTuple):
     key: BatchKey
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class BatchPlan:
     """The batches of one epoch, or a rank's part of them.
 
     Attributes:
+        rows: The rows of the epoch of a world of one.
+        batch_size: Samples of a batch, or how many positions it takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        drop_last: Whether to leave out last batches that are not whole, or those of rounds that are not.
+        shard: Whose part of it; ``"error"`` in it refuses an end that cannot be shared out evenly.
+        start: From where on.
         first: The number of the batch that iteration begins with; those before it were handed out in an earlier run.
         n_batches: The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``.
     """
 
-    first: int
-    n_batches: float
+    rows: RowPlan
+    batch_size: int
+    seed: int
+    epoch: int
+    drop_last: bool = False
+    shard: Shard = ALONE
+    start: Reached = START
+    first: int = dataclasses.field(init=False)
+    n_batches: float = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out how many batches there are."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._size_in_words()}>"
@@ -94,119 +114,83 @@ class BatchPlan:
 
 
 class SamplesPlan(BatchPlan):
-    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
+    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere."""
 
-    `seed` and `epoch` are those of the keys; `drop_last` leaves out last batches that are not whole; an end that cannot
-    be shared out evenly is refused if the `shard` says so.
-    """
-
-    def __init__(
-        self,
-        rows: RowPlan,
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        drop_last: bool = False,
-        shard: Shard = ALONE,
-        reached: Reached = START,
-    ) -> None:
-        assert rows.n_samples is not None
-        self._rows = rows
-        self._n_samples = rows.n_samples
-        self._batch_size = batch_size
-        self._seed = seed
-        self._epoch = epoch
-        self._rank = shard.rank
-        self._step = batch_size * shard.world
-        self._whole, self._last = shares(self._n_samples, reached.samples, batch_size, shard, drop_last, "samples")
-        self._reached = reached.samples
-        self.first = reached.samples // self._step
+    def __post_init__(self) -> None:
+        assert self.rows.n_samples is not None
+        size, begun = self.batch_size, self.start.samples
+        self._n_samples, self._begun, self._rank = self.rows.n_samples, begun, self.shard.rank
+        self._step = size * self.shard.world
+        self._whole, self._last = shares(self._n_samples, begun, size, self.shard, self.drop_last, "samples")
+        self.first = begun // self._step
         self.n_batches = self.first + self._whole + (self._last > 0)
 
     def _planned(self, number: int) -> PlannedBatch:
         done = number - self.first
-        start = self._reached + done * self._step
-        n = self._batch_size if done < self._whole else self._last
+        start = self._begun + done * self._step
+        n = self.batch_size if done < self._whole else self._last
         own = start + self._rank * n
-        batch = start // self._batch_size + self._rank
+        batch = start // self.batch_size + self._rank
         if own + n <= self._n_samples:
-            key = BatchKey(self._seed, self._epoch, batch, own)
-            return PlannedBatch(number, self._rows.rows_between(own, own + n), key)
+            key = BatchKey(self.seed, self.epoch, batch, own)
+            return PlannedBatch(number, self.rows.rows_between(own, own + n), key)
         positions = np.arange(own, own + n) % int(self._n_samples)
-        key = BatchKey(self._seed, self._epoch, batch, own, (), positions - own)
-        parts = [self._rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
+        key = BatchKey(self.seed, self.epoch, batch, own, (), positions - own)
+        parts = [self.rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
         return PlannedBatch(number, map_rows(lambda *leaves: np.concatenate(leaves), *parts), key)
 
     def reached(self, number: int) -> Reached:
-        samples = self._reached + (number - self.first) * self._step
+        samples = self._begun + (number - self.first) * self._step
         samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
-        return Reached(samples, int(count_batches(samples, self._batch_size, drop_last=False)))
+        return Reached(samples, int(count_batches(samples, self.batch_size, drop_last=False)))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples
         # Without an end: one of those before and soon after the sample, whatever batch it is in.
         at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
-        return self._rows.rows_between(at, at + 1)
+        return self.rows.rows_between(at, at + 1)
 
 
 class BatchesPlan(BatchPlan):
-    """A plan of an epoch that can only be cut into the batches that it has.
+    """A plan of an epoch that can only be cut into the batches that it has."""
 
-    `batch_size` is how many positions a batch takes in the stream, `drop_last` whether to leave out rounds in which a
-    rank would have no batch of its own; the other arguments are those of :class:`SamplesPlan`.
-    """
-
-    def __init__(
-        self,
-        rows: RowPlan,
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        drop_last: bool = False,
-        shard: Shard = ALONE,
-        reached: Reached = START,
-    ) -> None:
-        self._rows = rows
-        self._batch_size = batch_size
-        self._seed = seed
-        self._epoch = epoch
-        self._shard = shard
-        self._reached = reached.batches
-        self.first = reached.batches // shard.world
-        self._end: float | None = None  # of the part; the whole epoch may have to be counted, and is so when needed
-        if shard.world > 1 or reached != START:
-            left_out = drop_last and shard.world > 1
-            whole, last = shares(rows.n_batches, reached.batches, 1, shard, left_out, "batches")
+    def __post_init__(self) -> None:
+        begun, world = self.start.batches, self.shard.world
+        self.first = begun // world
+        self._end: float | None = None  # of a part; the whole epoch may have to be counted, and is so when needed
+        if world > 1 or self.start != START:
+            left_out = self.drop_last and world > 1
+            whole, last = shares(self.rows.n_batches, begun, 1, self.shard, left_out, "batches")
             self._end = self.first + whole + last
 
     @property
     def n_batches(self) -> float:  # type: ignore[override]
-        return self._rows.n_batches if self._end is None else self._end
+        return self.rows.n_batches if self._end is None else self._end
 
     def _planned(self, number: int) -> PlannedBatch:
-        own = self._reached + (number - self.first) * self._shard.world + self._shard.rank
-        start = min(own * self._batch_size, (1 << 63) - 1)  # all positions are int64
-        if self._end is None or own < self._rows.n_batches:
-            return PlannedBatch(number, self._rows.rows(own), BatchKey(self._seed, self._epoch, own, start))
-        again = own % int(self._rows.n_batches)
-        rows = self._rows.rows(again)
-        offsets = np.arange(whole_samples(rows)[1]) - (start - again * self._batch_size)
-        return PlannedBatch(number, rows, BatchKey(self._seed, self._epoch, again, start, (), offsets))
+        own = self.start.batches + (number - self.first) * self.shard.world + self.shard.rank
+        start = min(own * self.batch_size, (1 << 63) - 1)  # all positions are int64
+        if self._end is None or own < self.rows.n_batches:
+            return PlannedBatch(number, self.rows.rows(own), BatchKey(self.seed, self.epoch, own, start))
+        again = own % int(self.rows.n_batches)
+        rows = self.rows.rows(again)
+        offsets = np.arange(whole_samples(rows)[1]) - (start - again * self.batch_size)
+        return PlannedBatch(number, rows, BatchKey(self.seed, self.epoch, again, start, (), offsets))
 
     def reached(self, number: int) -> Reached:
-        batches = self._reached + (number - self.first) * self._shard.world
+        batches = self.start.batches + (number - self.first) * self.shard.world
         if self._end is not None and number >= self._end:
-            batches = int(self._rows.n_batches)
-        return Reached(min(batches * self._batch_size, (1 << 63) - 1), batches)
+            batches = int(self.rows.n_batches)
+        return Reached(min(batches * self.batch_size, (1 << 63) - 1), batches)
 
     def _others(self, own: int) -> range:
         """Return the batches among which to look for another sample than one of batch `own`."""
-        n = self._rows.n_batches
+        n = self.rows.n_batches
         return range(max(0, own - NEAR), own + 1) if n == math.inf else range(int(n))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         among = self._others(planned.key.batch)
-        rows = self._rows.rows(among[(draw >> 32) % len(among)])
+        rows = self.rows.rows(among[(draw >> 32) % len(among)])
         n = whole_samples(rows)[0]
         if not n:
             return None
@@ -217,15 +201,15 @@ class BatchesPlan(BatchPlan):
 class DrawnPlan(BatchesPlan):
     """A plan whose order is drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
 
-    _rows: ListedPlan
+    rows: ListedPlan
 
     def _size_in_words(self) -> str:
-        return "batches drawn as they are asked for" if self._rows.told is None else super()._size_in_words()
+        return "batches drawn as they are asked for" if self.rows.told is None else super()._size_in_words()
 
     def __iter__(self) -> Iterator[PlannedBatch]:
         if self._end is not None:
             return super().__iter__()
-        return map(self._planned, itertools.takewhile(self._rows.has, itertools.count()))
+        return map(self._planned, itertools.takewhile(self.rows.has, itertools.count()))
 
     def _others(self, own: int) -> range:
         return range(max(0, own - NEAR), own + 1)  # up to `own`, batches were drawn in any case
