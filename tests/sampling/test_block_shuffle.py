@@ -17,26 +17,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BlockShuffleSampler, RandomAccessSampler, StandardSampler, measure_mixing
-from batchup_ng.testing.samplers import SamplerContract
 from tests.extent import quick
-
-
-class TestBlocks(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(103, 10, 3)
-
-
-@pytest.mark.thorough
-class TestBlocksRepeated(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(60, 5, 4, repeats=2)
-
-
-class TestBlocksForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(300, 7, 2, repeats=-1)
 
 
 def order(sampler: RandomAccessSampler, key: OrderKey = OrderKey(1, 0)) -> np.ndarray:  # noqa: B008  # a constant

@@ -15,27 +15,11 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BatchSampler, BucketSampler, StandardSampler
-from batchup_ng.testing.samplers import BatchSamplerContract
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 
 LENGTHS = np.random.default_rng(4).lognormal(3, 0.8, 3000).astype(int)
 KEY = OrderKey(3, 1)
-
-
-class TestFewBuckets(BatchSamplerContract):
-    def make(self) -> BatchSampler:
-        return BucketSampler(np.arange(53) * 31 % 40, num_buckets=3)
-
-
-class TestMoreBucketsThanBatches(BatchSamplerContract):
-    def make(self) -> BatchSampler:
-        return BucketSampler(np.arange(53) * 31 % 40, boundaries=range(1, 60))
-
-
-class TestTokensOfSomeRows(BatchSamplerContract):
-    def make(self) -> BatchSampler:
-        return BucketSampler(np.arange(53) * 31 % 40, max_tokens=90, indices=np.arange(50, 2, -1))
 
 
 def epoch(sampler: BucketSampler, batch_size: int, key: OrderKey | None = KEY) -> list[np.ndarray]:

@@ -14,45 +14,13 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BalancedBatchSampler, RandomAccessSampler, StratifiedSampler
+from batchup_ng.sampling import BalancedBatchSampler, StratifiedSampler
 from batchup_ng.sampling.plans import even_interleave
 from batchup_ng.sampling.plans.even_interleave import Spread
-from batchup_ng.testing.samplers import RowsSource, SamplerContract
+from batchup_ng.testing.samplers import RowsSource
 from tests.extent import quick, thorough
 
 Y = np.array([0, 3, 3, 0, 3, 3, 7, 3, 3, 0, 3, 7, 3])
-
-
-@pytest.mark.thorough
-class TestStratified(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(Y)
-
-
-class TestStratifiedPartRepeated(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(Y, indices=np.array([12, 0, 3, 5, 6, -1, 2]), repeats=3)
-
-
-class TestStratifiedForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(np.tile(Y, 20), repeats=-1)
-
-
-class TestBalanced(SamplerContract):
-    batch_sizes = (6,)
-
-    def make(self) -> RandomAccessSampler:
-        return BalancedBatchSampler(Y, 2)
-
-
-class TestBalancedByFewClasses(SamplerContract):
-    batch_sizes = (6,)
-
-    def make(self) -> RandomAccessSampler:
-        return BalancedBatchSampler(np.arange(40) % 7, 2, classes_per_batch=3)
 
 
 classes = st.lists(st.integers(0, 12), min_size=1, max_size=120).map(np.array)

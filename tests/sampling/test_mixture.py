@@ -15,29 +15,9 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BlockShuffleSampler, MixtureSampler, RandomAccessSampler
-from batchup_ng.testing.samplers import SamplerContract
+from batchup_ng.sampling import BlockShuffleSampler, MixtureSampler
 from batchup_ng.testing.sources import SourceContract
 from batchup_ng.work_pool import AbstractWorkerPool
-
-
-@pytest.mark.thorough
-class TestThreeParts(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return MixtureSampler([11, 5, 2], [0.5, 0.3, 0.2])
-
-
-class TestForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return MixtureSampler([7, 30], [1, 2], length=-1)
-
-
-class TestOfALength(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return MixtureSampler([7, 30, 4], [22, 7, 0], length=80)
-
 
 parts = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), min_size=1, max_size=6).filter(
     lambda pairs: any(share for _, share in pairs)

@@ -12,27 +12,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import RandomAccessSampler, StridedSampler
-from batchup_ng.testing.samplers import SamplerContract
-
-
-@pytest.mark.thorough
-class TestEveryThird(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StridedSampler(60, start=1, stride=3)
-
-
-class TestBackwardsTwice(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StridedSampler(20, stride=-1, repeats=2)
-
-
-class TestForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return StridedSampler(20, 5, 15, 2, repeats=-1)
-
+from batchup_ng.sampling import StridedSampler
 
 ends = st.none() | st.integers(-40, 40)
 

@@ -18,45 +18,13 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
+from batchup_ng.sampling import WeightedSampler, WeightedSubsetSampler
 from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
-from batchup_ng.testing.samplers import SamplerContract
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import quick
 
 KEY = OrderKey(3, 1)
-
-
-@pytest.mark.thorough
-class TestWeightedWithAnEnd(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30), num_samples=45)
-
-
-@pytest.mark.thorough
-class TestWithoutReplacement(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30), replacement=False)
-
-
-class TestSomeWithoutReplacement(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30), replacement=False, num_samples=11, repeats=3)
-
-
-class TestSubsetWithoutReplacementForEver(SamplerContract):
-    in_order = False
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False, repeats=-1)
 
 
 def chi_squared(counts: Any, expected: Any) -> float:
