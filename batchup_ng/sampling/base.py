@@ -30,12 +30,15 @@ def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
     return given
 
 
-def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
-    """Return whole numbers, ``(n,)``, as int64; refuse those above 2^63 - 1, which would come out negative."""
-    most = int(numbers.max()) if len(numbers) else 0
+def whole_numbers(name: str, values: Any, remedy: str, kinds: str = "iu") -> np.ndarray:
+    """Return whole numbers that a user gave, one a row, as ``(n,) int64``, not a copy if they are that already."""
+    given = given_array(name, values, remedy)
+    if given.dtype.kind not in kinds and len(given):
+        raise ArgumentTypeError(f"{name} must be whole numbers, not {given.dtype}; {remedy}")
+    most = int(given.max()) if len(given) else 0
     if most >= 1 << 63:
         raise ArgumentError(f"{name} must be below 2^63, and one is {most}; did an unsigned dtype take a negative one?")
-    return numbers.astype(np.int64, copy=copy)
+    return given.astype(np.int64, copy=False)
 
 
 def array_fingerprint(array: np.ndarray) -> list[Any]:

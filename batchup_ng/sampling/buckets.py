@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError
 from ..randomness import OrderKey
-from .base import BatchSampler, array_fingerprint, as_int64, given_array
+from .base import BatchSampler, array_fingerprint, whole_numbers
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import RowPlan
 from .standard import check_row_numbers, row_numbers
@@ -170,23 +170,18 @@ class BucketPlan(RowPlan):
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:
-    remedy = "pass [len(row) for row in rows]"
-    sizes = given_array("lengths", lengths, remedy)
-    if len(sizes) == 0:
-        return sizes.astype(np.int64)
-    if sizes.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"lengths must be whole numbers, not {sizes.dtype}; {remedy}")
-    if int(sizes.min()) < 0:
+    sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
+    if len(sizes) and int(sizes.min()) < 0:
         row = int(np.argmin(sizes))
         raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
-    return as_int64("lengths", sizes, copy=False)
+    return sizes
 
 
 def _rows_below(n: int, indices: Any) -> np.ndarray:
     rows = row_numbers("indices", indices)
+    check_row_numbers("indices", rows, n)
     if len(rows) and int(rows.min()) < 0:
         raise ArgumentError(f"indices must be row numbers from 0, and one is {int(rows.min())}; count from the start")
-    check_row_numbers("indices", rows, n)
     return rows
 
 

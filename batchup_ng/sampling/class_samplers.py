@@ -1,5 +1,4 @@
-"""Samplers that look at the class of each row. They keep the rows sorted by class, 8 bytes a row, and compute all else.
-"""
+"""Samplers that look at the class of each row. They keep the rows sorted by class, 8 bytes a row, and compute all else."""
 
 from __future__ import annotations
 

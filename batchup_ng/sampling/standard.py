@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, array_fingerprint, as_int64, given_array
+from .base import RandomAccessSampler, array_fingerprint, given_array, whole_numbers
 from .plans.permutation import check_length, keyed_permutation
 
 REPEATS = 64
@@ -144,15 +144,11 @@ class SubsetSampler(StandardSampler):
 
 
 def row_numbers(name: str, indices: Any) -> np.ndarray:
-    """Return `indices` as a one-dimensional array of its own, ``(n,) int64``; refuse what are no row numbers."""
+    """Return `indices` as an array of its own, ``(n,) int64``; refuse what are no row numbers."""
     rows = given_array(name, indices, "pass a list of row numbers")
-    if rows.size == 0:
-        return rows.astype(np.int64)
     if rows.dtype.kind == "b":
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
-    if rows.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
-    return as_int64(name, rows)  # a copy, so that a later change of the user's array changes nothing
+    return whole_numbers(name, rows, "pass an integer array").copy()  # a change of the user's array changes nothing
 
 
 def check_row_numbers(name: str, rows: np.ndarray, length: int) -> None:

@@ -34,12 +34,7 @@ class StridedSampler(StandardSampler):
     """
 
     def __init__(
-        self,
-        length: int,
-        start: int | None = None,
-        stop: int | None = None,
-        stride: int = 1,
-        repeats: int = 1,
+        self, length: int, start: int | None = None, stop: int | None = None, stride: int = 1, repeats: int = 1
     ) -> None:
         self.n_rows: int = validation.integer("length", length)
         check_length("length", self.n_rows)

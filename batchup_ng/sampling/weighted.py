@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
+from ..errors import ArgumentError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, array_fingerprint, as_int64, given_array
+from .base import RandomAccessSampler, array_fingerprint, whole_numbers
 from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
@@ -200,13 +200,12 @@ class WeightedSubsetSampler(WeightedSampler):
 
 def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
     """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse what are none."""
-    y = given_array("y", y, "pass the class of each row")
+    y = whole_numbers("y", y, "pass the class of each row: numpy.unique(y, return_inverse=True)[1]", "iub")
     if len(y) == 0:
         raise ArgumentError("y must be a one-dimensional, non-empty array of classes; pass the class of each row")
-    if y.dtype.kind not in "iub":
-        raise ArgumentTypeError(f"y must be class numbers, not {y.dtype}; use numpy.unique(y, return_inverse=True)[1]")
-    if int(y.min()) < 0:
-        raise ArgumentError(f"y must not be negative, and its least class is {int(y.min())}; number classes from 0")
-    if n_classes is not None and int(y.max()) >= validation.integer("n_classes", n_classes):
-        raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {int(y.max())}")
-    return as_int64("y", y)
+    least, greatest = int(y.min()), int(y.max())
+    if least < 0:
+        raise ArgumentError(f"y must not be negative, and its least class is {least}; number classes from 0")
+    if n_classes is not None and greatest >= validation.integer("n_classes", n_classes):
+        raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {greatest}")
+    return y

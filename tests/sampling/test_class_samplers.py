@@ -299,7 +299,7 @@ def refused() -> list[Any]:
         (lambda: StratifiedSampler([0, -1]), ArgumentError, "y must not be negative"),
         (lambda: StratifiedSampler([[0, 1], [2]]), ArgumentTypeError, "y must be one-dimensional, and is a list of"),
         (lambda: StratifiedSampler(np.array([2**64 - 1, 3], np.uint64)), ArgumentError, "y must be below 2.63"),
-        (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be class numbers"),
+        (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be whole numbers, not <U1"),
         (lambda: StratifiedSampler([0, 1], indices=[2]), ArgumentError, "indices must be row numbers below 2"),
         (lambda: StratifiedSampler([0, 1], repeats=0), ArgumentError, "repeats"),
         (lambda: StratifiedSampler([0, 1], indices=[], repeats=-1), ArgumentError, "no rows to repeat"),

@@ -45,9 +45,7 @@ class Reached(NamedTuple):
 START = Reached()
 
 
-def shares(
-    total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str
-) -> tuple[float, int]:
+def shares(total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str) -> tuple[float, int]:
     """Return how many rounds there are in which each rank takes `size`, and how much it takes in one more, 0 without
     one.
 
