@@ -114,16 +114,15 @@ class ImageFiles:
         return out
 
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Decode `rows` straight into `out`, one after the other.
+        """Decode `rows`, a 1-D integer array, straight into `out`, one after the other.
 
-        Args:
-            rows: 1-D integer array.
-            out: ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have.
+        `out` is ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have. If a file
+        cannot be read, the rows of `out` before it are written.
 
         Raises:
             IndexError: a row is out of range.
             ArgumentError: `out` has another shape than the pictures.
-            SampleReadError: a file cannot be read; the rows of `out` before it are written.
+            SampleReadError: a file cannot be read.
         """
         if len(out) != len(rows):
             raise ArgumentError(f"out must have one row for each of the {len(rows)} rows asked for, not {len(out)}")

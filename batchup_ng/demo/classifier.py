@@ -46,11 +46,8 @@ class Classifier:
         return np.asarray(self.probabilities(x).argmax(axis=1))
 
     def train_batch(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Take one step of Adam on a batch; return its mean cross-entropy before the step, in nats.
-
-        Args:
-            x: ``(n, ...)`` of a float type, `n_inputs` numbers a sample.
-            y: ``(n,)`` of an integer type, the classes.
+        """Take one step of Adam on a batch, `n_inputs` numbers a sample; return its mean cross-entropy before the step,
+        in nats.
         """
         x = _flat(x)
         rows = np.arange(len(y))

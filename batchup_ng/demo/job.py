@@ -73,9 +73,8 @@ def run_demo(
 
 
 def digit_sources(folder: Path, seed: int) -> tuple[AbstractDataSource, AbstractDataSource]:
-    """Write the digits into `folder`; return the sources `(train, test)` of batches `(x, y)`.
-
-    x: ``(n, 8, 8) float32``, 0 to 1; y: ``(n,) int64``. Each class has the same share of both.
+    """Write the digits into `folder`; return the sources `(train, test)` of batches ``(n, 8, 8) float32``, 0 to 1, and
+    ``(n,) int64``.
     """
     paths, labels = write_digits(folder)
     digits = ArrayDataSource([ImageFiles(paths, size=(8, 8), mode="L"), labels])

@@ -1,4 +1,4 @@
-"""Samplers that look at the class of each row. They keep the rows sorted by class, 8 bytes a row, and compute all else."""
+"""Samplers that look at the class of each row, which keep the rows sorted by class and compute all else."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ class ByClass:
 class StratifiedSampler(RepeatedSampler):
     """Hands out each row once a repeat, each class spread evenly over the whole of it.
 
-    So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
-    in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less;
-    :class:`~batchup_ng.sampling.plans.even_interleave.Spread` says why. That holds across the seam of two repeats, too:
-    all repeats of an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order,
-    without ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
+    Every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes in
+    the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less, across the seam of two repeats, too. All repeats of
+    an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order, without
+    ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
 
     Args:
         y: Class of each row of the data: ``(N,) int``, not negative.
@@ -96,18 +95,16 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
     :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
-    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled again whenever
-    the rows of a batch end with those of the class. An epoch ends when the largest class was gone through once; smaller
-    ones are then seen several times.
+    and none twice in a batch unless the class has fewer rows than `per_class`. An epoch ends when the largest class was
+    gone through once; smaller ones are then seen several times.
 
-    With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
-    Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
-    classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
-    out with their rows of it. In order, without ``shuffle=``, classes and rows come in turn, as they are numbered; an
-    epoch is as long, and leaves out the last.
+    With `classes_per_batch`, a batch has that many of the classes (P classes of K samples: Hermans, Beyer, Leibe, "In
+    Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the classes are shuffled and dealt
+    out to as many batches as they fill; those left over, others each time, sit the round out. In order, without
+    ``shuffle=``, classes and rows come in turn, as they are numbered.
 
-    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory:
-    8 bytes a row.
+    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory: 8
+    bytes a row.
 
     Args:
         y: Class of each row: ``(n,) int``, not negative.
@@ -119,8 +116,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         classes: The classes that occur: ``(n_classes,) int64``.
 
     Raises:
-        ArgumentError: `y` is empty or has a negative class, `per_class` or `classes_per_batch` is below 1, or there are
-            fewer classes than `classes_per_batch`.
+        ArgumentError: `y` is empty or has a negative class, or one of the numbers is below 1, or above that of the classes.
     """
 
     in_batches: ClassVar[bool] = True

@@ -19,8 +19,8 @@ class WeightedSampler(RandomAccessSampler):
     """Draws rows at random, each with a chance in proportion to its weight.
 
     With replacement, a row may come any number of times, and an epoch has no end unless `num_samples` gives it one.
-    Without, each row comes at most once, drawn in proportion to the weights of those left, so that rows of large weight
-    tend to come early. Rows of weight 0 are never drawn.
+    Without, each row comes at most once, drawn in proportion to the weights of those left. Rows of weight 0 are never
+    drawn.
 
     The weights are copied and summed up once, when this is made; then a draw takes a binary search. Without replacement
     the order of an epoch is a table of 8 bytes a row that it hands out; the latest two are kept.
@@ -31,13 +31,9 @@ class WeightedSampler(RandomAccessSampler):
         num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all of weight above 0.
         repeats: How often to draw so many, without replacement, in another order each time; -1 without end.
 
-    Attributes:
-        length: How many weights there are.
-
     Raises:
-        ArgumentError: a weight is negative, infinite or NaN, or all are 0; `num_samples` is below 1, or without
-            replacement more than there are rows of weight above 0; `repeats` is given with replacement, or is neither
-            -1 nor at least 1.
+        ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without replacement
+            than have a weight above 0; `repeats` is given with replacement; a number is too small.
         ArgumentTypeError: an argument is of another kind.
 
     >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
@@ -123,8 +119,6 @@ class WeightedSampler(RandomAccessSampler):
     @staticmethod
     def class_balancing_sample_weights(y: Any, n_classes: int | None = None) -> np.ndarray:
         """Return weights that make each class that occurs in `y` equally likely: ``(n,) float64``, summing to 1.
-
-        A class number that does not occur takes no part: it gets no share, it takes none from the others.
 
         Args:
             y: Class of each sample: ``(n,) int``, not negative.

@@ -81,10 +81,9 @@ class WithRows(MapDataSource):
 
 @dataclasses.dataclass
 class Subject:
-    """A source that is read in several settings: the one under test, or a node of its graph.
-
-    Each reading is of a copy of the source as it was at first, if it can be copied, so that what one reading leaves
-    behind cannot make the next one look right.
+    """A source that is read in several settings: the one under test, or a node of its graph. Each reading is of a copy
+    of it as it was at first, if it can be copied, so that what one reading leaves behind cannot make the next one look
+    right.
     """
 
     source: Any
@@ -189,9 +188,8 @@ def settings(
 
 
 def copies_of(source: AbstractDataSource) -> Callable[[], Any]:
-    """Return a function that returns a copy of a source as it is now, or the source where it cannot be copied.
-
-    A function that is no part of a module is copied, with what it closes over. Classes and memory of arrays are shared.
+    """Return a function that returns a copy of a source as it is now, with the user's functions and what they close
+    over, or the source where it cannot be copied. Classes and memory of arrays are shared.
     """
     memory: list[Any] = []
     try:
