@@ -116,7 +116,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         classes: The classes that occur: ``(n_classes,) int64``.
 
     Raises:
-        ArgumentError: `y` is empty or has a negative class, or one of the numbers is below 1, or above that of the classes.
+        ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above that of the classes.
     """
 
     in_batches: ClassVar[bool] = True

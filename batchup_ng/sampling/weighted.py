@@ -32,8 +32,8 @@ class WeightedSampler(RandomAccessSampler):
         repeats: How often to draw so many, without replacement, in another order each time; -1 without end.
 
     Raises:
-        ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without replacement
-            than have a weight above 0; `repeats` is given with replacement; a number is too small.
+        ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without
+            replacement than have a weight above 0; `repeats` is given with replacement; a number is too small.
         ArgumentTypeError: an argument is of another kind.
 
     >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
