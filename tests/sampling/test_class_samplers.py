@@ -42,15 +42,8 @@ def test_stratified_hands_out_each_row_once_a_repeat(y: np.ndarray, repeats: int
         assert sorted(repeat) == list(range(len(y)))
 
 
-@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 120))
-def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, length: int) -> None:
-    length = min(length, len(y))
-    handed_out = y[StratifiedSampler(y).rows_at(np.arange(len(y)), OrderKey(seed, 0))]
-    assert strays_too_far(handed_out, length) == []
-
-
-@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 300), repeats=st.integers(2, 4))
-def test_so_has_every_stretch_that_reaches_over_repeats(y: np.ndarray, seed: int, length: int, repeats: int) -> None:
+@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 300), repeats=st.integers(1, 4))
+def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, length: int, repeats: int) -> None:
     n = len(y) * repeats
     handed_out = y[StratifiedSampler(y, repeats=repeats).rows_at(np.arange(n), OrderKey(seed, 0))]
     assert strays_too_far(handed_out, min(length, n)) == []
@@ -328,11 +321,6 @@ def test_every_option_is_told_apart_by_the_fingerprint() -> None:
         BalancedBatchSampler(Y, 1, 2),
     ]  # fmt: skip
     assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)
-
-
-def test_repeats_are_shuffled_anew() -> None:
-    repeats = StratifiedSampler(Y, repeats=20).rows_at(np.arange(20 * 13), OrderKey(1, 0)).reshape(20, 13)
-    assert len({tuple(repeat) for repeat in repeats.tolist()}) == 20
 
 
 def test_no_rows_are_no_batches() -> None:
