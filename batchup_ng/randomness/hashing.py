@@ -23,13 +23,10 @@ def digest(*parts: int | str) -> bytes:
 
 
 def _packed(part: int | str) -> bytes:
-    if isinstance(part, str):
-        data = part.encode()
-        return b"s" + struct.pack("<q", len(data)) + data
-    if -(1 << 63) <= part < 1 << 63:
+    if not isinstance(part, str) and -(1 << 63) <= part < 1 << 63:
         return b"i" + struct.pack("<q", part)
-    data = str(part).encode()
-    return b"n" + struct.pack("<q", len(data)) + data
+    kind, data = b"s" if isinstance(part, str) else b"n", str(part).encode()
+    return kind + struct.pack("<q", len(data)) + data
 
 
 def word(*parts: int | str) -> int:

@@ -62,9 +62,9 @@ class BatchKey(NamedTuple):
         """Return the key of a batch that has `size` samples for each of this one's, one group after the other."""
         if size == 1:
             return self
-        offsets = self.offsets
-        if offsets is not None:
-            offsets = (offsets[:, None] * size + np.arange(size)).reshape(-1)
+        if self.offsets is None:
+            return self._replace(start=self.start * size)
+        offsets = (self.offsets[:, None] * size + np.arange(size)).reshape(-1)
         return self._replace(start=self.start * size, offsets=offsets)
 
     def positions(self, n: int) -> np.ndarray:

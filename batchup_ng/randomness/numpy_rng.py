@@ -74,16 +74,15 @@ def globals_seeded(key: BatchKey) -> Iterator[None]:
 @contextlib.contextmanager
 def globals_kept() -> Iterator[None]:
     """Put the global generators back to where they were."""
-    before = random.getstate(), np.random.get_state(legacy=False)
-    torch = torch_generator()
-    torch_before = None if torch is None else torch.get_state()
+    python, numpy, torch = random.getstate(), np.random.get_state(legacy=False), torch_generator()
+    torch_state = torch and torch.get_state()
     try:
         yield
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
+        random.setstate(python)
+        np.random.set_state(numpy)
         if torch is not None:
-            torch.set_state(torch_before)
+            torch.set_state(torch_state)
 
 
 def seed_globals(key: BatchKey) -> None:

@@ -228,8 +228,3 @@ def test_repeats_are_shuffled_anew_blocks_and_rows() -> None:
     repeats = BlockShuffleSampler(40, 4, 2, repeats=20).rows_at(np.arange(20 * 40), OrderKey(1, 0)).reshape(20, 40)
     assert len({frozenset(repeat[:8] // 4) for repeat in repeats}) > 10  # which blocks share the first window
     assert len({tuple(repeat[np.isin(repeat // 4, repeat[:1] // 4)] % 4) for repeat in repeats}) > 5
-
-
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    made = [(9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2)]
-    assert len({str(BlockShuffleSampler(*options).fingerprint()) for options in made}) == len(made)

@@ -312,17 +312,6 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
         make()
 
 
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    other = Y[::-1]
-    made = [
-        StratifiedSampler(Y), StratifiedSampler(other), StratifiedSampler(Y, repeats=2),
-        StratifiedSampler(Y, np.arange(13)), StratifiedSampler(Y, [1, 2]), StratifiedSampler(Y, [2, 1]),
-        BalancedBatchSampler(Y, 1), BalancedBatchSampler(other, 1), BalancedBatchSampler(Y, 2),
-        BalancedBatchSampler(Y, 1, 2),
-    ]  # fmt: skip
-    assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)
-
-
 def test_no_rows_are_no_batches() -> None:
     empty = StratifiedSampler(Y, indices=[])
     assert empty.num_indices_generated() == 0

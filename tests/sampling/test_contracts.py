@@ -77,3 +77,17 @@ class TestBatchSamplers(BatchSamplerContract):
 
     def make(self) -> Any:
         return self.made()
+
+
+def test_every_option_is_told_apart_by_the_fingerprint() -> None:
+    other = Y[::-1]
+    made = [
+        *[BlockShuffleSampler(*options) for options in ((9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2))],
+        *[StridedSampler(*each) for each in ((9, 0), (10, 0), (9, 1), (9, 0, 8), (9, 0, None, 2), (9, 0, None, 1, 2))],
+        *[MixtureSampler(*each) for each in (([3, 4],), ([4, 3],), ([3, 4], [2, 1]), ([3, 4], [1, 2]))],
+        *[MixtureSampler([3, 4], None, length) for length in (9, -1)],
+        *[StratifiedSampler(*each) for each in ((Y,), (other,), (Y, None, 2), (Y, np.arange(13)), (Y, [1, 2]))],
+        StratifiedSampler(Y, [2, 1]),
+        *[BalancedBatchSampler(*options) for options in ((Y, 1), (other, 1), (Y, 2), (Y, 1, 2))],
+    ]
+    assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)

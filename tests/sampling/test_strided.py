@@ -93,8 +93,3 @@ def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         make()
-
-
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    made = [(9, 0), (10, 0), (9, 1), (9, 0, 8), (9, 0, None, 2), (9, 0, None, 1, 2)]
-    assert len({str(StridedSampler(*options).fingerprint()) for options in made}) == len(made)
