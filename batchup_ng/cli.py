@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ._version import __version__
-from .demo.job import POOLS, WANTED_ACCURACY, DemoOptions, Progress, run_demo
+from .demo.job import POOLS, WANTED_ACCURACY, Progress, run_demo
 from .errors import BatchupError
 
 DONE, FELL_SHORT, WRONG_OPTION, INTERRUPTED = 0, 1, 2, 130
@@ -46,20 +46,19 @@ def build_parser() -> OneLineParser:
     parser = OneLineParser(prog="batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    defaults = DemoOptions()
     demo = commands.add_parser("demo", help="train a small network on handwritten digits", allow_abbrev=False)
-    demo.add_argument("--pool", choices=POOLS, default=defaults.pool, help="who does the work (default: %(default)s)")
+    demo.add_argument("--pool", choices=POOLS, default="thread", help="who does the work (default: %(default)s)")
     demo.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
-    demo.add_argument("--epochs", type=int, metavar="N", default=defaults.epochs, help="default: %(default)s")
-    demo.add_argument("--seed", type=int, metavar="N", default=defaults.seed, help="default: %(default)s")
+    demo.add_argument("--epochs", type=int, metavar="N", default=20, help="default: %(default)s")
+    demo.add_argument("--seed", type=int, metavar="N", default=1, help="default: %(default)s")
     demo.set_defaults(run=demo_command)
     return parser
 
 
 def demo_command(parsed: argparse.Namespace) -> int:
     """Run the demo; return 0 if its accuracy is as high as it should be, else 1."""
-    options = DemoOptions(pool=parsed.pool, workers=parsed.workers, epochs=parsed.epochs, seed=parsed.seed)
-    accuracy = run_demo(options, functools.partial(print, flush=True), progress_bar())
+    say = functools.partial(print, flush=True)
+    accuracy = run_demo(parsed.pool, parsed.workers, parsed.epochs, parsed.seed, say, progress_bar())
     reached = accuracy >= WANTED_ACCURACY
     verdict = "reached" if reached else "not reached; try more epochs"
     print(f"test accuracy {accuracy:.3f} ({WANTED_ACCURACY} {verdict})")

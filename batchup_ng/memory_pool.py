@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import math
 import weakref
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,56 +26,36 @@ SMALLEST_LEASE = 1 << 16
 """Bytes below which fresh memory from the allocator is cheaper than a lease (a lease costs some 3 µs)."""
 
 
-_PLAIN_KINDS = "biufcSUMm"
-
-
 def is_plain(dtype: np.dtype[Any]) -> bool:
     """Return whether a type string tells the whole of `dtype`: no fields, no metadata, none that a library added."""
-    return dtype.kind in _PLAIN_KINDS and dtype.isbuiltin != 2 and not dtype.metadata
+    return dtype.kind in "biufcSUMm" and dtype.isbuiltin != 2 and not dtype.metadata
 
 
-class Buffers(Protocol):
-    """Where the memory of a batch comes from."""
+class Buffers:
+    """Where the memory of a batch comes from; here it is new each time.
+
+    Attributes:
+        common: The array that those of one task are parts of, which nothing else has; None where there is none.
+    """
+
+    common: np.ndarray | None = None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array to be written, with contents as they may be: C order, writable."""
-        ...
-
-    @property
-    def scratch(self) -> Buffers:
-        """Where to take the memory of what is not handed out itself: the arrays that a map will replace."""
-        ...
-
-    @property
-    def common(self) -> np.ndarray | None:
-        """The array that those of one task are parts of, which nothing else has; None where there is none."""
-        ...
-
-
-class FreshBuffers:
-    """Buffers that are new each time."""
-
-    common = None
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         return np.empty(shape, dtype)
 
     @property
     def scratch(self) -> Buffers:
+        """Where to take the memory of what is not handed out itself: the arrays that a map will replace."""
         return self
 
 
-FRESH = FreshBuffers()
+FRESH = Buffers()
 
 
 class Block(NamedTuple):
-    """A piece of aligned memory.
-
-    Attributes:
-        address: Where it begins.
-        size: How many bytes it has.
-        offset: Where it begins in the memory that several processes share; -1 where it is of this process alone.
-        keep: What the memory lives as long as.
+    """A piece of aligned memory, which lives as long as `keep`; `offset` is where it begins in the memory that several
+    processes share, -1 where it is of this process alone.
     """
 
     address: int
@@ -85,14 +65,7 @@ class Block(NamedTuple):
 
 
 class Lease:
-    """The owner at the root of a leased array: its block is free again when it dies.
-
-    Args:
-        block: What is lent.
-        shape: Shape of the array.
-        kind: Its dtype, as a type string.
-        free: Where the block goes, in the :class:`Returned` that it comes back as.
-    """
+    """The owner at the root of a leased array: its block goes to `free` when it dies."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_returned")
 
@@ -108,9 +81,6 @@ class Returned(weakref.ref[Lease]):
     The lease itself keeps it, which is enough: weak references are called before an object lets go of what it holds.
     (Not where both are found by the collector of cycles, which sees no array's base: that takes a cycle through the
     lease itself.)
-
-    Attributes:
-        block: What was lent.
     """
 
     __slots__ = ("block",)
@@ -118,19 +88,13 @@ class Returned(weakref.ref[Lease]):
     block: Block
 
 
-class BufferPool:
-    """Memory that is used again as soon as nothing refers to the array it was lent to.
+class BufferPool(Buffers):
+    """Memory that is used again as soon as nothing refers to the array it was lent to. Safe to use from several
+    threads.
 
-    Safe to use from several threads. What waits for use is bounded: at most `max_free` blocks of each size and
-    `max_bytes` bytes of each, the other sizes being released when together they have more. What comes back beyond
-    that goes to the system.
-
-    Args:
-        max_free: How many free blocks of one size to keep.
-        max_bytes: How many bytes of free blocks to keep.
+    What waits for use is bounded: at most `max_free` blocks of each size and `max_bytes` bytes of each, the other sizes
+    being released when together they have more. What comes back beyond that goes to the system.
     """
-
-    common = None
 
     def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30) -> None:
         self._most_free = max_free
@@ -141,10 +105,6 @@ class BufferPool:
         # Memory does not travel: what holds a pool arrives with an empty one.
         return BufferPool, (self._most_free, self._most_bytes)
 
-    @property
-    def scratch(self) -> Buffers:
-        return self
-
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array of `shape` and `dtype` to be written: 64-byte aligned, C order, writable.
 
@@ -153,15 +113,8 @@ class BufferPool:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_LEASE or dtype.hasobject:
             return np.empty(shape, dtype)
-        if is_plain(dtype):
-            return self._lent(nbytes, shape, dtype.str)
-        return self.lease(nbytes).view(dtype).reshape(shape)
-
-    def lease(self, nbytes: int) -> np.ndarray:
-        """Return `nbytes` bytes on lease: ``(nbytes,) uint8``."""
-        return self._lent(nbytes, (nbytes,), "|u1")
-
-    def _lent(self, nbytes: int, shape: tuple[int, ...], kind: str) -> np.ndarray:
+        if not is_plain(dtype):
+            return self.empty((nbytes,), np.dtype(np.uint8)).view(dtype).reshape(shape)
         size = size_class(nbytes)
         free = self._free.get(size)
         if free is None:
@@ -173,8 +126,9 @@ class BufferPool:
             if self.free_bytes() + size > self._most_bytes:
                 for other in list(self._free.values()):
                     other.clear()
-            block = _aligned(size)
-        return np.asarray(Lease(block, shape, kind, free))
+            memory = np.empty(size + ALIGNMENT, np.uint8)
+            block = Block(memory.ctypes.data + -memory.ctypes.data % ALIGNMENT, size, -1, memory)
+        return np.asarray(Lease(block, shape, dtype.str, free))
 
     def free_bytes(self) -> int:
         """Return how many bytes wait for use."""
@@ -196,8 +150,3 @@ def size_class(nbytes: int) -> int:
     """Return the block size for `nbytes`: at most an eighth above it, so that ragged batches share blocks."""
     step = max(4096, 1 << (nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
-
-
-def _aligned(nbytes: int) -> Block:
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    return Block(memory.ctypes.data + -memory.ctypes.data % ALIGNMENT, nbytes, -1, memory)

@@ -51,12 +51,7 @@ def _dense_strides(tensor: Any) -> tuple[int, ...]:
 
 
 def copied(tensor: Any, buffers: Buffers) -> Any:
-    """Return a dense copy of a plain tensor, with its strides if it is dense itself.
-
-    Args:
-        tensor: What to copy.
-        buffers: Where the memory comes from.
-    """
+    """Return a copy of a plain tensor, with its strides if it is dense, in memory from `buffers`."""
     nbytes = tensor.numel() * tensor.element_size()
     if nbytes < SMALLEST_LEASE:
         return tensor.clone().resolve_conj().resolve_neg()
@@ -77,13 +72,8 @@ def bytes_of(tensor: Any) -> np.ndarray:
 
 
 def over(memory: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """Return the dense tensor whose bytes are `memory`, which it keeps alive; imports PyTorch.
-
-    Args:
-        memory: ``(n,) uint8``, writable.
-        dtype: As :func:`dtype_name` names it.
-        shape: Its shape.
-        strides: Its strides, in elements.
+    """Return the dense tensor whose bytes are `memory`, ``(n,) uint8``, writable, which it keeps alive; imports
+    PyTorch. Strides are in elements.
     """
     import torch
 

@@ -15,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.batch_layout import copied, finished
-from batchup_ng.memory_pool import BufferPool, FreshBuffers
+from batchup_ng.memory_pool import BufferPool, Buffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 
@@ -25,7 +25,7 @@ FIXED = np.arange(4.0)
 FIXED.flags.writeable = False
 
 
-class Counting(FreshBuffers):
+class Counting(Buffers):
     """Memory that counts how often it is asked for: once a copy."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ def check(part: Any) -> None:
 def test_containers_that_are_kept_are_not_written_to() -> None:
     kept_tuple, kept_list, kept_dict = (np.arange(3),), [np.arange(3)], {"x": np.arange(3)}
     for kept in (kept_tuple, kept_list, kept_dict):
-        result = finished(kept, FreshBuffers())
+        result = finished(kept, Buffers())
         for key in [0] if not isinstance(kept, dict) else ["x"]:
             result[key][...] = 9
             assert kept[key].tolist() == [0, 1, 2]  # type: ignore[call-overload, index]
@@ -135,7 +135,7 @@ def test_objects_keep_their_kind_and_lose_their_owner() -> None:
     row, named = np.arange(3), collections.namedtuple("named", "x y")  # as users write it
     rows = np.empty(3, object)
     rows[:] = [row, [row], {"x": row}]
-    (got, pair) = finished((rows[:], named(row, 1)), FreshBuffers())
+    (got, pair) = finished((rows[:], named(row, 1)), Buffers())
     assert type(pair) is named
     for one in (got[0], got[1][0], got[2]["x"], pair.x):
         one += 1
@@ -144,7 +144,7 @@ def test_objects_keep_their_kind_and_lose_their_owner() -> None:
 
 def test_a_masked_array_is_refused() -> None:
     with pytest.raises(bu.ArgumentTypeError, match=r"masked array.*return x.filled\(value\)"):
-        finished((np.ma.masked_array([1, 2], [0, 1]),), FreshBuffers())
+        finished((np.ma.masked_array([1, 2], [0, 1]),), Buffers())
 
 
 MAPS: dict[str, Callable[..., Any]] = {
@@ -180,7 +180,7 @@ def test_every_way_hands_out_the_same_layout(name: str, pools: list[AbstractWork
 def reading(source: Any, batch_size: int) -> Any:
     """Yield the batches of a source as they are read."""
     for planned in source.plan(batch_size, 3):
-        yield source.read(planned.rows, planned.key, FreshBuffers())
+        yield source.read(planned.rows, planned.key, Buffers())
 
 
 def test_a_stream_that_is_prefetched_has_that_layout(pools: list[AbstractWorkerPool]) -> None:

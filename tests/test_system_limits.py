@@ -36,11 +36,11 @@ def test_the_memory_of_this_process_is_part_of_the_machines() -> None:
     assert 0 < found <= psutil.virtual_memory().total
 
 
-def test_the_files_of_the_machine_are_read() -> None:
-    text = "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   12000000 kB\nBad:\nWorse: many kB\n"
-    assert system_limits.kilobytes(text, "MemAvailable") == 12_000_000 * 1024
-    assert [system_limits.kilobytes(text, name) for name in ("Mem", "Bad", "Worse", "Absent")] == [None] * 4
-    assert system_limits.kilobytes("", "MemAvailable") is None
+def test_the_files_of_the_machine_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "meminfo"
+    file.write_text("MemAvailable:   12000000 kB\nMemTotal:\t7 kB\nBad:\nWorse: many kB\ninactive_file 4096\n")
+    assert system_limits.entries(file) == {"MemAvailable": 12_000_000 * 1024, "MemTotal": 7168, "inactive_file": 4096}
+    assert system_limits.entries(tmp_path / "absent") == {}
 
 
 def test_a_limit_counts_files_that_may_be_dropped_as_free(tmp_path: Path) -> None:
@@ -213,16 +213,10 @@ def test_what_is_no_number_is_no_limit(tmp_path: Path) -> None:
 def test_the_memory_of_a_group_is_the_least_that_it_and_those_around_it_allow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner, outer, old = tmp_path / "outer" / "inner", tmp_path / "outer", tmp_path / "memory"
-    inner.mkdir(parents=True)
-    old.mkdir()
-    found = [inner, outer]
-    groups = {"memory": found}
-    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter(groups.get(controller, [])))
+    found: list[Path] = []
+    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter(found))
     assert system_limits.memory_limit() == math.inf
-    (inner / "memory.max").write_text("max\n")
-    (outer / "memory.max").write_text("5000\n")
+    found += [group(tmp_path / "outer" / "inner", memory__max="max"), group(tmp_path / "outer", memory__max=5000)]
     assert system_limits.memory_limit() == 5000
-    found.append(old)
-    (old / "memory.limit_in_bytes").write_text("4000\n")
+    found.append(group(tmp_path / "memory", memory__limit_in_bytes=4000))
     assert system_limits.memory_limit() == 4000

@@ -129,13 +129,8 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
 def chosen_rows(key: Any, length: int) -> int | np.ndarray:
     """Return what an index asks for: an ``int`` for one row, a 1-D ``intp`` array for several; none negative.
 
-    Args:
-        key: An integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`.
-        length: How many rows there are.
-
-    Raises:
-        IndexError: a row is out of range, or a mask has another length.
-        ArgumentTypeError: `key` is of another kind.
+    `key` is an integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`; an ``IndexError`` says
+    that a row is out of range, or that a mask has another length.
     """
     if isinstance(key, slice):
         return np.arange(*key.indices(length), dtype=np.intp)

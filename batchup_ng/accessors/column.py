@@ -1,7 +1,5 @@
-"""What may be a column of an array source: an array-like whose rows are NumPy's, whatever is done with them.
-
-Libraries extend arrays in ways that not every path keeps: a mask, a matrix that stays two-dimensional, a pandas array
-whose rows are indexed by label. They become plain arrays when the source is made, or are refused with the remedy.
+"""What may be a column of an array source. Arrays of other libraries whose rows not every path would keep as they are
+become plain ones when the source is made, or are refused with the remedy.
 """
 
 from __future__ import annotations
@@ -22,11 +20,8 @@ _NOT_INDEXED_BY_ROWS = (
 
 
 def as_column(name: str, column: Any) -> Any:
-    """Return `column` as it is read: itself, or a plain array.
-
-    Raises:
-        ArgumentTypeError: it is nothing that can be indexed by an array of rows; `name` says which it is.
-        ArgumentError: it has missing values, for which NumPy has no place.
+    """Return `column` as it is read, itself or a plain array; refuse, by its `name`, what cannot be indexed by an array
+    of rows, or has missing values for which NumPy has no place.
     """
     kind = type(column).__name__
     if not isinstance(column, Sized) or getattr(column, "ndim", 1) == 0:

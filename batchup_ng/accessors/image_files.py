@@ -1,16 +1,11 @@
 """Picture files as an array that is decoded when it is read.
 
-What a pixel is: the file is opened, decoded, reduced to 8 bits where it holds 16, turned as its EXIF orientation
-says, converted to the mode asked for, resized, in that order, each step left out where it would change nothing.
-For an upright file that is ``Image.open(path).convert(mode).resize((width, height), resample)``, byte for byte.
+What a pixel is: the file is opened, decoded, reduced to 8 bits where it holds 16, turned as its EXIF orientation says,
+converted to the mode asked for, resized, in that order, each step left out where it would change nothing. For an
+upright file that is ``Image.open(path).convert(mode).resize((width, height), resample)``, byte for byte.
 
-Nothing in a file is trusted. Only the formats in `FORMATS` are tried, none of which runs another program, and the
-number of pixels in the header is compared with `max_pixels` before memory is taken: files are opened through
-Pillow's table of readers, not by ``Image.open``, which would print a warning or refuse at a limit that is global to
-the process. Only regular files are opened: a named pipe would never end.
-
-An `ImageFiles` never changes and holds no open file, so threads share it freely. A million paths are two Python
-objects, so that it is pickled in milliseconds.
+Nothing in a file is trusted. Only regular files in one of `FORMATS` are opened, none of which runs another program, and
+through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to the process.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
-from PIL import Image, ImageFile, JpegImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..validation import one_of, positive_int
@@ -82,7 +77,10 @@ class ImageFiles:
             truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
         self._fills = one_of("truncated", truncated, ("error", "fill")) == "fill"
         self._paths = _PackedPaths(paths)
-        self._folder = _folder_now()
+        try:
+            self._folder = os.getcwd()
+        except OSError:
+            self._folder = ""  # it was deleted; absolute paths can be read all the same
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -116,16 +114,15 @@ class ImageFiles:
         return out
 
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Decode `rows` straight into `out`, one after the other.
+        """Decode `rows`, a 1-D integer array, straight into `out`, one after the other.
 
-        Args:
-            rows: 1-D integer array.
-            out: ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have.
+        `out` is ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have. If a file
+        cannot be read, the rows of `out` before it are written.
 
         Raises:
             IndexError: a row is out of range.
             ArgumentError: `out` has another shape than the pictures.
-            SampleReadError: a file cannot be read; the rows of `out` before it are written.
+            SampleReadError: a file cannot be read.
         """
         if len(out) != len(rows):
             raise ArgumentError(f"out must have one row for each of the {len(rows)} rows asked for, not {len(out)}")
@@ -157,13 +154,6 @@ class ImageFiles:
             raise  # says something about this machine, not about the file
         except Exception as error:
             raise SampleReadError(f"picture {row}, {_shown(path)}, {_reason(error)}", path) from error
-
-
-def _folder_now() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""  # it was deleted; absolute paths can be read all the same
 
 
 class _PackedPaths:
@@ -226,16 +216,6 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     return known
 
 
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What makes a picture upright, by the value of its EXIF tag 0x0112 (EXIF 2.32, 4.6.4 A)."""
 _HOLD_ORIENTATION = frozenset({"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"})
 
 
@@ -254,10 +234,8 @@ def _decode(path: str, mode: str, max_pixels: int, fills: bool) -> Image.Image:
     with open(path, "rb") as file:
         stored = _open(file, max_pixels)
         _load(stored, file, fills)
-        turn = _turn(stored)
+        _turn_upright(stored)
         image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
-    if turn is not None:
-        image = image.transpose(turn)
     if mode != "RGBA":
         image.info.pop("transparency", None)  # its conversion is wasted, and warns at times
     return image if image.mode == mode else image.convert(mode)
@@ -330,15 +308,17 @@ def _to_the_end(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
     return strict
 
 
-def _turn(stored: Image.Image) -> Image.Transpose | None:
-    """Return what makes a loaded picture upright."""
+def _turn_upright(stored: Image.Image) -> None:
+    """Turn a loaded picture as its EXIF orientation says (EXIF 2.32, 4.6.4 A)."""
     # Pillow turns TIFF files as they are loaded; most other files hold nothing that could say.
     if stored.format == "TIFF" or _HOLD_ORIENTATION.isdisjoint(stored.info):
-        return None
+        return
     try:
-        return _TURNS.get(stored.getexif().get(0x0112, 1))
+        ImageOps.exif_transpose(stored, in_place=True)
+    except MemoryError:
+        raise
     except Exception:
-        return None  # a note that cannot be read is no reason to lose the picture
+        pass  # a note that cannot be read is no reason to lose the picture
 
 
 def _in_8_bits(stored: Image.Image) -> Image.Image:

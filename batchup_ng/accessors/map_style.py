@@ -1,11 +1,8 @@
 """An accessor over anything that gives its samples one at a time.
 
-Structure is decided by the first sample of a batch: a tuple or mapping becomes columns, which may nest; any other
-sample is a leaf. Leaves that are numbers or have ``__array__`` are stacked, where their shapes agree; all others
-stay Python objects in a list. Nothing is guessed from lists: ``[1, 2]`` as a sample stays a list, for whether it
-means two columns or a vector is known to its owner only.
-
-The data set is read on whichever thread asks, with no lock: it must be as thread-safe as the pool needs it to be.
+Structure is decided by the first sample of a batch. Nothing is guessed from lists: ``[1, 2]`` as a sample stays a list,
+for whether it means two columns or a vector is known to its owner only. The data set is read on whichever thread asks,
+with no lock: it must be as thread-safe as the pool needs it to be.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Asks the system for the rows that are about to be read from a file that is larger than memory.
 
-The system reads a mapped file with as much around a page as the disk's read-ahead says, which may be megabytes, and
-lets the reader wait each time. Of a file that fits into memory all is wanted sooner or later. Of rows picked at random
-from a larger one nearly all of that is read in vain; so the system is told which rows come next, and reads these, all
-at once, and no others.
+The system reads a mapped file with up to megabytes around a page, and lets the reader wait each time. Of a file that
+fits into memory all is wanted sooner or later; of a larger one, told which rows come next, it reads these, all at once,
+and no others.
 """
 
 from __future__ import annotations
@@ -25,11 +24,8 @@ def exceeds_memory(array: np.ndarray) -> bool:
 
 
 def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
-    """Let the system begin to read `rows` of `array`, if it lies over a file that is larger than half of the memory.
-
-    Args:
-        array: In C order.
-        rows: ``(n,) int64``, none negative or out of range.
+    """Let the system begin to read `rows`, ``(n,) int64`` in range, of an array in C order, if it lies over a file that
+    is larger than half of the memory.
     """
     if not exceeds_memory(array) or not _is_mapped(array):
         return

@@ -1,8 +1,7 @@
-"""An accessor that turns stored bytes into floating point numbers as they are read.
+"""An accessor that turns stored bytes into floating point numbers as they are read, as BatchUp 0.2.3 does to the bit.
 
-Results equal those of BatchUp 0.2.3 bit for bit, which fixes the order of the arithmetic: scale and offset are
-rounded to ``float32`` once, each value is converted, then multiplied, then added to, each step rounded to
-``float32``. A fused multiply-add, or a table made in ``float64``, would differ in the last bit.
+Scale and offset are rounded to ``float32`` once, each value is converted, multiplied, then added to, each step rounded
+to ``float32``. A fused multiply-add, or a table made in ``float64``, would differ in the last bit.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from .. import randomness
 from ..errors import ArgumentTypeError
 from ..memory_pool import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
-from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, PartPlan, SamplesPlan
-from ..sampling.plans.sharding import START
+from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
+from ..sampling.plans.rows import ListedPlan
 from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
@@ -176,10 +176,8 @@ class PlannedDataSource(EpochSource):
         if options.rng is not None:
             return drawn_plan(self, options, options.rng, self.count(size, drop_last))
         rows = self.row_plan(size, options.order_key(), drop_last)
-        which = options.seed, options.epoch
-        if rows.n_samples is not None:
-            return SamplesPlan(rows, size, *which, drop_last, options.shard, options.reached)
-        return part_of(BatchesPlan(rows, size, *which), options)
+        kind = BatchesPlan if rows.n_samples is None else SamplesPlan
+        return kind(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
         if epoch.plan is not None:
@@ -218,13 +216,6 @@ class PlannedDataSource(EpochSource):
         return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
 
 
-def part_of(whole: BatchPlan, options: EpochOptions) -> BatchPlan:
-    """Return the part of a plan of batches that the options ask for."""
-    if options.shard.world == 1 and options.reached == START:
-        return whole
-    return PartPlan(whole, options.shard, options.reached, options.drop_last and options.shard.world > 1)
-
-
 def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: float | None) -> BatchPlan:
     """Return the plan of an epoch whose order is drawn as it goes.
 
@@ -242,8 +233,8 @@ def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: f
             raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
         return sum(1 for _ in source.drawn_rows(size, again, drop_last))
 
-    drawn = source.drawn_rows(size, rng, drop_last)
-    return part_of(DrawnPlan(drawn, size, options.seed, options.epoch, n_batches, count), options)
+    rows = ListedPlan(source.drawn_rows(size, rng, drop_last), n_batches, count)
+    return DrawnPlan(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
 
 def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from ..batch import as_batch
 from ..errors import ArgumentError
 from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
-from ..sampling.base import AbstractSampler, kept_fingerprint
+from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
 from .composite import checked_sources, join, join_samples
@@ -55,7 +55,7 @@ class SubsetDataSource(_Rearranged):
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
     def fingerprint(self) -> list[Any]:
-        rows = [] if self.rows is None else kept_fingerprint(self.rows)
+        rows = [] if self.rows is None else array_fingerprint(self.rows)
         return [*super().fingerprint(), rows, self.source.fingerprint()]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:

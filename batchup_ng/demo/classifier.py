@@ -1,8 +1,7 @@
-"""A network of one hidden layer in plain NumPy, trained by Adam.
+"""A network of one hidden layer in plain NumPy: what stands in for the reader's own model in the demo.
 
-It stands in for the reader's own model, so that the demo needs no framework. The same seed with the same batches
-gives the same weights. Adam: Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015, with its step
-sizes; initial weights: He et al., "Delving deep into rectifiers", ICCV 2015.
+Adam: Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015, with its step sizes; initial weights: He et
+al., "Delving deep into rectifiers", ICCV 2015.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _LEARNING_RATE = 0.003
 
 
 class Classifier:
-    """Tells classes apart from flat inputs: linear, ReLU, linear, softmax.
+    """Tells classes apart from flat inputs: linear, ReLU, linear, softmax. One seed with the same batches, one result.
 
     Args:
         n_inputs: Numbers in one sample.
@@ -44,21 +43,17 @@ class Classifier:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the likeliest class of each sample: ``(n,) int64``."""
-        classes: np.ndarray = self.probabilities(x).argmax(axis=1)
-        return classes
+        return np.asarray(self.probabilities(x).argmax(axis=1))
 
     def train_batch(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Take one step of Adam on a batch; return its mean cross-entropy before the step, in nats.
-
-        Args:
-            x: ``(n, ...)`` of a float type, `n_inputs` numbers a sample.
-            y: ``(n,)`` of an integer type, the classes.
+        """Take one step of Adam on a batch, `n_inputs` numbers a sample; return its mean cross-entropy before the step,
+        in nats.
         """
         x = _flat(x)
         rows = np.arange(len(y))
         hidden, probabilities = self._forward(x)
         loss = -float(np.log(probabilities[rows, y] + _TINY).mean())
-        slope = probabilities
+        slope = probabilities  # in place, from here on
         slope[rows, y] -= 1.0
         slope /= len(y)
         hidden_slope = slope @ self.weights[2].T * (hidden > 0.0)

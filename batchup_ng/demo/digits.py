@@ -22,14 +22,8 @@ def load_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_digits(folder: str | Path) -> tuple[list[Path], np.ndarray]:
-    """Write each digit as a grey PNG file of 8 × 8 pixels into a folder named after its class.
-
-    Args:
-        folder: Where the ten folders go; it must exist.
-
-    Returns:
-        `(paths, labels)` in the order of the archive: ``0/0000.png``, ``1/0001.png``, ... with ``(1797,) int64``
-        labels. A pixel of ink n is written as n × 15.
+    """Write each digit as a grey PNG file of 8 × 8 pixels into a folder named after its class, ``0/0000.png``, ...;
+    return the paths and the labels, ``(1797,) int64``. A pixel of ink n is written as n × 15.
     """
     images, labels = load_digits()
     folder = Path(folder)

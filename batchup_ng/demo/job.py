@@ -6,7 +6,6 @@ The files lie in a temporary folder that is removed at the end, however the job 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,51 +32,40 @@ WANTED_ACCURACY = 0.95
 _BATCH_SIZE = 32
 _TEST_FRACTION = 0.25
 
-Say = Callable[[str], object]
 Progress = Callable[..., Any]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DemoOptions:
-    """What the user may choose; checked when made.
+def run_demo(
+    pool: str = "thread",
+    workers: int | None = None,
+    epochs: int = 20,
+    seed: int = 1,
+    say: Callable[[str], object] = print,
+    progress: Progress | None = None,
+) -> float:
+    """Run the job; return the share of the test digits that the network tells right at the end, 0 to 1.
 
-    Attributes:
+    Args:
         pool: Who does the work: ``serial``, ``thread`` or ``process``.
         workers: How many; None for every CPU that this process may use.
         epochs: Passes over the training digits.
         seed: Of the split, the order, the shifts and the network's first weights.
-    """
-
-    pool: str = "thread"
-    workers: int | None = None
-    epochs: int = 20
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        one_of("pool", self.pool, POOLS)
-        positive_int("epochs", self.epochs)
-        if self.workers is not None:
-            positive_int("workers", self.workers)
-        not_negative("seed", self.seed)
-
-
-def run_demo(options: DemoOptions, say: Say = print, progress: Progress | None = None) -> float:
-    """Run the job; return the share of the test digits that the network tells right at the end, 0 to 1.
-
-    Args:
-        options: What the user chose.
         say: Takes each line of the report.
         progress: A function like ``tqdm.tqdm`` to draw a bar an epoch; None draws none.
     """
-    with tempfile.TemporaryDirectory(prefix="batchup_ng-demo-") as folder, POOLS[options.pool](options.workers) as pool:
-        train, test = digit_sources(Path(folder), options.seed)
-        say(f"{train.num_samples()} digits to train on, {test.num_samples()} to test on; {options.pool} pool")
-        network = Classifier(64, 10, seed=options.seed)
-        background = pool.parallel_data_source(train)
-        checking = pool.parallel_data_source(test)
+    make = POOLS[one_of("pool", pool, POOLS)]
+    positive_int("epochs", epochs)
+    not_negative("seed", seed)
+    if workers is not None:
+        positive_int("workers", workers)
+    with tempfile.TemporaryDirectory(prefix="batchup_ng-demo-") as folder, make(workers) as workforce:
+        train, test = digit_sources(Path(folder), seed)
+        say(f"{train.num_samples()} digits to train on, {test.num_samples()} to test on; {pool} pool")
+        network = Classifier(64, 10, seed=seed)
+        checking = workforce.parallel_data_source(test)
         accuracy = 0.0
-        epochs = background.epochs(options.epochs, _BATCH_SIZE, shuffle=options.seed)
-        for number, batches in enumerate(epochs, start=1):
+        training = workforce.parallel_data_source(train).epochs(epochs, _BATCH_SIZE, shuffle=seed)
+        for number, batches in enumerate(training, start=1):
             speed = train_epoch(network, batches, progress, f"epoch {number}")
             accuracy = measure_accuracy(network, checking)
             say(f"epoch {number:2d}: {speed}, accuracy {accuracy:.3f}")
@@ -85,9 +73,8 @@ def run_demo(options: DemoOptions, say: Say = print, progress: Progress | None =
 
 
 def digit_sources(folder: Path, seed: int) -> tuple[AbstractDataSource, AbstractDataSource]:
-    """Write the digits into `folder`; return the sources `(train, test)` of batches `(x, y)`.
-
-    x: ``(n, 8, 8) float32``, 0 to 1; y: ``(n,) int64``. Each class has the same share of both.
+    """Write the digits into `folder`; return the sources `(train, test)` of batches ``(n, 8, 8) float32``, 0 to 1, and
+    ``(n,) int64``.
     """
     paths, labels = write_digits(folder)
     digits = ArrayDataSource([ImageFiles(paths, size=(8, 8), mode="L"), labels])
@@ -113,10 +100,8 @@ def to_unit_range(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
 def train_epoch(network: Classifier, batches: Any, progress: Progress | None, title: str) -> str:
     """Train on every batch of one epoch; return its speed and its share of waiting, in words."""
     rows, started = 0, time.perf_counter()
-    bar: contextlib.AbstractContextManager[Any] = contextlib.nullcontext(batches)
-    if progress is not None:
-        bar = contextlib.closing(progress(batches, total=len(batches), desc=title, leave=False, disable=None))
-    with bar as shown:
+    shown = progress and progress(batches, total=len(batches), desc=title, leave=False, disable=None)
+    with contextlib.closing(shown or batches) as shown:
         for x, y in shown:
             network.train_batch(x, y)
             rows += len(y)

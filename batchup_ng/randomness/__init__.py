@@ -1,13 +1,8 @@
-"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream.
-
-Nothing here keeps state between batches, so a batch has the same draws in every pool and in whatever order.
-
-* :class:`OrderKey` names the order of one epoch of one node of the graph of sources.
-* :class:`BatchKey` names one batch at one node; maps draw from it.
-* :class:`SampleRng` gives one row of draws a sample, keyed by the sample's position in the stream.
+"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream. So a batch
+has the same draws in every pool and in whatever order.
 """
 
-from .hashing import digest, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+from .hashing import generator, pair_words, unit_floats, word, words_at
 from .keys import BatchKey, OrderKey
 from .numpy_rng import (
     check_rng,
@@ -17,31 +12,23 @@ from .numpy_rng import (
     seed_draw,
     seed_from_state,
     seed_globals,
-    torch_generator,
     uniform_draws,
 )
 from .sample_rng import SampleRng
-from .weights import check_weights, cumulative_weights
 
 __all__ = [
     "BatchKey",
     "OrderKey",
     "SampleRng",
     "check_rng",
-    "check_weights",
     "copy_of",
-    "cumulative_weights",
-    "digest",
     "generator",
     "globals_kept",
     "globals_seeded",
-    "high_product",
-    "mix64",
     "pair_words",
     "seed_draw",
     "seed_from_state",
     "seed_globals",
-    "torch_generator",
     "uniform_draws",
     "unit_floats",
     "word",

@@ -1,8 +1,7 @@
 """Words of 64 bits, each of which is a function of a key.
 
-Keys are mixed by BLAKE2b (RFC 7693); the vectorised words use the finaliser of SplitMix64 (Steele, Lea, Flood:
-"Fast splittable pseudorandom number generators", OOPSLA 2014, with Stafford's constants "Mix13"), applied to
-a word of the row and a word of the draw, as counter-based generators do (Salmon et al., SC 2011).
+Keys are mixed by BLAKE2b (RFC 7693); the vectorised words use the finaliser of SplitMix64 with Stafford's constants
+"Mix13", as counter-based generators do (Salmon et al., SC 2011).
 """
 
 from __future__ import annotations
@@ -24,13 +23,10 @@ def digest(*parts: int | str) -> bytes:
 
 
 def _packed(part: int | str) -> bytes:
-    if isinstance(part, str):
-        data = part.encode()
-        return b"s" + struct.pack("<q", len(data)) + data
-    if -(1 << 63) <= part < 1 << 63:
+    if not isinstance(part, str) and -(1 << 63) <= part < 1 << 63:
         return b"i" + struct.pack("<q", part)
-    data = str(part).encode()
-    return b"n" + struct.pack("<q", len(data)) + data
+    kind, data = b"s" if isinstance(part, str) else b"n", str(part).encode()
+    return kind + struct.pack("<q", len(data)) + data
 
 
 def word(*parts: int | str) -> int:

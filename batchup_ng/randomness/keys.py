@@ -35,15 +35,11 @@ class OrderKey:
 
 
 class BatchKey(NamedTuple):
-    """Names the randomness of one batch at one node of the graph of sources.
+    """Names the randomness of one batch, whose first sample is at `start` in the stream, at one node of the graph of
+    sources.
 
-    Attributes:
-        seed: Seed of the run.
-        epoch: Number of the epoch.
-        batch: Number of the batch in its epoch.
-        start: Position in the stream of the batch's first sample.
-        path: Child numbers from the root of the graph to the node.
-        offsets: Which samples of the batch this node makes, where it does not make all: ``(n,) int64``.
+    `path` are the child numbers from the root to the node; `offsets`, ``(n,) int64``, the samples of the batch that it
+    makes, where it does not make all.
     """
 
     seed: int = 0
@@ -66,9 +62,9 @@ class BatchKey(NamedTuple):
         """Return the key of a batch that has `size` samples for each of this one's, one group after the other."""
         if size == 1:
             return self
-        offsets = self.offsets
-        if offsets is not None:
-            offsets = (offsets[:, None] * size + np.arange(size)).reshape(-1)
+        if self.offsets is None:
+            return self._replace(start=self.start * size)
+        offsets = (self.offsets[:, None] * size + np.arange(size)).reshape(-1)
         return self._replace(start=self.start * size, offsets=offsets)
 
     def positions(self, n: int) -> np.ndarray:
@@ -93,11 +89,8 @@ class BatchKey(NamedTuple):
         return generator("batch", self.seed, self.epoch, self.batch, self.first(), len(self.path), *self.path)
 
     def sample_rng(self, n: int, planned: int | None = None) -> SampleRng:
-        """Return the row-wise generator of the batch's `n` samples.
-
-        Args:
-            n: How many samples the batch has.
-            planned: How many were planned for it, where a map may have made others of them; `n` without.
+        """Return the row-wise generator of the batch's `n` samples, of which so many were planned, where a map made
+        others of them.
         """
         key = word("sample", self.seed, self.epoch, len(self.path), *self.path)
         if planned is None or n <= planned:

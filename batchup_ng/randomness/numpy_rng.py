@@ -17,11 +17,7 @@ from .keys import BatchKey
 
 
 def check_rng(shuffle: Any) -> Any:
-    """Return the generator that `shuffle` names: True is NumPy's global state.
-
-    Raises:
-        ArgumentTypeError: `shuffle` is no generator.
-    """
+    """Return the generator that `shuffle` names, NumPy's global state for True; refuse what is none."""
     if shuffle is True or shuffle is np.random:
         return np.random
     if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
@@ -67,10 +63,8 @@ def _plain(state: Any) -> Any:
 
 @contextlib.contextmanager
 def globals_seeded(key: BatchKey) -> Iterator[None]:
-    """Seed the global generators, those of :func:`seed_globals`, for one batch; put them back after it.
-
-    Code of users that draws from them then draws the same for a batch in every worker process. It is not for threads,
-    which share them.
+    """Seed the global generators for one batch, so that code of users that draws from them draws the same for it in
+    every process; put them back after it. Threads share them: not for threads.
     """
     with globals_kept():
         seed_globals(key)
@@ -80,16 +74,15 @@ def globals_seeded(key: BatchKey) -> Iterator[None]:
 @contextlib.contextmanager
 def globals_kept() -> Iterator[None]:
     """Put the global generators back to where they were."""
-    before = random.getstate(), np.random.get_state(legacy=False)
-    torch = torch_generator()
-    torch_before = None if torch is None else torch.get_state()
+    python, numpy, torch = random.getstate(), np.random.get_state(legacy=False), torch_generator()
+    torch_state = torch and torch.get_state()
     try:
         yield
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
+        random.setstate(python)
+        np.random.set_state(numpy)
         if torch is not None:
-            torch.set_state(torch_before)
+            torch.set_state(torch_state)
 
 
 def seed_globals(key: BatchKey) -> None:

@@ -1,8 +1,7 @@
 """Functions of floats whose every bit is the same on each machine.
 
-NumPy's own ``log``, ``log1p`` and ``cos`` take the vector instructions that a processor has, and give another last bit
-with others. Here are sums, products, quotients and roots only, which IEEE 754 rounds in one way, in an order that
-stands here.
+NumPy's own ``log`` and ``cos`` take the vector instructions that a processor has, and give another last bit with
+others. Here are sums, products, quotients and roots only, which IEEE 754 rounds in one way.
 """
 
 from __future__ import annotations
@@ -52,11 +51,8 @@ def cos_of_turns(x: np.ndarray) -> np.ndarray:
 
 
 def normal_deviates(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return a normal deviate of each pair of numbers in [0, 1), by the Box-Muller transform (1958).
-
-    Args:
-        first: Of any shape.
-        second: Of the same shape.
+    """Return a normal deviate of each pair of numbers in [0, 1), arrays of one shape, by the Box-Muller transform
+    (1958).
     """
     drawn = np.empty(first.size)
     flat = first.reshape(-1), second.reshape(-1)

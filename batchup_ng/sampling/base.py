@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import weakref
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -21,19 +20,25 @@ CHUNK = 1 << 17
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
-    """Return what a user gave, one number a row, as an array; refuse lists of lists of different lengths."""
+    """Return what a user gave, one number a row, as an array, ``(n,)``."""
     try:
-        return np.asarray(values)
+        given = np.asarray(values)
     except ValueError as error:
         raise ArgumentTypeError(f"{name} must be one-dimensional, and is a list of lists; {remedy}") from error
+    if given.ndim != 1:
+        raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; {remedy}")
+    return given
 
 
-def as_int64(name: str, numbers: np.ndarray, copy: bool = True) -> np.ndarray:
-    """Return whole numbers, ``(n,)``, as int64; refuse those above 2^63 - 1, which would come out negative."""
-    most = int(numbers.max()) if len(numbers) else 0
+def whole_numbers(name: str, values: Any, remedy: str, kinds: str = "iu") -> np.ndarray:
+    """Return whole numbers that a user gave, one a row, as ``(n,) int64``, not a copy if they are that already."""
+    given = given_array(name, values, remedy)
+    if given.dtype.kind not in kinds and len(given):
+        raise ArgumentTypeError(f"{name} must be whole numbers, not {given.dtype}; {remedy}")
+    most = int(given.max()) if len(given) else 0
     if most >= 1 << 63:
         raise ArgumentError(f"{name} must be below 2^63, and one is {most}; did an unsigned dtype take a negative one?")
-    return numbers.astype(np.int64, copy=copy)
+    return given.astype(np.int64, copy=False)
 
 
 def array_fingerprint(array: np.ndarray) -> list[Any]:
@@ -46,24 +51,6 @@ def array_fingerprint(array: np.ndarray) -> list[Any]:
     for start in range(0, len(array), CHUNK):
         read.update(np.ascontiguousarray(array[start : start + CHUNK], dtype=plain).data)
     return [len(array), plain.str, read.hexdigest()[:32]]
-
-
-_kept: dict[int, tuple[weakref.ref[np.ndarray], list[Any]]] = {}
-"""Fingerprints of arrays, by the arrays' ids, for as long as there are the arrays."""
-
-
-def kept_fingerprint(array: np.ndarray) -> list[Any]:
-    """Return :func:`array_fingerprint` of an array that never changes, such as a sampler's own; reads it only once.
-
-    The fingerprint is kept here and not with its sampler, so that it does not travel to workers.
-    """
-    name = id(array)
-    found = _kept.get(name)
-    if found is not None and found[0]() is array:
-        return found[1]
-    fingerprint = array_fingerprint(array)
-    _kept[name] = weakref.ref(array, lambda _: _kept.pop(name, None)), fingerprint
-    return fingerprint
 
 
 def num_batches(n: int, batch_size: int) -> int:
@@ -149,7 +136,13 @@ class AbstractSampler:
 
 
 class PlannedSampler(AbstractSampler):
-    """A sampler whose order is a function of a key: what the two kinds of them have in common."""
+    """A sampler that defines ``row_plan``, so that its order is a function of a key."""
+
+    indices: np.ndarray | None = None
+    """The rows of the data that it draws from, ``(n,) int64``; None if those are all, and none was chosen."""
+
+    def map_indices(self, indices: Any) -> Any:
+        return indices if self.indices is None else self.indices[indices]
 
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
         self.row_plan(validation.positive_int("batch_size", batch_size), None, False)  # refuses what has no order
@@ -212,16 +205,17 @@ class RandomAccessSampler(PlannedSampler):
 class BatchSampler(PlannedSampler):
     """A sampler that decides which rows share a batch.
 
-    One of one's own defines ``row_plan``, ``count`` and ``num_indices_generated``, and a ``fingerprint`` that tells its
-    options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.OfBatches`: an epoch is shared out among
-    ranks, and resumed, batch by batch, with the same batch size.
+    One of one's own defines ``row_plan``, ``num_indices_generated``, ``count`` where epochs may differ in it, and a
+    ``fingerprint`` that tells its options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.RowPlan`: an
+    epoch is shared out among ranks, and resumed, batch by batch, with the same batch size.
     """
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        raise NotImplementedError(f"Abstract for type {type(self)}")
+        """Return the number of batches of an epoch: that of the epoch in order, if all have equally many."""
+        return self.row_plan(batch_size, None, drop_last).n_batches
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
         return self._walk(batch_size, rng, drop_last)

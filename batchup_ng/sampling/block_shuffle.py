@@ -23,8 +23,9 @@ class BlockShuffleSampler(RepeatedSampler):
     of the next are begun. So a cache of `window` blocks reads each block once, where a full shuffle goes anywhere. In
     order, without ``shuffle=``, the rows come as they lie.
 
-    The more blocks a window has for the size of a batch, the better the mixing: see :meth:`mixing`. How long the blocks
-    are hardly matters to it, so take them as short as storage reads them well, and as many as memory holds.
+    The more blocks a window has for the size of a batch, the better the mixing: where the window is a small part of the
+    data, :func:`measure_mixing` gives about ``window / (window + batch_size)``. How long the blocks are hardly matters
+    to it, so take them as short as storage reads them well, and as many as memory holds.
 
     Args:
         length: How many rows there are, at most 2^62.
@@ -93,43 +94,6 @@ class BlockShuffleSampler(RepeatedSampler):
         blocks[whole] = keyed_permutation(self._n_whole, word)(numbers) if len(whole) else numbers
         return blocks
 
-    def mixing(self, batch_size: int) -> float:
-        """Return how well batches of that size are mixed: 1.0 as by a full shuffle, ``1 / batch_size`` as by none.
-
-        It is the value of :func:`measure_mixing` to be expected, which is close to ``window / (window + batch_size)``
-        where the window is a small part of the data; docs/samplers.md has some figures.
-
-        Args:
-            batch_size: Samples a batch.
-        """
-        n, size = self.length, min(validation.positive_int("batch_size", batch_size), self.length)
-        if size < 2 or self._n_windows < 2:
-            return 1.0
-        span = n / self._n_windows  # rows of a window, on the average
-        of_one = (n * n - 1) / 12  # variance of a row number
-        # Variance of the mean of a window, on the average: of so many blocks drawn of all.
-        of_window = (self._n_blocks + 1) * (self._n_windows - 1) / 12 * self._block**2
-        # Covariances of two samples of one window, and of two windows: the sum of all samples does not vary.
-        within = (of_window * span - of_one) / (span - 1) if span > 1 else 0.0
-        across = -(of_one + (span - 1) * within) / (n - span)
-        same = _same_window(size, span)
-        of_batch = (of_one + (size - 1) * (same * within + (1 - same) * across)) / size
-        full = _of_mean(n, size)
-        return full / of_batch if of_batch > full else 1.0
-
-
-def _of_mean(n: float, size: float) -> float:
-    """Return the variance of the mean of `size` of the numbers 0 to n - 1, drawn without replacement."""
-    return (n * n - 1) / (12 * size) * (n - size) / (n - 1)
-
-
-def _same_window(size: int, span: float) -> float:
-    """Return how likely two samples of a batch of `size` are of one window of `span` samples."""
-    far = min(size - 1, math.floor(span))
-    steps, squares = far * (far + 1) / 2, far * (far + 1) * (2 * far + 1) / 6
-    # The sum of (size - d) · (1 - d / span) over the distances d, of which each occurs size - d times.
-    return (size * far - steps * (1 + size / span) + squares / span) / (size * (size - 1) / 2)
-
 
 def measure_mixing(rows: Any, batch_size: int) -> float:
     """Return how well batches of an order are mixed: about 1.0 as by a full shuffle, ``1 / batch_size`` as by none.
@@ -157,4 +121,5 @@ def measure_mixing(rows: Any, batch_size: int) -> float:
         raise ArgumentError(f"batch_size must be at most half of the {n} rows to compare batches, not {size}")
     means = rows[: n_batches * size].reshape(n_batches, size).mean(axis=1)
     strayed = float(((means - (n - 1) / 2) ** 2).mean())
-    return _of_mean(n, size) / strayed if strayed else math.inf
+    full = (n * n - 1) / (12 * size) * (n - size) / (n - 1)
+    return full / strayed if strayed else math.inf

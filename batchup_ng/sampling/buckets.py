@@ -1,49 +1,48 @@
 """The sampler that puts rows of about one length into a batch.
 
-The rows lie sorted by length in one table, of which a bucket is a stretch. All batches of a bucket have the same
-number of rows: as many as its longest row allows. What is left of a bucket when no whole batch can be made any more
-goes to the front of the next, whose rows are longer; so an epoch has one batch at most that is not whole, and how many
-batches it has does not depend on the order. From that follows where in the table the rows of any batch stand, in a few
-steps.
+The rows lie sorted by length in one table, of which a bucket is a stretch. All batches of a bucket have as many rows as
+its longest allows. What is left of a bucket goes to the front of the next, whose rows are longer; so an epoch has one
+batch at most that is not whole, however it is shuffled, and where in the table the rows of any batch stand is a matter
+of a few steps.
 """
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 import numpy as np
 
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError
 from ..randomness import OrderKey
-from .base import BatchSampler, array_fingerprint, as_int64, given_array
+from .base import BatchSampler, array_fingerprint, whole_numbers
 from .plans.permutation import keyed_permutation, sent_to
-from .plans.rows import OfBatches
+from .plans.rows import RowPlan
 from .standard import check_row_numbers, row_numbers
 
 
 class BucketSampler(BatchSampler):
     """Puts rows of about one length into a batch, so that little of it is padding; each row comes once an epoch.
 
-    Rows are sorted into buckets by length. Shuffled, the rows of each bucket are shuffled among themselves, cut into
-    batches, and the batches of all buckets are shuffled; the one that is not whole, if there is one, comes last. In
-    order, rows come by ascending length.
+    Shuffled, the rows of each bucket are shuffled among themselves, cut into batches, and the batches of all buckets
+    are shuffled; the one that is not whole, if there is one, comes last. In order, rows come by ascending length. Many
+    buckets pad little, few mix more rows: aim at some dozens of batches in each.
 
     The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens` a batch of n
     samples, the longest of which has length m, has n·m <= `max_tokens` too: the size after padding. It counts as whole
     if it has as many samples as the longest row of its bucket allows.
 
-    Many buckets pad little, few mix more rows: aim at some dozens of batches in each. Batches are what is in order, so
-    that an epoch is resumed with the batch size with which it was saved; a source with such a sampler cannot be part of
-    ``concat``, ``mix``, ``subset``, ``split`` or ``zip``. In a ``CompositeDataSource`` use ``trim=False``, or the other
-    sources lose what batches of this one are shorter. Memory: 8 bytes a row.
+    Batches are what is in order, so an epoch is resumed with the same batch size, and a source with such a sampler
+    cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
+    ``trim=False``. Memory: 8 bytes a row.
 
     Args:
         lengths: Length of each row of the data, in whatever unit `max_tokens` is: ``(n,) int``, not negative.
         boundaries: Lengths at which a bucket ends and the next begins, ascending: a row of length m is in the bucket
             between the boundaries a and b if a <= m < b. None: `num_buckets` buckets that hold about as many tokens
-            each.
-        num_buckets: How many buckets to make without `boundaries`; fewer, where there are not so many lengths.
+            each, or fewer, where there are not so many lengths.
+        num_buckets: How many buckets to make without `boundaries`.
         max_tokens: The most that a batch may hold after padding; None for any.
         indices: The rows to hand out: ``(m,) int``, not negative; all where it is None.
 
@@ -98,14 +97,8 @@ class BucketSampler(BatchSampler):
     def num_indices_generated(self) -> Any:
         return len(self._rows)
 
-    def map_indices(self, indices: Any) -> Any:
-        return indices if self.indices is None else self.indices[indices]
-
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> BucketPlan:
         return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last)
-
-    def count(self, batch_size: int, drop_last: bool) -> float:
-        return self.row_plan(batch_size, None, drop_last).n_batches
 
     def _batch_sizes(self, batch_size: int) -> np.ndarray:
         """Return how many rows a batch of each bucket has."""
@@ -115,92 +108,66 @@ class BucketSampler(BatchSampler):
         return np.asarray(np.minimum(batch_size, most // np.maximum(self._longest, 1)))
 
 
-class BucketPlan(OfBatches):
-    """The batches of one epoch.
+class BucketPlan(RowPlan):
+    """The batches of one epoch, in order where `key` is None.
 
-    Each bucket has a stream of rows: first those that the bucket before could not make a whole batch of, then its own.
-
-    Args:
-        rows: All rows, sorted by length.
-        ends: Where in `rows` each bucket ends: ``(n_buckets,) int``.
-        sizes: Rows of a batch of each bucket: ``(n_buckets,) int``.
-        key: Names the order; None is in order.
-        drop_last: Whether to leave out the batch that is not whole.
+    `rows` are sorted by length; each bucket ends at one of `ends` there, and has batches of one of `sizes`, the first
+    of which begins with the rows that the bucket before could not make a whole batch of.
     """
 
     def __init__(
         self, rows: np.ndarray, ends: np.ndarray, sizes: np.ndarray, key: OrderKey | None, drop_last: bool
     ) -> None:
         self._rows = rows
-        self._starts = [0, *ends.tolist()]
+        self._bounds = [0, *ends.tolist()]
         self._sizes = sizes.tolist()
-        self._carried = [0]  # how many rows the stream of each bucket begins with that are of those before
-        firsts = [0]  # the number of the first batch of each bucket
-        for i, size in enumerate(self._sizes):
-            whole, left = divmod(self._stream_length(i), size)
-            firsts.append(firsts[-1] + whole)
-            self._carried.append(left)
-        self._firsts = np.array(firsts)
-        self._n_whole = firsts[-1]
-        self.n_batches: float = self._n_whole + (self._carried[-1] > 0 and not drop_last)
+        self._begins = [0]  # where in `rows` the batches of each bucket begin: with what is left of those before
+        self._firsts = [0]  # the number of the first batch of each bucket
+        for end, size in zip(self._bounds[1:], self._sizes, strict=True):
+            whole, left = divmod(end - self._begins[-1], size)
+            self._begins.append(end - left)
+            self._firsts.append(self._firsts[-1] + whole)
+        self._n_whole = self._firsts[-1]
+        self.n_batches = self._n_whole + (self._begins[-1] < self._bounds[-1] and not drop_last)
         self._word = None if key is None else key.word("batches")
         self._words = [] if key is None else [key.word("bucket", i) for i in range(len(self._sizes))]
 
-    def _stream_length(self, bucket: int) -> int:
-        return int(self._carried[bucket] + self._starts[bucket + 1] - self._starts[bucket])
-
     def rows(self, number: int) -> np.ndarray:
         if number == self._n_whole:  # the one that is not whole
-            bucket = len(self._sizes) - 1
-            end = self._stream_length(bucket)
-            return self._stream(bucket, end - self._carried[-1], end)
+            return self._between(self._begins[-1], self._bounds[-1])
         if self._word is not None:
             number = sent_to(self._n_whole, self._word, number)
-        bucket = int(np.searchsorted(self._firsts, number, side="right")) - 1
-        start = (number - int(self._firsts[bucket])) * self._sizes[bucket]
-        return self._stream(bucket, start, start + self._sizes[bucket])
+        bucket = bisect.bisect_right(self._firsts, number) - 1
+        start = self._begins[bucket] + (number - self._firsts[bucket]) * self._sizes[bucket]
+        return self._between(start, start + self._sizes[bucket])
 
-    def _stream(self, bucket: int, start: int, stop: int) -> np.ndarray:
-        """Return the rows from one place to another of the stream of a bucket."""
+    def _between(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from one place of the table to another, those of each bucket shuffled among themselves."""
         parts = []
         while start < stop:
-            carried = self._carried[bucket]
-            if stop > carried:
-                parts.append(self._own_rows(bucket, max(start - carried, 0), stop - carried))
-            # What is carried over is the end of the stream of the bucket before.
-            shift = self._stream_length(bucket - 1) - carried
-            start, stop = start + shift, min(stop, carried) + shift
-            bucket -= 1
-        return np.concatenate(parts[::-1])
-
-    def _own_rows(self, bucket: int, start: int, stop: int) -> np.ndarray:
-        """Return the rows from one place to another of those that are of the bucket itself."""
-        places = np.arange(start, stop)
-        if self._words:
-            n = self._starts[bucket + 1] - self._starts[bucket]
-            places = keyed_permutation(n, self._words[bucket])(places)
-        return np.asarray(self._rows[self._starts[bucket] + places])
+            bucket = bisect.bisect_right(self._bounds, start) - 1
+            first, end = self._bounds[bucket : bucket + 2]
+            places = np.arange(start, min(stop, end)) - first
+            if self._words:
+                places = keyed_permutation(end - first, self._words[bucket])(places)
+            parts.append(self._rows[first + places])
+            start = end
+        return np.concatenate(parts)
 
 
 def _as_lengths(lengths: Any) -> np.ndarray:
-    sizes = given_array("lengths", lengths, "pass [len(row) for row in rows]")
-    if sizes.ndim != 1:
-        raise ArgumentError(
-            f"lengths must be one-dimensional, not of shape {sizes.shape}; pass [len(row) for row in rows]"
-        )
-    if len(sizes) and sizes.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"lengths must be whole numbers, not {sizes.dtype}; pass [len(row) for row in rows]")
+    sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
     if len(sizes) and int(sizes.min()) < 0:
         row = int(np.argmin(sizes))
         raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
-    return as_int64("lengths", sizes, copy=False)
+    return sizes
 
 
 def _rows_below(n: int, indices: Any) -> np.ndarray:
     rows = row_numbers("indices", indices)
+    check_row_numbers("indices", rows, n)
     if len(rows) and int(rows.min()) < 0:
         raise ArgumentError(f"indices must be row numbers from 0, and one is {int(rows.min())}; count from the start")
-    check_row_numbers("indices", rows, n)
     return rows
 
 

@@ -1,8 +1,4 @@
-"""Samplers that look at the class of each row.
-
-Both keep the rows sorted by class, 8 bytes a row, and nothing that grows with an epoch: the row at any position is
-computed. A batch is computed in one go for all its classes, however many they are.
-"""
+"""Samplers that look at the class of each row, which keep the rows sorted by class and compute all else."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from .. import validation
 from ..display import array_words
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
-from .base import RandomAccessSampler, array_fingerprint, kept_fingerprint
+from .base import RandomAccessSampler, array_fingerprint
 from .plans.batched_permutation import each_permuted
 from .plans.even_interleave import Spread
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
@@ -23,12 +19,8 @@ from .weighted import class_numbers
 
 
 class ByClass:
-    """The places of the entries of `y`, ``(n,) int64``, sorted by class.
-
-    Attributes:
-        classes: The classes that occur, ascending: ``(n_classes,) int64``.
-        sizes: How many rows each has: ``(n_classes,) int64``.
-        fingerprint: Tells the classes of the rows from others, for a saved state.
+    """The places of the entries of `y`, ``(n,) int64``, sorted by class: the `classes` that occur, ascending, and their
+    `sizes`.
     """
 
     def __init__(self, y: np.ndarray) -> None:
@@ -50,12 +42,11 @@ class ByClass:
 class StratifiedSampler(RepeatedSampler):
     """Hands out each row once a repeat, each class spread evenly over the whole of it.
 
-    So every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes
-    in the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less;
-    :class:`~batchup_ng.sampling.plans.even_interleave.Spread` says why. That holds across the seam of two repeats, too:
-    all repeats of an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order,
-    without ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
+    Every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes in
+    the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
+    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less, across the seam of two repeats, too. All repeats of
+    an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order, without
+    ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
 
     Args:
         y: Class of each row of the data: ``(N,) int``, not negative.
@@ -81,21 +72,15 @@ class StratifiedSampler(RepeatedSampler):
         self._spreads: dict[int, Spread] = {}
 
     def fingerprint(self) -> list[Any]:
-        own = [] if self.indices is None else kept_fingerprint(self.indices)
+        own = [] if self.indices is None else array_fingerprint(self.indices)
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
-
-    def map_indices(self, indices: Any) -> Any:
-        return indices if self.indices is None else self.indices[indices]
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers if self.indices is None else self.indices[numbers]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         spread = self._spread(key.word("stratified"))
         classes, numbers = spread.at(places)
         keys = words_at(key.word("members", repeat), classes)
         own = each_permuted(numbers, self._by_class.sizes[classes], keys)
-        return self._rows(self._by_class.rows(classes, own))
+        return np.asarray(self.map_indices(self._by_class.rows(classes, own)))
 
     def _spread(self, word: int) -> Spread:
         spread = self._spreads.get(word)
@@ -110,18 +95,16 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
     :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
-    and none twice in a batch unless the class has fewer rows than `per_class`. That order is shuffled again whenever
-    the rows of a batch end with those of the class. An epoch ends when the largest class was gone through once; smaller
-    ones are then seen several times.
+    and none twice in a batch unless the class has fewer rows than `per_class`. An epoch ends when the largest class was
+    gone through once; smaller ones are then seen several times.
 
-    With `classes_per_batch`, a batch has that many of the classes, as metric learning wants it (P classes of K samples:
-    Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the
-    classes are shuffled and dealt out to as many batches as they fill; those left over, others each time, sit the round
-    out with their rows of it. In order, without ``shuffle=``, classes and rows come in turn, as they are numbered; an
-    epoch is as long, and leaves out the last.
+    With `classes_per_batch`, a batch has that many of the classes (P classes of K samples: Hermans, Beyer, Leibe, "In
+    Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the classes are shuffled and dealt
+    out to as many batches as they fill; those left over, others each time, sit the round out. In order, without
+    ``shuffle=``, classes and rows come in turn, as they are numbered.
 
-    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory:
-    8 bytes a row.
+    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory: 8
+    bytes a row.
 
     Args:
         y: Class of each row: ``(n,) int``, not negative.
@@ -133,8 +116,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         classes: The classes that occur: ``(n_classes,) int64``.
 
     Raises:
-        ArgumentError: `y` is empty or has a negative class, `per_class` or `classes_per_batch` is below 1, or there are
-            fewer classes than `classes_per_batch`.
+        ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above that of the classes.
     """
 
     in_batches: ClassVar[bool] = True

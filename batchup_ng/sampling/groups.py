@@ -1,8 +1,4 @@
-"""Rows in groups of equal size: what stands for one sample of a composite whose parts have different batch sizes.
-
-The rows of a part that gives `size` rows for each sample are ``(n, size) int``, so that all that cuts, joins and counts
-the rows of batches does so by whole samples.
-"""
+"""Rows in groups of equal size, ``(n, size) int``: the samples of composites whose parts have different batch sizes."""
 
 from __future__ import annotations
 
@@ -24,9 +20,8 @@ def grouped(rows: Any, size: int) -> Any:
     """
 
     def of(leaf: Any) -> np.ndarray:
-        leaf = np.asarray(leaf)
-        n = len(leaf) // size
-        return np.asarray(leaf[: n * size].reshape(n, size, *leaf.shape[1:]))
+        whole = np.asarray(leaf)[: len(leaf) // size * size]
+        return whole.reshape(-1, size, *whole.shape[1:])
 
     return rows if size == 1 else map_rows(of, rows)
 
@@ -47,17 +42,11 @@ def group_positions(positions: np.ndarray, size: int) -> np.ndarray:
 
 def whole_groups(n_rows: float, size: int) -> float:
     """Return how many groups so many rows fill: an int, or ``math.inf``."""
-    return n_rows if n_rows == math.inf or size == 1 else int(n_rows) // size
+    return n_rows if n_rows == math.inf else int(n_rows) // size
 
 
 def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> RowPlan:
-    """Return the rows of a plan in groups.
-
-    Args:
-        part: The plan of the rows.
-        size: Rows of a group.
-        batch_size: Groups of a whole batch.
-        drop_last: Whether to leave out a last batch that is not whole.
+    """Return the rows of a plan in groups of `size`, in batches of `batch_size` groups.
 
     Raises:
         ArgumentError: batches are what is in order in the plan, so that groups would be torn.
@@ -69,21 +58,16 @@ def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> R
             "batch_size of a CompositeDataSource is for parts whose samples are one sequence, not for a choice of "
             "sources, rounds of one, or buckets; give that part 1 and the others their sizes, or leave it out"
         )
-
-    def between(start: int, stop: int) -> Any:
-        return grouped(part.rows_between(start * size, stop * size), size)
-
-    return SequencePlan(between, whole_groups(part.n_samples, size), batch_size, drop_last)
+    n_groups = whole_groups(part.n_samples, size)
+    return SequencePlan(
+        n_groups, batch_size, drop_last, lambda *places: grouped(part.rows_between(*[at * size for at in places]), size)
+    )
 
 
 def drawn_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bool) -> Iterator[Any]:
-    """Return an iterator of the rows of batch after batch in groups, until one has none."""
-    return drawn if size == 1 else _in_groups(drawn, size, batch_size, drop_last)
-
-
-def _in_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bool) -> Iterator[Any]:
+    """Yield the rows of batch after batch in groups, until one has none."""
     for rows in drawn:
         groups = grouped(rows, size)
-        if rows_length(groups) < (batch_size if drop_last else 1):
+        if size > 1 and rows_length(groups) < (batch_size if drop_last else 1):
             return
         yield groups

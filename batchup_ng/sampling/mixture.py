@@ -111,13 +111,10 @@ def _shares(lengths: list[int], weights: Any) -> np.ndarray:
 
 
 def _whole_counts(shares: np.ndarray) -> np.ndarray:
-    """Return how many rows of each part a period has: ``(n_parts,) int64``.
+    """Return how many rows of each part a period has, ``(n_parts,) int64``; refuse a share too small for one.
 
     >>> _whole_counts(np.array([6, 2])), _whole_counts(np.array([1 / 3, 2 / 3]))
     (array([3, 1]), array([1, 2]))
-
-    Raises:
-        ArgumentError: a part would never be handed out, so small is its share.
     """
     if shares.dtype.kind in "iu":
         counts = np.asarray(shares // np.gcd.reduce(shares), np.float64)
@@ -140,12 +137,8 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
 
 
 def _even_schedule(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part at each place of a period, and how often it came earlier in it: ``(period,) int64`` each.
-
-    The k-th of n rows of a part stands where ``(k + 1/2) / n`` of the period is over, in the order of these numbers.
-
-    >>> _even_schedule(np.array([3, 1]))
-    (array([0, 0, 1, 0]), array([0, 1, 0, 2]))
+    """Return the part at each place of a period, and how often it came earlier in it: the k-th of n rows of a part
+    stands where ``(k + 1/2) / n`` of the period is over.
     """
     parts = np.repeat(np.arange(len(counts)), counts)
     earlier = np.arange(len(parts)) - np.repeat(np.cumsum(counts) - counts, counts)

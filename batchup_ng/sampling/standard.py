@@ -10,7 +10,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
-from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
+from .base import RandomAccessSampler, array_fingerprint, given_array, whole_numbers
 from .plans.permutation import check_length, keyed_permutation
 
 REPEATS = 64
@@ -46,14 +46,10 @@ class RepeatedSampler(RandomAccessSampler):
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         if len(positions) == 0:
-            return self._rows(positions)
+            return np.asarray(self.map_indices(positions))
         if key is None:
-            return self._rows(positions if self.repeats == 1 else positions % self.length)
+            return np.asarray(self.map_indices(positions if self.repeats == 1 else positions % self.length))
         return by_repeat(positions, self.length, lambda number, some: self._shuffled(some, key, number))
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of the data for numbers in [0, length), which is their order where nothing is shuffled."""
-        return numbers
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         """Return the rows of the data at places in [0, length) of a shuffled repeat."""
@@ -90,11 +86,11 @@ class StandardSampler(RepeatedSampler):
     """
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        return self._rows(keyed_permutation(self.length, key.word("shuffle", repeat))(places))
+        return np.asarray(self.map_indices(keyed_permutation(self.length, key.word("shuffle", repeat))(places)))
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
         """Return all rows in an order drawn from `shuffle_rng`, as BatchUp drew it."""
-        return np.asarray(shuffle_rng.permutation(self.length))
+        return np.asarray(shuffle_rng.permutation(self.length if self.indices is None else self.indices))
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch, one ``permutation`` drawn a repeat.
@@ -137,37 +133,22 @@ class SubsetSampler(StandardSampler):
     """
 
     def __init__(self, indices: Any, repeats: int = 1) -> None:
-        self.indices = row_numbers("indices", indices)
+        self.indices: np.ndarray = row_numbers("indices", indices)
         super().__init__(len(self.indices), repeats)
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_fingerprint(self.indices)]
+        return [*super().fingerprint(), array_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
 
-    def map_indices(self, indices: Any) -> Any:
-        return self.indices[indices]
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return np.asarray(self.indices[numbers])
-
-    def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
-        return np.asarray(shuffle_rng.permutation(self.indices))
-
 
 def row_numbers(name: str, indices: Any) -> np.ndarray:
-    """Return `indices` as a one-dimensional array of its own, ``(n,) int64``; refuse what are no row numbers."""
+    """Return `indices` as an array of its own, ``(n,) int64``; refuse what are no row numbers."""
     rows = given_array(name, indices, "pass a list of row numbers")
-    if rows.size == 0 and rows.ndim == 1:
-        return rows.astype(np.int64)
-    if rows.ndim != 1:
-        raise ArgumentError(f"{name} must be one-dimensional, not of shape {rows.shape}; pass a list of row numbers")
     if rows.dtype.kind == "b":
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
-    if rows.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"{name} must be whole numbers, not {rows.dtype}; pass an integer array")
-    return as_int64(name, rows)  # a copy, so that a later change of the user's array changes nothing
+    return whole_numbers(name, rows, "pass an integer array").copy()  # a change of the user's array changes nothing
 
 
 def check_row_numbers(name: str, rows: np.ndarray, length: int) -> None:

@@ -34,12 +34,7 @@ class StridedSampler(StandardSampler):
     """
 
     def __init__(
-        self,
-        length: int,
-        start: int | None = None,
-        stop: int | None = None,
-        stride: int = 1,
-        repeats: int = 1,
+        self, length: int, start: int | None = None, stop: int | None = None, stride: int = 1, repeats: int = 1
     ) -> None:
         self.n_rows: int = validation.integer("length", length)
         check_length("length", self.n_rows)
@@ -65,10 +60,7 @@ class StridedSampler(StandardSampler):
         return [*super().fingerprint(), self.n_rows, self.rows.start, self.rows.step]
 
     def map_indices(self, indices: Any) -> Any:
-        return self._rows(np.asarray(indices))
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers * self._step + self.rows.start
+        return np.asarray(indices) * self._step + self.rows.start
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
-        return self._rows(super()._drawn_order(shuffle_rng))
+        return np.asarray(self.map_indices(super()._drawn_order(shuffle_rng)))

@@ -1,16 +1,11 @@
 """The weights of rows, kept for draws in proportion to them.
 
 What is kept is one copy of the weights, in the dtype in which they came, with the sum of each run of 32 of them, added
-up: 1/32 of the memory again. A draw looks for its run among the sums, then adds up the weights of that run. So setting
-up writes the memory of the weights once and reads it in cache; a cumulative sum as long as they are, or normalised
-weights, are only made when they are used.
+up. A draw looks for its run among the sums, then adds up the weights of that run. Sums and logarithms are made in an
+order that stands here, by operations that IEEE 754 rounds in one way only, so a draw is the same on each machine.
 
-Sums are made in an order that stands here, by operations that IEEE 754 rounds in one way only, logarithms too; what
-NumPy's ``sum`` and ``log`` give in the last bit is left to the machine. So a draw is the same on each.
-
-How exact that is. A draw is a number of 53 bits; sums are float64 whatever the dtype of the weights. The chance of a
-row is off by a few 2^-53, whatever the number of rows: each of 10^8 rows of equal weights has its chance to 1 part in
-10^7. There is no number of rows at which draws stop, as they do at 2^24 in ``torch.multinomial``.
+A draw is a number of 53 bits, sums are float64: the chance of a row is off by a few 2^-53, whatever the number of rows
+(``torch.multinomial`` stops at 2^24).
 """
 
 from __future__ import annotations
@@ -21,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import check_weights, unit_floats, words_at
+from ..randomness import unit_floats, words_at
 from ..randomness.portable_math import minus_log
-from .base import given_array, kept_fingerprint
+from ..randomness.weights import check_weights
+from .base import array_fingerprint, given_array
 
 RUN = 32
 """Weights that a draw adds up."""
@@ -36,16 +32,8 @@ _SMALLEST = 2.0**-900
 
 
 class WeightTable:
-    """A copy of the weights of `length` rows, with their sum, `total`.
-
-    Args:
-        name: What the user calls them, for errors.
-        weights: One weight a row, finite, not negative, not all 0: ``(n,)``.
-
-    Raises:
-        ArgumentError: a weight is negative, infinite or NaN, all are 0, or their sum leaves the range of a float64; or
-            they are not one-dimensional.
-        ArgumentTypeError: they are no numbers.
+    """A copy of the weights of `length` rows, with their sum, `total`; refuses what cannot be weights, which errors
+    call `name`.
     """
 
     def __init__(self, name: str, weights: Any) -> None:
@@ -81,7 +69,7 @@ class WeightTable:
 
     def fingerprint(self) -> list[Any]:
         """Return what tells these weights from others, for a saved state."""
-        return [self.length, self.total.hex(), kept_fingerprint(self._weights)]
+        return [self.length, self.total.hex(), array_fingerprint(self._weights)]
 
     @functools.cached_property
     def normalised(self) -> np.ndarray:
@@ -117,13 +105,8 @@ class WeightTable:
         """Return `n` rows drawn one after the other, each in proportion to the weights of those left: ``(n,) int64``.
 
         Each row gets a number that is exponential at the rate of its weight; the least come first (Efraimidis and
-        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006, who write it
-        as u^(1/w)). Rows of equal numbers keep their order; those whose weight is below 10^-307 of the largest come
-        last, whatever it is.
-
-        Args:
-            key: Names the order: 64 bits.
-            n: How many, at most as many as have a weight above 0.
+        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006, who write it as
+        u^(1/w)). Rows of equal numbers keep their order; those whose weight is below 10^-307 of the largest come last.
         """
         times = np.empty(self.length)
         largest = float(self._weights.max())
@@ -142,8 +125,6 @@ class WeightTable:
 def _as_numbers(name: str, weights: Any) -> np.ndarray:
     """Return `weights` as a one-dimensional array of float32, float64 or whole numbers, not a copy if it is one."""
     given = given_array(name, weights, "pass one weight a row")
-    if given.ndim != 1:
-        raise ArgumentError(f"{name} must be one-dimensional, not of shape {given.shape}; pass one weight a row")
     if given.dtype.kind == "O" or len(given) == 0:
         try:
             given = given.astype(np.float64)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
+from ..errors import ArgumentError, InOrderNotSupported
 from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
-from .base import RandomAccessSampler, as_int64, given_array, kept_fingerprint
+from .base import RandomAccessSampler, array_fingerprint, whole_numbers
 from .standard import by_repeat, check_row_numbers, row_numbers
 from .weight_table import WeightTable
-
-SPARSE = 16
-"""So many class numbers a row make classes be sorted rather than counted in a table of all numbers."""
 
 
 class WeightedSampler(RandomAccessSampler):
     """Draws rows at random, each with a chance in proportion to its weight.
 
     With replacement, a row may come any number of times, and an epoch has no end unless `num_samples` gives it one.
-    Without, each row comes at most once, drawn in proportion to the weights of those left, so that rows of large weight
-    tend to come early. Rows of weight 0 are never drawn.
+    Without, each row comes at most once, drawn in proportion to the weights of those left. Rows of weight 0 are never
+    drawn.
 
     The weights are copied and summed up once, when this is made; then a draw takes a binary search. Without replacement
     the order of an epoch is a table of 8 bytes a row that it hands out; the latest two are kept.
@@ -34,13 +31,9 @@ class WeightedSampler(RandomAccessSampler):
         num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all of weight above 0.
         repeats: How often to draw so many, without replacement, in another order each time; -1 without end.
 
-    Attributes:
-        length: How many weights there are.
-
     Raises:
-        ArgumentError: a weight is negative, infinite or NaN, or all are 0; `num_samples` is below 1, or without
-            replacement more than there are rows of weight above 0; `repeats` is given with replacement, or is neither
-            -1 nor at least 1.
+        ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without
+            replacement than have a weight above 0; `repeats` is given with replacement; a number is too small.
         ArgumentTypeError: an argument is of another kind.
 
     >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
@@ -57,17 +50,15 @@ class WeightedSampler(RandomAccessSampler):
         self.n_rows = self.length = self._table.length
         self.replacement = validation.true_or_false("replacement", replacement)
         self.repeats = validation.repeats(repeats)
-        self.num_samples = None if num_samples is None else validation.positive_int("num_samples", num_samples)
         if self.replacement and self.repeats != 1:
             raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
-        if not self.replacement:
-            n = self._table.n_positive
-            self.num_samples = n if self.num_samples is None else self.num_samples
-            if self.num_samples > n:
-                raise ArgumentError(
-                    f"num_samples must be at most {n}, the number of {self._name} above 0, with replacement=False, not "
-                    f"{num_samples}; pass fewer, or replacement=True"
-                )
+        most = None if self.replacement else self._table.n_positive
+        self.num_samples = most if num_samples is None else validation.positive_int("num_samples", num_samples)
+        if most is not None and self.num_samples is not None and self.num_samples > most:
+            raise ArgumentError(
+                f"num_samples must be at most {most}, the number of {self._name} above 0, with replacement=False, not "
+                f"{num_samples}; pass fewer, or replacement=True"
+            )
         self._orders: dict[int, np.ndarray] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,7 +75,7 @@ class WeightedSampler(RandomAccessSampler):
     def num_indices_generated(self) -> Any:
         return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
 
-    def check_in_order(self) -> None:
+    def check_in_order(self) -> NoReturn:
         raise InOrderNotSupported(
             f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
         )
@@ -92,17 +83,16 @@ class WeightedSampler(RandomAccessSampler):
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         if key is None:
             self.check_in_order()
-            raise AssertionError("check_in_order did not raise")
         if self.replacement:
-            return self._rows(self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions))))
+            uniform = unit_floats(words_at(key.word("weighted"), positions))
+            return np.asarray(self.map_indices(self._table.rows_at(uniform)))
+        each = self.num_samples or 1
+        rows = by_repeat(positions, each, lambda repeat, some: self._order(key, repeat)[some])
+        return np.asarray(self.map_indices(rows))
 
-        def order(repeat: int, some: np.ndarray) -> np.ndarray:
-            return np.asarray(self._order(key.word("without replacement", repeat))[some])
-
-        return self._rows(by_repeat(positions, self.num_samples or 1, order))
-
-    def _order(self, key: int) -> np.ndarray:
-        """Return the order that belongs to a key, which is kept until two others were asked for."""
+    def _order(self, epoch: OrderKey, repeat: int) -> np.ndarray:
+        """Return the order of a repeat, which is kept until two others were asked for."""
+        key = epoch.word("without replacement", repeat)
         order = self._orders.get(key)
         if order is None:
             order = self._table.drawn_in_turn(key, self.num_samples or 0)
@@ -123,18 +113,12 @@ class WeightedSampler(RandomAccessSampler):
         left = self.num_indices_generated()
         while left > 0:
             uniform = uniform_draws(shuffle_rng, int(min(batch_size, left)))
-            yield self._rows(self._table.cdf.searchsorted(uniform, side="right"))
+            yield self.map_indices(self._table.cdf.searchsorted(uniform, side="right"))
             left -= batch_size
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of the data for numbers of weights."""
-        return numbers
 
     @staticmethod
     def class_balancing_sample_weights(y: Any, n_classes: int | None = None) -> np.ndarray:
         """Return weights that make each class that occurs in `y` equally likely: ``(n,) float64``, summing to 1.
-
-        A class number that does not occur takes no part: it gets no share, it takes none from the others.
 
         Args:
             y: Class of each sample: ``(n,) int``, not negative.
@@ -146,14 +130,8 @@ class WeightedSampler(RandomAccessSampler):
         >>> WeightedSampler.class_balancing_sample_weights(np.array([0, 0, 3, 3, 3, 3]))
         array([0.25 , 0.25 , 0.125, 0.125, 0.125, 0.125])
         """
-        y = class_numbers(y, n_classes)
-        if int(y.max()) > SPARSE * len(y):
-            y = np.unique(y, return_inverse=True)[1]
-        counts = np.bincount(y)
-        present = np.count_nonzero(counts)
-        class_weights = np.zeros(len(counts))
-        np.divide(1.0, counts.astype(float) * present, out=class_weights, where=counts > 0)
-        return np.asarray(class_weights[y])
+        _, which, counts = np.unique(class_numbers(y, n_classes), return_inverse=True, return_counts=True)
+        return np.asarray((1.0 / (counts.astype(float) * len(counts)))[which])
 
     @staticmethod
     def class_balancing_sampler(y: Any, n_classes: int | None = None) -> WeightedSampler:
@@ -182,7 +160,7 @@ class WeightedSubsetSampler(WeightedSampler):
         num_samples: int | None = None,
         repeats: int = 1,
     ) -> None:
-        self.indices = row_numbers("indices", indices)
+        self.indices: np.ndarray = row_numbers("indices", indices)
         super().__init__(sub_weights, replacement=replacement, num_samples=num_samples, repeats=repeats)
         if self.length != len(self.indices):
             raise ArgumentError(
@@ -195,16 +173,10 @@ class WeightedSubsetSampler(WeightedSampler):
         return self.weights
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), kept_fingerprint(self.indices)]
+        return [*super().fingerprint(), array_fingerprint(self.indices)]
 
     def check_rows(self, length: int) -> None:
         check_row_numbers("sampler.indices", self.indices, length)
-
-    def map_indices(self, indices: Any) -> Any:
-        return self.indices[indices]
-
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        return np.asarray(self.indices[numbers])
 
     @staticmethod
     def class_balancing_sampler(  # type: ignore[override]
@@ -222,13 +194,12 @@ class WeightedSubsetSampler(WeightedSampler):
 
 def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
     """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse what are none."""
-    y = given_array("y", y, "pass the class of each row")
-    if y.ndim != 1 or len(y) == 0:
-        raise ArgumentError(f"y must be a one-dimensional, non-empty array of classes, not of shape {y.shape}")
-    if y.dtype.kind not in "iub":
-        raise ArgumentTypeError(f"y must be class numbers, not {y.dtype}; use numpy.unique(y, return_inverse=True)[1]")
-    if int(y.min()) < 0:
-        raise ArgumentError(f"y must not be negative, and its least class is {int(y.min())}; number classes from 0")
-    if n_classes is not None and int(y.max()) >= validation.integer("n_classes", n_classes):
-        raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {int(y.max())}")
-    return as_int64("y", y)
+    y = whole_numbers("y", y, "pass the class of each row: numpy.unique(y, return_inverse=True)[1]", "iub")
+    if len(y) == 0:
+        raise ArgumentError("y must be a one-dimensional, non-empty array of classes; pass the class of each row")
+    least, greatest = int(y.min()), int(y.max())
+    if least < 0:
+        raise ArgumentError(f"y must not be negative, and its least class is {least}; number classes from 0")
+    if n_classes is not None and greatest >= validation.integer("n_classes", n_classes):
+        raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {greatest}")
+    return y

@@ -5,8 +5,7 @@
             ...
             return accessor, [row_0, row_1, ...]
 
-Give at least four rows, no two of them equal, or a mistake in their order could hide. Rows may differ in shape
-where the accessor gives lists. Each test makes its own accessor, so that none sees what another left behind.
+Give at least four rows, no two of them equal, or a mistake in their order could hide. Rows may differ in shape.
 """
 
 from __future__ import annotations

@@ -46,10 +46,9 @@ def first_difference(expected: Sequence[Any], got: Sequence[Any], cut: bool = Fa
 
 
 def _parts(batches: Sequence[Any], cut: bool) -> Iterator[tuple[tuple[Any, ...], tuple[int, int], Any]]:
-    """Yield what is compared: a name that it has in any such list, its batch and row, its value.
-
-    These are the samples of each leaf, counted over all batches; unless `cut`, what is no array, and how all lies in
-    memory, too, as rows below 0.
+    """Yield what is compared: a name that it has in any such list, its batch and row, its value. These are the samples
+    of each leaf, counted over all batches; unless `cut`, what is no array, and how all lies in memory, too, as rows
+    below 0.
     """
     counts: Counter[str] = Counter()
     for number, batch in enumerate(batches):

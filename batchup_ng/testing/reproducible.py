@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..data_source import AbstractDataSource, ArrayDataSource, MapDataSource, PlannedDataSource
+from ..data_source import ArrayDataSource, MapDataSource, PlannedDataSource
+from ..data_source.hooks import SourceNode, nodes_of
 from ..error_context import function_name, map_of, shortened
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
 from ..randomness import globals_kept
-from .settings import KINDS, ORDER, Setting, Subject, nodes_of, settings
+from .settings import KINDS, ORDER, Setting, Subject, settings
 
 
 def assert_reproducible(
@@ -118,7 +119,7 @@ def _culprit(root: Subject, setting: Setting) -> tuple[str, str]:
     return "", f"No part of the source differs by itself; perhaps {setting.cause[0]}. Remedy: {setting.cause[1]}"
 
 
-def _named(node: AbstractDataSource, of_rows: bool) -> tuple[str, str]:
+def _named(node: SourceNode, of_rows: bool) -> tuple[str, str]:
     """Return the name of what is to blame at a node, its function, sampler or accessor, and the same with its kind."""
     if of_rows:
         sampler: Any = getattr(node, "sampler", None)

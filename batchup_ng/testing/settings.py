@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
 from ..data_source.epoch.reading import read_batch
 from ..data_source.epoch_options import EpochOptions
+from ..data_source.hooks import nodes_of
 from ..data_source.index_column import row_arrays
 from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey, globals_seeded
@@ -80,13 +81,12 @@ class WithRows(MapDataSource):
 
 @dataclasses.dataclass
 class Subject:
-    """A source that is read in several settings: the one under test, or a node of its graph.
-
-    Each reading is of a copy of the source as it was at first, if it can be copied, so that what one reading leaves
-    behind cannot make the next one look right.
+    """A source that is read in several settings: the one under test, or a node of its graph. Each reading is of a copy
+    of it as it was at first, if it can be copied, so that what one reading leaves behind cannot make the next one look
+    right.
     """
 
-    source: AbstractDataSource
+    source: Any
     batch_size: int
     shuffle: int | None
     epochs: list[int]
@@ -103,7 +103,7 @@ class Subject:
         """Return the first difference in a setting, and whether it is one of row numbers; None if there is none."""
         if setting.cut and not isinstance(self.plan, SamplesPlan):
             return None  # batches are what is in order
-        rows_only = setting.cut and any(getattr(node, "rng", None) == "batch" for node in nodes_of(self.source))
+        rows_only = setting.cut and any(node.rng == "batch" for node in nodes_of(self.source))
         got = setting.read(self)
         for part in (0,) if rows_only else (0, 1):
             expected = [pair[part] for pair in self.expected[setting.epoch]]
@@ -187,17 +187,9 @@ def settings(
         yield Setting("is read by the source itself", COPIES, each, partial(read, of="itself", epoch=each))
 
 
-def nodes_of(root: AbstractDataSource) -> list[AbstractDataSource]:
-    """Return the nodes of a graph of sources, each once, children before their parents."""
-    held = [value if isinstance(value, (list, tuple)) else [value] for value in vars(root).values()]
-    parts = [part for values in held for part in values if isinstance(part, AbstractDataSource)]
-    return [*{id(node): node for part in parts for node in nodes_of(part)}.values(), root]
-
-
 def copies_of(source: AbstractDataSource) -> Callable[[], Any]:
-    """Return a function that returns a copy of a source as it is now, or the source where it cannot be copied.
-
-    A function that is no part of a module is copied, with what it closes over. Classes and memory of arrays are shared.
+    """Return a function that returns a copy of a source as it is now, with the user's functions and what they close
+    over, or the source where it cannot be copied. Classes and memory of arrays are shared.
     """
     memory: list[Any] = []
     try:

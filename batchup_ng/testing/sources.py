@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from itertools import islice
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import cloudpickle
 import numpy as np
@@ -19,7 +19,6 @@ import pytest
 from .. import batch as batches
 from ..data_source.base import PlannedDataSource
 from ..data_source.epoch.reading import read_batch
-from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH
 from ..work_pool import WorkerThreadPool
 from .comparison import first_difference
@@ -104,17 +103,4 @@ class SourceContract(ABC):
     def test_the_rows_of_a_batch_make_the_batch(self) -> None:
         source = self.make()
         rows = next(iter(source.batch_indices_iterator(4, shuffle=5)))
-        one, two = (source.samples_by_indices_nomapping(rows) for _ in range(2))
-        assert_same_batch(one, two)
-
-    def test_misspelt_options_are_refused_at_once(self) -> None:
-        with pytest.raises(ArgumentTypeError, match=r"'shufle'.*did you mean 'shuffle'"):
-            self.make().batch_iterator(4, shufle=True)
-        with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
-            self.make().batch_iterator(0, shuffle=5)
-        with pytest.raises(ArgumentTypeError, match="shuffle must be"):
-            self.make().batch_iterator(4, shuffle="yes")
-        with pytest.raises(ArgumentError, match="epoch must not be negative"):
-            self.make().batch_iterator(4, shuffle=5, epoch=-1)
-        with pytest.raises(ArgumentTypeError, match="drop_last must be True or False"):
-            self.make().batch_iterator(4, shuffle=5, drop_last=cast(Any, "no"))
+        assert_same_batch(source.samples_by_indices_nomapping(rows), source.samples_by_indices_nomapping(rows))

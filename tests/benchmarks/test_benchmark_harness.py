@@ -160,9 +160,3 @@ def test_variants_that_fit_together_are_one_wave() -> None:
     assert waves([], workload, available=1) == []
     pair = [variants[0], variants[0].taken_from("x")]
     assert waves([*pair, variants[1]], workload, available=1) == [pair, [variants[1]]]
-
-
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"workers": -1}, {"timeout": 0.0}])
-def test_options_are_checked_when_made(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="must be above 0"):
-        Options(**wrong)

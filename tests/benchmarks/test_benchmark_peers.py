@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.peers import check_names, choose, known
+from benchmarks.peers import known
 from benchmarks.peers.base import Variant
 from benchmarks.trials import run_epoch
 from benchmarks.workloads import KINDS, make, open_data
@@ -62,28 +62,6 @@ def test_bare_workers_use_their_memory_again_after_the_next_batch(name: str, tmp
         assert len(places) == 16
     finally:
         feed.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_are_unique_and_families_in_order(kind: str) -> None:
-    names = [variant.name for variant in known(kind)]
-    assert len(set(names)) == len(names)
-    assert names[:4] == ["plain", "plain-processes", "plain-threads", "ours-serial"]
-
-
-def test_a_family_is_its_usual_variants_and_a_name_any() -> None:
-    variants = known("arrays")
-    assert [v.name for v in choose(variants, (), ["ours", "plain"])][-1] == "ours-processes"
-    assert [v.name for v in choose(variants, (), ["torch-spawn", "plain-threads"])] == ["plain-threads", "torch-spawn"]
-    assert [v.name for v in choose(variants, ("plain", "ours-spawn"), ["ours"])] == ["ours-spawn"]
-    assert [v.name for v in choose(variants, ("plain", "ours-spawn"), None)] == ["plain", "ours-spawn"]
-    assert all(variant.usual for variant in choose(variants, (), None))
-
-
-@pytest.mark.parametrize("text", ["nobody", "", "plain,nobody"])
-def test_names_that_are_unknown_are_refused_with_the_choices(text: str) -> None:
-    with pytest.raises(ValueError, match=rf"peers must be among plain, ours; got '{text}'"):
-        check_names("peers", ["plain", "ours", "plain"], text)
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from benchmarks.plan import Part, Result, Study
 from benchmarks.records import Epoch, Outcome, figure, first_batch, per_batch, rate
-from benchmarks.report import columns, pages, plots
-from benchmarks.studies import EMPTY, MEMORY, STUDIES, cpu_per_gigabyte
+from benchmarks.report import columns, pages
+from benchmarks.studies import EMPTY, STUDIES, cpu_per_gigabyte
 from benchmarks.workloads.base import Workload
 
 SETTING: dict[str, Any] = {
@@ -119,21 +117,6 @@ def test_absent_and_failed_peers_are_listed_without_paths() -> None:
     assert "|" not in page(result(ABSENT))
 
 
-def test_the_heading_has_what_the_figures_depend_on() -> None:
-    head = "`python -m benchmarks arrays`, 2026-01-02: 1,000 samples, batch 64, 3 rounds, 2 workers, 2 CPUs, "
-    assert head + "Linux x86_64, Python 3.11.7; numpy 2.4.6." in page(result(PLAIN))
-    several = page(result(PLAIN), result(TORCH, part=replace(ARRAYS.parts[0], title="the others")))
-    assert "2026-01-02: 3 rounds" in several
-    assert "### the others\n\n1,000 samples, batch 64.\n\n| variant |" in several
-    assert "mean nothing" in page(result(PLAIN), quick=True)
-    assert "mean nothing" not in several
-
-
-def test_several_waves_are_admitted() -> None:
-    assert "Measured in 2 waves" in page(result(PLAIN, replace(TORCH, wave=1)))
-    assert "waves" not in page(result(*ALL))
-
-
 def test_json_holds_all_rounds_with_their_values() -> None:
     text = json.dumps(pages.cases([result(*ALL)]))
     (case,) = json.loads(text)
@@ -159,52 +142,7 @@ def test_sizes_have_a_column_each_with_rates_and_ratios() -> None:
     assert "- spdl: failed" in text
 
 
-@pytest.fixture(scope="module")
-def fonts() -> None:
-    """Let matplotlib open its fonts, which it keeps open, before what a test leaves behind is looked for."""
-    pytest.importorskip("matplotlib", reason="draws the plot")
-    plots.curves(SIZES, [SMALL, LARGE])
-
-
-@pytest.mark.usefixtures("fonts")
-def test_the_plot_is_the_same_for_the_same_figures() -> None:
-    drawn = plots.curves(SIZES, [SMALL, LARGE])
-    assert drawn == plots.curves(SIZES, [SMALL, LARGE])
-    assert drawn != plots.curves(SIZES, [LARGE])
-    assert "<dc:date>" not in drawn
-    assert ">torch</text>" in drawn.replace("\n", "")
-    assert "spdl" not in drawn
-
-
-def test_memory_tells_the_furthest_from_half_way() -> None:
-    rounds = tuple(epoch(1.0, pss=mb * 1e6, descriptors=n) for mb, n in ((5, 7), (8, 7), (4, 9)))
-    text = page(result(Outcome(name="a", family="ours", rounds=rounds), part=MEMORY))
-    assert cells(text, "a") == ["8.00", "-4.00", "7.00", "2.00"]
-
-
 def test_overhead_tells_the_time_of_an_empty_batch_and_the_cpu_time_of_the_consumer() -> None:
     took = epoch(0.5, batches=100, consumer_cpu_seconds=0.006, cpu_seconds=0.009)
     one = Outcome(name="a", family="x", rounds=(took,))
     assert cells(page(result(one, part=EMPTY)), "a") == ["200", "200 to 200", "5,000", "60.0", "90.0"]
-
-
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("in '/a/b c.txt'", "in '<path> c.txt'"),
-        ("at C:\\x\\y.py", "at <path>"),
-        ("1/2 of images/s", "1/2 of images/s"),
-        ("/single", "/single"),
-    ],
-)
-def test_paths_are_cut_out(text: str, cleaned: str) -> None:
-    assert pages.without_paths(text) == cleaned
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(12345.6, "12,346"), (99.96, "100."), (1.0, "1.00"), (0.00123, "0.00123"), (-0.5, "-0.500"), (0.0, "0"),
-     (0.00004, "0.00004"), (1e-9, "0"), (math.nan, "–")],
-)  # fmt: skip
-def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert columns.number(value) == text

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import processes, trials
-from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_bytes, tree
+from benchmarks import trials
+from benchmarks.processes import CpuMeter, footprint, private_bytes, tree
 from benchmarks.trials import Consumption, consumer, epochs, run_epoch, shares, startup
 from benchmarks.workloads.base import Batch, Workload
 
@@ -69,14 +69,6 @@ def test_a_turn_counts_the_cpu_time_of_the_consumer_within_that_of_all(monkeypat
     assert figures["pss"] > 0
 
 
-def test_a_consumption_clocks_each_wait_and_each_step() -> None:
-    steps: list[str] = []
-    slow = Consumption(Feed(), lambda: steps.append("step"))
-    assert len(list(slow.epoch(0))) == 3
-    assert len(slow.waits) == 4  # the end is waited for too
-    assert len(slow.steps) == len(steps) == 3
-
-
 def test_shares_are_of_the_whole_epoch_and_of_what_follows_the_first_batch() -> None:
     slow = Consumption(Feed(), lambda: None)
     slow.waits, slow.steps = [2.0, 0.5, 0.5], [3.0, 4.0]
@@ -116,30 +108,6 @@ def test_the_cpu_time_of_a_child_counts() -> None:
         child.stdin.close()
 
 
-@pytest.mark.parametrize(("busy", "most", "rest"), [(0.0, 30.0, 1.5), (4.0, 30.0, 5.5), (1e9, 7.0, 7.0)])
-def test_rest_is_when_nothing_has_worked_for_some_time_and_is_not_waited_for_for_ever(
-    busy: float, most: float, rest: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Clock:
-        now = 0.0
-
-        def perf_counter(self) -> float:
-            return self.now
-
-        def sleep(self, seconds: float) -> None:
-            self.now += seconds
-
-    class Meter:
-        def seconds(self) -> float:
-            return 0.01 if clock.now < busy else 0.001  # since a tenth of a second ago
-
-    clock = Clock()
-    monkeypatch.setattr(processes, "time", clock)
-    monkeypatch.setattr(processes, "CpuMeter", Meter)
-    come_to_rest(most)
-    assert clock.now == pytest.approx(rest, abs=0.15)
-
-
 @LINUX
 def test_a_child_in_a_session_of_its_own_is_in_the_tree() -> None:
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as child:
@@ -148,14 +116,6 @@ def test_a_child_in_a_session_of_its_own_is_in_the_tree() -> None:
             assert footprint()["processes"] >= 2
         finally:
             child.kill()
-
-
-@LINUX
-def test_what_was_there_before_is_not_in_the_tree() -> None:
-    asks = "import os; from benchmarks.processes import tree; print(os.getpid() in tree(), os.getppid() in tree())"
-    shell = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", asks]
-    done = subprocess.run(shell, cwd=ROOT, start_new_session=True, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "True False\n", done.stderr
 
 
 @LINUX

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import ParallelDataSource, PrefetchDataSource
 
 BATCH_ITERATOR = (
@@ -83,6 +83,23 @@ def test_sources_of_pools_refuse_options_of_others(option: str, says: str) -> No
         for make in (pool.parallel_data_source, pool.prefetch):
             with pytest.raises(ArgumentTypeError, match=f"^{make.__name__} .*{says}"):
                 make(source, **{option: 2})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"shufle": True}, ArgumentTypeError, "'shufle'.*did you mean 'shuffle'"),
+        ({"batch_size": 0}, ArgumentError, "batch_size must be at least 1, not 0"),
+        ({"shuffle": "yes"}, ArgumentTypeError, "shuffle must be"),
+        ({"epoch": -1}, ArgumentError, "epoch must not be negative"),
+        ({"drop_last": "no"}, ArgumentTypeError, "drop_last must be True or False"),
+    ],
+)
+def test_wrong_options_of_an_epoch_are_refused_at_once(options: Any, error: type, says: str) -> None:
+    source = bu.ArrayDataSource([np.arange(3)])
+    for ds in (source, source.map(lambda x: x), bu.SerialPool().parallel_data_source(source)):
+        with pytest.raises(error, match=says):
+            ds.batch_iterator(**{"batch_size": 4, "shuffle": 5, **options})
 
 
 def test_a_plan_has_fewer_options() -> None:

@@ -54,7 +54,7 @@ def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool)
 def test_the_result_depends_on_the_seed_and_not_on_who_does_the_work() -> None:
     def report(pool: str, seed: int) -> list[str]:
         said: list[str] = []
-        job.run_demo(job.DemoOptions(pool=pool, workers=2, epochs=1, seed=seed), say=said.append)
+        job.run_demo(pool, 2, epochs=1, seed=seed, say=said.append)
         return [line.rpartition("accuracy")[2] for line in said[1:]]
 
     serial = report("serial", 5)
@@ -98,7 +98,7 @@ def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
 def test_an_accuracy_too_low_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "run_demo", lambda options, say, progress: 0.5)
+    monkeypatch.setattr(cli, "run_demo", lambda *_: 0.5)
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr().out == "test accuracy 0.500 (0.95 not reached; try more epochs)\n"
 
@@ -116,7 +116,7 @@ def test_an_error_leaves_no_folder(
 
     monkeypatch.setattr(job.Classifier, "train_batch", fail)
     with pytest.raises(error, match="no more"):
-        job.run_demo(job.DemoOptions(pool=pool, workers=2), say=list)
+        job.run_demo(pool, 2, say=list)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,7 +170,7 @@ def test_a_bar_is_drawn_around_each_epoch() -> None:
         def close(self) -> None:
             drawn.append((self.title, self.steps))
 
-    job.run_demo(job.DemoOptions(pool="serial", epochs=2), say=list, progress=Bar)
+    job.run_demo("serial", epochs=2, say=list, progress=Bar)
     assert drawn == [("epoch 1", 8), ("epoch 2", 8)]
 
 
@@ -179,6 +179,6 @@ def test_the_demo_works_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.progress_bar() is None
 
 
-def test_options_are_checked_when_made() -> None:
+def test_options_are_checked() -> None:
     with pytest.raises(ArgumentError, match=r"pool must be one of 'serial', .*, not 'threads'; did you mean 'thread'"):
-        job.DemoOptions(pool="threads")
+        job.run_demo("threads")

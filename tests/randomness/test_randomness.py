@@ -15,7 +15,8 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, high_product
+from batchup_ng.randomness import BatchKey, OrderKey, SampleRng
+from batchup_ng.randomness.hashing import high_product
 
 N = 20_000
 MANY = np.arange(N)

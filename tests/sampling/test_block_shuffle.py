@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -18,26 +17,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BlockShuffleSampler, RandomAccessSampler, StandardSampler, measure_mixing
-from batchup_ng.testing.samplers import SamplerContract
 from tests.extent import quick
-
-
-class TestBlocks(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(103, 10, 3)
-
-
-@pytest.mark.thorough
-class TestBlocksRepeated(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(60, 5, 4, repeats=2)
-
-
-class TestBlocksForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return BlockShuffleSampler(300, 7, 2, repeats=-1)
 
 
 def order(sampler: RandomAccessSampler, key: OrderKey = OrderKey(1, 0)) -> np.ndarray:  # noqa: B008  # a constant
@@ -107,7 +87,6 @@ def test_no_length_is_too_long_for_any_block_and_window(block: int) -> None:
             assert rows.min() >= 0
             assert rows.max() < length
             assert len({row // block for row in rows.tolist()}) <= (40 // (block * window) + 2) * window
-        assert 0 < sampler.mixing(256) <= 1
 
 
 @given(n=st.integers(1, 300), window=st.integers(1, 400))
@@ -193,45 +172,16 @@ def test_a_full_shuffle_measures_one_and_no_shuffle_next_to_nothing(batch_size: 
     assert measure_mixing(np.arange(n), batch_size) == pytest.approx(1 / batch_size, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("block", "window"),
-    quick([(10, 64), (100, 4)], [(1, 8), (10, 8), (10, 64), (100, 4), (100, 30), (100, 99), (100, 1000)]),
-)
-def test_the_mixing_of_blocks_is_as_foretold(block: int, window: int) -> None:
-    n, batch_size = 10_003, 50
-    sampler = BlockShuffleSampler(n, block, window)
-    strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), batch_size) for epoch in range(30)]
-    assert sampler.mixing(batch_size) == pytest.approx(1 / np.mean(strayed), rel=0.15)
-
-
-def test_batches_that_reach_into_most_windows_are_foretold_too() -> None:
-    sampler = BlockShuffleSampler(900, 10, 30)  # three windows of 300
-    strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), 400) for epoch in range(200)]
-    assert sampler.mixing(400) == pytest.approx(1 / np.mean(strayed), rel=0.15)
+@pytest.mark.parametrize("window", quick([16], [4, 16, 64]))
+def test_blocks_mix_as_the_documentation_says(window: int) -> None:
+    sampler = BlockShuffleSampler(100_000, 10, window)
+    strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), 50) for epoch in range(30)]
+    assert window / (window + 50) == pytest.approx(1 / np.mean(strayed), rel=0.15)
 
 
 def test_each_window_is_mixed_in_an_order_of_its_own() -> None:
     rows = order(BlockShuffleSampler(640, 8, 4)).reshape(20, 32)
     assert len({tuple(window % 8) for window in rows}) == 20
-
-
-def test_more_blocks_in_a_window_mix_better() -> None:
-    told = [BlockShuffleSampler(10**6, 320, window).mixing(256) for window in (1, 4, 16, 64, 256, 1024, 3124, 3125)]
-    assert told == sorted(told)
-    assert told[0] < 0.01
-    assert told[-1] == 1.0
-    assert BlockShuffleSampler(10, 3, 1).mixing(1) == 1.0
-    assert BlockShuffleSampler(1, 3, 1).mixing(9) == 1.0
-    assert 0 < BlockShuffleSampler(10, 3, 2).mixing(9) <= 1.0
-
-
-def test_the_figures_of_the_guide_are_those_of_the_method() -> None:
-    guide = (Path(__file__).parents[2] / "docs/samplers.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (\d+) \|((?: 0\.\d+ \|| 1\.\d+ \|){4})$", guide, re.MULTILINE)
-    assert [int(block) for block, _ in table] == [32, 320, 3200]
-    for block, figures in table:
-        told = [BlockShuffleSampler(10**6, int(block), window).mixing(256) for window in (16, 64, 256, 1024)]
-        assert [f"{figure:.3f}" for figure in told] == figures.replace("|", "").split()
 
 
 def test_no_window_is_much_smaller_than_the_others() -> None:
@@ -249,7 +199,6 @@ def test_no_window_is_much_smaller_than_the_others() -> None:
         (lambda: BlockShuffleSampler(10, 3.0), ArgumentTypeError, "block must be a whole number"),  # type: ignore[arg-type]
         (lambda: BlockShuffleSampler(10, 3, repeats=0), ArgumentError, "repeats"),
         (lambda: BlockShuffleSampler(0, 3, repeats=-1), ArgumentError, "no rows to repeat"),
-        (lambda: BlockShuffleSampler(10, 3).mixing(0), ArgumentError, "batch_size must be at least 1"),
         (lambda: measure_mixing(range(10), 6), ArgumentError, "batch_size must be at most half of the 10 rows"),
         (
             lambda: bu.ArrayDataSource([np.arange(9)], sampler=BlockShuffleSampler(10, 3)),
@@ -279,8 +228,3 @@ def test_repeats_are_shuffled_anew_blocks_and_rows() -> None:
     repeats = BlockShuffleSampler(40, 4, 2, repeats=20).rows_at(np.arange(20 * 40), OrderKey(1, 0)).reshape(20, 40)
     assert len({frozenset(repeat[:8] // 4) for repeat in repeats}) > 10  # which blocks share the first window
     assert len({tuple(repeat[np.isin(repeat // 4, repeat[:1] // 4)] % 4) for repeat in repeats}) > 5
-
-
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    made = [(9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2)]
-    assert len({str(BlockShuffleSampler(*options).fingerprint()) for options in made}) == len(made)

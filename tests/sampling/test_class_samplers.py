@@ -14,45 +14,13 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BalancedBatchSampler, RandomAccessSampler, StratifiedSampler
+from batchup_ng.sampling import BalancedBatchSampler, StratifiedSampler
 from batchup_ng.sampling.plans import even_interleave
 from batchup_ng.sampling.plans.even_interleave import Spread
-from batchup_ng.testing.samplers import RowsSource, SamplerContract
+from batchup_ng.testing.samplers import RowsSource
 from tests.extent import quick, thorough
 
 Y = np.array([0, 3, 3, 0, 3, 3, 7, 3, 3, 0, 3, 7, 3])
-
-
-@pytest.mark.thorough
-class TestStratified(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(Y)
-
-
-class TestStratifiedPartRepeated(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(Y, indices=np.array([12, 0, 3, 5, 6, -1, 2]), repeats=3)
-
-
-class TestStratifiedForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return StratifiedSampler(np.tile(Y, 20), repeats=-1)
-
-
-class TestBalanced(SamplerContract):
-    batch_sizes = (6,)
-
-    def make(self) -> RandomAccessSampler:
-        return BalancedBatchSampler(Y, 2)
-
-
-class TestBalancedByFewClasses(SamplerContract):
-    batch_sizes = (6,)
-
-    def make(self) -> RandomAccessSampler:
-        return BalancedBatchSampler(np.arange(40) % 7, 2, classes_per_batch=3)
 
 
 classes = st.lists(st.integers(0, 12), min_size=1, max_size=120).map(np.array)
@@ -74,15 +42,8 @@ def test_stratified_hands_out_each_row_once_a_repeat(y: np.ndarray, repeats: int
         assert sorted(repeat) == list(range(len(y)))
 
 
-@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 120))
-def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, length: int) -> None:
-    length = min(length, len(y))
-    handed_out = y[StratifiedSampler(y).rows_at(np.arange(len(y)), OrderKey(seed, 0))]
-    assert strays_too_far(handed_out, length) == []
-
-
-@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 300), repeats=st.integers(2, 4))
-def test_so_has_every_stretch_that_reaches_over_repeats(y: np.ndarray, seed: int, length: int, repeats: int) -> None:
+@given(y=classes, seed=st.integers(0, 2**64), length=st.integers(1, 300), repeats=st.integers(1, 4))
+def test_every_stretch_has_each_class_in_its_share(y: np.ndarray, seed: int, length: int, repeats: int) -> None:
     n = len(y) * repeats
     handed_out = y[StratifiedSampler(y, repeats=repeats).rows_at(np.arange(n), OrderKey(seed, 0))]
     assert strays_too_far(handed_out, min(length, n)) == []
@@ -331,7 +292,7 @@ def refused() -> list[Any]:
         (lambda: StratifiedSampler([0, -1]), ArgumentError, "y must not be negative"),
         (lambda: StratifiedSampler([[0, 1], [2]]), ArgumentTypeError, "y must be one-dimensional, and is a list of"),
         (lambda: StratifiedSampler(np.array([2**64 - 1, 3], np.uint64)), ArgumentError, "y must be below 2.63"),
-        (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be class numbers"),
+        (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be whole numbers, not <U1"),
         (lambda: StratifiedSampler([0, 1], indices=[2]), ArgumentError, "indices must be row numbers below 2"),
         (lambda: StratifiedSampler([0, 1], repeats=0), ArgumentError, "repeats"),
         (lambda: StratifiedSampler([0, 1], indices=[], repeats=-1), ArgumentError, "no rows to repeat"),
@@ -349,22 +310,6 @@ def refused() -> list[Any]:
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         make()
-
-
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    other = Y[::-1]
-    made = [
-        StratifiedSampler(Y), StratifiedSampler(other), StratifiedSampler(Y, repeats=2),
-        StratifiedSampler(Y, np.arange(13)), StratifiedSampler(Y, [1, 2]), StratifiedSampler(Y, [2, 1]),
-        BalancedBatchSampler(Y, 1), BalancedBatchSampler(other, 1), BalancedBatchSampler(Y, 2),
-        BalancedBatchSampler(Y, 1, 2),
-    ]  # fmt: skip
-    assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)
-
-
-def test_repeats_are_shuffled_anew() -> None:
-    repeats = StratifiedSampler(Y, repeats=20).rows_at(np.arange(20 * 13), OrderKey(1, 0)).reshape(20, 13)
-    assert len({tuple(repeat) for repeat in repeats.tolist()}) == 20
 
 
 def test_no_rows_are_no_batches() -> None:

@@ -15,29 +15,9 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BlockShuffleSampler, MixtureSampler, RandomAccessSampler
-from batchup_ng.testing.samplers import SamplerContract
+from batchup_ng.sampling import BlockShuffleSampler, MixtureSampler
 from batchup_ng.testing.sources import SourceContract
 from batchup_ng.work_pool import AbstractWorkerPool
-
-
-@pytest.mark.thorough
-class TestThreeParts(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return MixtureSampler([11, 5, 2], [0.5, 0.3, 0.2])
-
-
-class TestForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return MixtureSampler([7, 30], [1, 2], length=-1)
-
-
-class TestOfALength(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return MixtureSampler([7, 30, 4], [22, 7, 0], length=80)
-
 
 parts = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), min_size=1, max_size=6).filter(
     lambda pairs: any(share for _, share in pairs)
@@ -238,9 +218,7 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
         make()
 
 
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    made = [([3, 4], None), ([4, 3], None), ([3, 4], [2, 1]), ([3, 4], [1, 2]), ([3, 4], None, 9), ([3, 4], None, -1)]
-    assert len({str(MixtureSampler(*options).fingerprint()) for options in made}) == len(made)
+def test_weights_are_told_apart_by_the_fingerprint_of_a_source() -> None:
     sources = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
     fingerprints = {str(bu.mix(sources, weights=shares).fingerprint()) for shares in ([1, 2], [2, 1])}
     assert len(fingerprints | {str(bu.concat(sources).fingerprint())}) == 3

@@ -22,51 +22,8 @@ from batchup_ng.sampling import (
     WeightedSubsetSampler,
     num_batches,
 )
-from batchup_ng.testing.samplers import SamplerContract
 
 KEY = OrderKey(3, 1)
-
-
-class TestStandard(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StandardSampler(23)
-
-
-@pytest.mark.thorough
-class TestStandardRepeated(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StandardSampler(11, repeats=3)
-
-
-class TestStandardForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return StandardSampler(11, repeats=-1)
-
-
-class TestStandardLarge(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StandardSampler(10_000)
-
-
-class TestSubset(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return SubsetSampler(np.array([3, 9, 1, 4, 100, 7, 50, 2]), repeats=2)
-
-
-class TestWeighted(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30))
-
-
-class TestWeightedSubset(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130))
 
 
 @given(n=st.integers(1, 300), repeats=st.integers(1, 4), seed=st.integers(0, 2**70), epoch=st.integers(0, 9))

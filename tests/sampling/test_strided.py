@@ -12,27 +12,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import RandomAccessSampler, StridedSampler
-from batchup_ng.testing.samplers import SamplerContract
-
-
-@pytest.mark.thorough
-class TestEveryThird(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StridedSampler(60, start=1, stride=3)
-
-
-class TestBackwardsTwice(SamplerContract):
-    def make(self) -> RandomAccessSampler:
-        return StridedSampler(20, stride=-1, repeats=2)
-
-
-class TestForEver(SamplerContract):
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return StridedSampler(20, 5, 15, 2, repeats=-1)
-
+from batchup_ng.sampling import StridedSampler
 
 ends = st.none() | st.integers(-40, 40)
 
@@ -113,8 +93,3 @@ def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         make()
-
-
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
-    made = [(9, 0), (10, 0), (9, 1), (9, 0, 8), (9, 0, None, 2), (9, 0, None, 1, 2)]
-    assert len({str(StridedSampler(*options).fingerprint()) for options in made}) == len(made)

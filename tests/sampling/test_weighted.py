@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import itertools
-import json
 import math
 import pickle
 import warnings
@@ -18,45 +17,11 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import RandomAccessSampler, WeightedSampler, WeightedSubsetSampler
+from batchup_ng.sampling import WeightedSampler, WeightedSubsetSampler
 from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
-from batchup_ng.testing.samplers import SamplerContract
-from batchup_ng.testing.sources import assert_same_batches
-from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import quick
 
 KEY = OrderKey(3, 1)
-
-
-@pytest.mark.thorough
-class TestWeightedWithAnEnd(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30), num_samples=45)
-
-
-@pytest.mark.thorough
-class TestWithoutReplacement(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30), replacement=False)
-
-
-class TestSomeWithoutReplacement(SamplerContract):
-    in_order = False
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSampler(np.arange(30), replacement=False, num_samples=11, repeats=3)
-
-
-class TestSubsetWithoutReplacementForEver(SamplerContract):
-    in_order = False
-    batch_sizes = (1, 3, 7, 100)
-
-    def make(self) -> RandomAccessSampler:
-        return WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False, repeats=-1)
 
 
 def chi_squared(counts: Any, expected: Any) -> float:
@@ -285,35 +250,6 @@ def test_a_batch_may_reach_over_the_end_of_a_repeat() -> None:
 
 
 # -- with the rest of the library ------------------------------------------------------------------------------
-
-SAMPLERS: dict[str, Any] = {
-    "with": lambda: WeightedSampler(np.arange(60.0), num_samples=100),
-    "without": lambda: WeightedSampler(np.arange(60.0), replacement=False),
-    "some, repeated": lambda: WeightedSampler(np.arange(60.0), replacement=False, num_samples=23, repeats=4),
-    "subset": lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(60)[::2], replacement=False, repeats=2),
-}
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_ranks_share_what_one_would_have_and_others_go_on(name: str) -> None:
-    def source() -> Any:
-        return bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS[name]())
-
-    whole = np.concatenate([x for (x,) in source().batch_iterator(4, shuffle=7, epoch=2)])
-    ranks = [source().batch_iterator(4, shuffle=7, epoch=2, shard=(rank, 3)) for rank in range(3)]
-    first = [next(rank)[0] for _ in range(3) for rank in ranks]
-    state = json.loads(json.dumps(ranks[1].state_dict()))
-    rest = [x for (x,) in source().batch_iterator(5, shuffle=7, state=state)]
-    np.testing.assert_array_equal(np.concatenate(first + rest), whole)
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_processes_give_the_same_batches(pools: list[AbstractWorkerPool], name: str) -> None:
-    source = bu.ArrayDataSource([np.arange(60)], sampler=SAMPLERS[name]())
-    for shuffle in (7, "RandomState"):
-        made = [np.random.RandomState(3) if shuffle == "RandomState" else 7 for _ in range(2)]
-        got = list(pools[1].parallel_data_source(source).batch_iterator(9, shuffle=made[0]))
-        assert_same_batches(got, list(source.batch_iterator(9, shuffle=made[1])))
 
 
 def test_the_state_of_other_weights_or_options_is_refused() -> None:

@@ -8,15 +8,12 @@ import numpy as np
 
 from ...randomness import OrderKey
 from .permutation import keyed_permutation, sent_to
-from .rows import ChoiceBatch, OfBatches, RowPlan
+from .rows import ChoiceBatch, RowPlan
 
 
-class RoundRobinPlan(OfBatches):
-    """A batch of each source in turn, until the turn comes to a source that has none left.
-
-    Args:
-        parts: A plan for each source.
-        key: Shuffles the order within each round; None keeps it.
+class RoundRobinPlan(RowPlan):
+    """A batch of each source in turn, in an order that `key` shuffles in each round, up to the turn of one that has
+    none left.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
@@ -29,7 +26,6 @@ class RoundRobinPlan(OfBatches):
             self.n_batches = rounds * len(parts) + last_round.index(False)
 
     def _order(self, number: int) -> np.ndarray:
-        """Return the order of the sources in one round: ``(n_sources,) int``."""
         turns = np.arange(len(self._parts))
         if self._key is None:
             return turns
@@ -41,19 +37,15 @@ class RoundRobinPlan(OfBatches):
         return ChoiceBatch(self._parts[source].rows(which_round), source)
 
 
-class StratifiedPlan(OfBatches):
-    """All batches of all sources, each source spread over the whole epoch.
-
-    Args:
-        parts: A plan for each source, all of which end.
-        key: Shuffles all the batches, those of one source among themselves too; None spaces them evenly, by a table of
-            8 bytes a batch.
+class StratifiedPlan(RowPlan):
+    """All batches of all sources, which all end: shuffled by `key`, or, without, each source spread evenly over the
+    epoch, by a table of 8 bytes a batch.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
         self._parts = parts
         counts = [int(part.n_batches) for part in parts]
-        self.n_batches: float = sum(counts)
+        self.n_batches = sum(counts)
         self._bounds = np.cumsum([0, *counts])
         self._word = None if key is None else key.word("stratified")
         self._even = even_order(counts) if key is None else np.arange(0)

@@ -1,29 +1,28 @@
 """The plan of an epoch: which rows, drawn with which key, make up batch k.
 
 A plan is index arithmetic only. It has a length, where the epoch ends, and random access: ``plan[k]`` needs no
-``plan[0..k-1]``. The serial iterator walks it, the pools send its parts to workers, and a batch that was lost
-is made again from it.
+``plan[0..k-1]``. It is a rank's part of the epoch, from where it goes on.
 
-Each node of the graph of sources has a :class:`~batchup_ng.sampling.plans.rows.RowPlan` that computes its rows. If they
-are one sequence of samples, a :class:`SamplesPlan` cuts batches from it, those of one rank, from any sample on. If
-batches are what is in order, as those of a choice of sources, a :class:`BatchesPlan` numbers them; a :class:`DrawnPlan`
-does so where the order is drawn from a generator with a state (BatchUp's ``RandomState``), batch after batch, exactly
-when BatchUp would have drawn it. A :class:`PartPlan` is a rank's part of one of these two, or what is left of it.
+The :class:`~batchup_ng.sampling.plans.rows.RowPlan` of a source computes its rows. If they are one sequence of samples,
+a :class:`SamplesPlan` cuts batches from it. If batches are what is in order, as those of a choice of sources, a
+:class:`BatchesPlan` numbers them; a :class:`DrawnPlan` does so where the order is drawn from a generator with a state,
+batch after batch, exactly when BatchUp would have drawn it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...randomness import BatchKey
-from .rows import ListedPlan, RowPlan, count_batches, join_rows, same_form, take_rows, whole_samples
-from .sharding import ALONE, START, Reached, Shard, Shares
+from .rows import ListedPlan, RowPlan, count_batches, map_rows, same_form, take_rows, whole_samples
+from .sharding import ALONE, START, Reached, Shard, shares
 
 NEAR = 1000
 """How far another row is looked for where an epoch has no end: so many samples ahead; so many batches back where the
@@ -44,42 +43,35 @@ class PlannedBatch(NamedTuple):
     key: BatchKey
 
 
-class BatchPlan(Protocol):
-    """The batches of one epoch, or a rank's part of them."""
+@dataclasses.dataclass(eq=False, repr=False)
+class BatchPlan:
+    """The batches of one epoch, or a rank's part of them.
 
-    @property
-    def first(self) -> int:
-        """The number of the batch that iteration begins with; those before it were handed out in an earlier run."""
-        ...
+    Attributes:
+        rows: The rows of the epoch of a world of one.
+        batch_size: Samples of a batch, or how many positions it takes in the stream.
+        seed: Seed of the keys.
+        epoch: Number of the epoch.
+        drop_last: Whether to leave out last batches that are not whole, or those of rounds that are not.
+        shard: Whose part of it; ``"error"`` in it refuses an end that cannot be shared out evenly.
+        start: From where on.
+        first: The number of the batch that iteration begins with; those before it were handed out in an earlier run.
+        n_batches: The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``.
+    """
 
-    @property
-    def n_batches(self) -> float:
-        """The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``."""
-        ...
+    rows: RowPlan
+    batch_size: int
+    seed: int
+    epoch: int
+    drop_last: bool = False
+    shard: Shard = ALONE
+    start: Reached = START
+    first: int = dataclasses.field(init=False)
+    n_batches: float = dataclasses.field(init=False)
 
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int) -> PlannedBatch: ...
-
-    def __iter__(self) -> Iterator[PlannedBatch]: ...
-
-    def reached(self, number: int) -> Reached:
-        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
-        ...
-
-    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
-
-        It is picked by `draw` (64 bits); None if that picks none.
-        """
-        ...
-
-
-class _Numbered:
-    """What all plans have in common."""
-
-    first: int
-    n_batches: float
+    def __post_init__(self) -> None:
+        """Work out how many batches there are."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._size_in_words()}>"
@@ -103,121 +95,102 @@ class _Numbered:
         return self._planned(number)
 
     def __iter__(self) -> Iterator[PlannedBatch]:
-        number = self.first
-        while self._has(number):
-            yield self._planned(number)
-            number += 1
-
-    def _has(self, number: int) -> bool:
-        return number < self.n_batches
+        endless = self.n_batches == math.inf
+        return map(self._planned, itertools.count(self.first) if endless else range(self.first, int(self.n_batches)))
 
     def _planned(self, number: int) -> PlannedBatch:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
+    def reached(self, number: int) -> Reached:
+        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
-def _count(first: int, end: float) -> Iterator[int]:
-    """Return an iterator of the numbers from `first` to `end`, which may be infinite."""
-    return itertools.count(first) if end == math.inf else iter(range(first, int(end)))
+    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
+        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
+
+        It is picked by `draw` (64 bits); None if that picks none.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
-class SamplesPlan(_Numbered):
-    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere.
+class SamplesPlan(BatchPlan):
+    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere."""
 
-    Args:
-        rows: The rows at each position.
-        batch_size: Samples of a batch.
-        seed: Seed of the keys.
-        epoch: Number of the epoch.
-        drop_last: Whether to leave out last batches that are not whole.
-        shard: Whose part of it; ``"error"`` in it refuses an end that cannot be shared out evenly.
-        reached: From where on.
-    """
-
-    def __init__(
-        self,
-        rows: RowPlan,
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        drop_last: bool = False,
-        shard: Shard = ALONE,
-        reached: Reached = START,
-    ) -> None:
-        assert rows.n_samples is not None
-        self._rows = rows
-        self._n_samples = rows.n_samples
-        self._batch_size = batch_size
-        self._seed = seed
-        self._epoch = epoch
-        self._rank = shard.rank
-        self._step = batch_size * shard.world
-        self._shares = Shares(self._n_samples, reached.samples, batch_size, shard, drop_last, "samples")
-        self._reached = reached.samples
-        self.first = reached.samples // self._step
-        self.n_batches = self.first + self._shares.rounds
-
-    def __iter__(self) -> Iterator[PlannedBatch]:
-        return map(self._planned, _count(self.first, self.n_batches))
+    def __post_init__(self) -> None:
+        assert self.rows.n_samples is not None
+        size, begun = self.batch_size, self.start.samples
+        self._n_samples, self._begun, self._rank = self.rows.n_samples, begun, self.shard.rank
+        self._step = size * self.shard.world
+        self._whole, self._last = shares(self._n_samples, begun, size, self.shard, self.drop_last, "samples")
+        self.first = begun // self._step
+        self.n_batches = self.first + self._whole + (self._last > 0)
 
     def _planned(self, number: int) -> PlannedBatch:
-        done = number - self.first  # what follows is Shares.of, without a call for each batch
-        start = self._reached + done * self._step
-        n = self._batch_size if done < self._shares.whole else self._shares.last
+        done = number - self.first
+        start = self._begun + done * self._step
+        n = self.batch_size if done < self._whole else self._last
         own = start + self._rank * n
-        batch = start // self._batch_size + self._rank
+        batch = start // self.batch_size + self._rank
         if own + n <= self._n_samples:
-            key = BatchKey(self._seed, self._epoch, batch, own)
-            return PlannedBatch(number, self._rows.rows_between(own, own + n), key)
+            key = BatchKey(self.seed, self.epoch, batch, own)
+            return PlannedBatch(number, self.rows.rows_between(own, own + n), key)
         positions = np.arange(own, own + n) % int(self._n_samples)
-        key = BatchKey(self._seed, self._epoch, batch, own, (), positions - own)
-        parts = [self._rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
-        return PlannedBatch(number, join_rows(parts), key)
+        key = BatchKey(self.seed, self.epoch, batch, own, (), positions - own)
+        parts = [self.rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
+        return PlannedBatch(number, map_rows(lambda *leaves: np.concatenate(leaves), *parts), key)
 
     def reached(self, number: int) -> Reached:
-        samples = self._reached + (number - self.first) * self._step
+        samples = self._begun + (number - self.first) * self._step
         samples = int(min(samples, self._n_samples)) if number < self.n_batches else int(self._n_samples)
-        return Reached(samples, int(count_batches(samples, self._batch_size, drop_last=False)))
+        return Reached(samples, int(count_batches(samples, self.batch_size, drop_last=False)))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples
         # Without an end: one of those before and soon after the sample, whatever batch it is in.
         at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
-        return self._rows.rows_between(at, at + 1)
+        return self.rows.rows_between(at, at + 1)
 
 
-class BatchesPlan(_Numbered):
-    """A plan of an epoch that can only be cut into the batches that it has.
+class BatchesPlan(BatchPlan):
+    """A plan of an epoch that can only be cut into the batches that it has."""
 
-    `batch_size` is how many positions a batch takes in the stream; `seed` and `epoch` are those of the keys.
-    """
-
-    first = 0
-
-    def __init__(self, rows: RowPlan, batch_size: int, seed: int, epoch: int) -> None:
-        self._rows = rows
-        self._batch_size = batch_size
-        self._seed = seed
-        self._epoch = epoch
+    def __post_init__(self) -> None:
+        begun, world = self.start.batches, self.shard.world
+        self.first = begun // world
+        self._end: float | None = None  # of a part; the whole epoch may have to be counted, and is so when needed
+        if world > 1 or self.start != START:
+            left_out = self.drop_last and world > 1
+            whole, last = shares(self.rows.n_batches, begun, 1, self.shard, left_out, "batches")
+            self._end = self.first + whole + last
 
     @property
-    def n_batches(self) -> float:  # type: ignore[override]  # read when it is needed, for it may have to be counted
-        return self._rows.n_batches
+    def n_batches(self) -> float:  # type: ignore[override]
+        return self.rows.n_batches if self._end is None else self._end
 
     def _planned(self, number: int) -> PlannedBatch:
-        key = BatchKey(self._seed, self._epoch, number, number * self._batch_size)
-        return PlannedBatch(number, self._rows.rows(number), key)
+        own = self.start.batches + (number - self.first) * self.shard.world + self.shard.rank
+        start = min(own * self.batch_size, (1 << 63) - 1)  # all positions are int64
+        if self._end is None or own < self.rows.n_batches:
+            return PlannedBatch(number, self.rows.rows(own), BatchKey(self.seed, self.epoch, own, start))
+        again = own % int(self.rows.n_batches)
+        rows = self.rows.rows(again)
+        offsets = np.arange(whole_samples(rows)[1]) - (start - again * self.batch_size)
+        return PlannedBatch(number, rows, BatchKey(self.seed, self.epoch, again, start, (), offsets))
 
     def reached(self, number: int) -> Reached:
-        return Reached(min(number * self._batch_size, (1 << 63) - 1), number)  # all positions are int64
+        batches = self.start.batches + (number - self.first) * self.shard.world
+        if self._end is not None and number >= self._end:
+            batches = int(self.rows.n_batches)
+        return Reached(min(batches * self.batch_size, (1 << 63) - 1), batches)
 
-    def _others(self, planned: PlannedBatch) -> range:
-        """Return the batches among which to look for another sample."""
-        own = planned.key.batch
-        return range(max(0, own - NEAR), own + 1) if self.n_batches == math.inf else range(int(self.n_batches))
+    def _others(self, own: int) -> range:
+        """Return the batches among which to look for another sample than one of batch `own`."""
+        n = self.rows.n_batches
+        return range(max(0, own - NEAR), own + 1) if n == math.inf else range(int(n))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        among = self._others(planned)
-        rows = self._rows.rows(among[(draw >> 32) % len(among)])
+        among = self._others(planned.key.batch)
+        rows = self.rows.rows(among[(draw >> 32) % len(among)])
         n = whole_samples(rows)[0]
         if not n:
             return None
@@ -226,67 +199,17 @@ class BatchesPlan(_Numbered):
 
 
 class DrawnPlan(BatchesPlan):
-    """A plan whose order is drawn, batch after batch, from a generator with a state.
+    """A plan whose order is drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
 
-    ``plan[k]`` draws up to k. :class:`~batchup_ng.sampling.plans.rows.ListedPlan` says what is remembered, and what
-    `drawn`, `n_batches` and `count` are.
-    """
-
-    def __init__(
-        self,
-        drawn: Iterator[Any],
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        n_batches: float | None,
-        count: Callable[[], int],
-    ) -> None:
-        self._listed = ListedPlan(drawn, n_batches, count)
-        super().__init__(self._listed, batch_size, seed, epoch)
+    rows: ListedPlan
 
     def _size_in_words(self) -> str:
-        return "batches drawn as they are asked for" if self._listed.told is None else super()._size_in_words()
+        return "batches drawn as they are asked for" if self.rows.told is None else super()._size_in_words()
 
-    def _has(self, number: int) -> bool:
-        return self._listed.has(number)
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        if self._end is not None:
+            return super().__iter__()
+        return map(self._planned, itertools.takewhile(self.rows.has, itertools.count()))
 
-    def _others(self, planned: PlannedBatch) -> range:
-        own = planned.key.batch  # up to which batches were drawn in any case
-        return range(max(0, own - NEAR), own + 1)
-
-
-class PartPlan(_Numbered):
-    """A rank's part of a plan that can only be cut into the batches that it has, or what is left of it.
-
-    Args:
-        whole: The plan of a world of one.
-        shard: Whose part of it, as for :class:`SamplesPlan`.
-        reached: From where on.
-        drop_last: Whether to leave out rounds in which a rank would have no batch of its own.
-    """
-
-    def __init__(self, whole: BatchPlan, shard: Shard, reached: Reached, drop_last: bool) -> None:
-        self._whole = whole
-        self._shard = shard
-        self._total = whole.n_batches
-        self._reached = reached.batches
-        self._shares = Shares(self._total, reached.batches, 1, shard, drop_last, "batches")
-        self.first = reached.batches // shard.world
-        self.n_batches = self.first + self._shares.rounds
-
-    def _planned(self, number: int) -> PlannedBatch:
-        _, own, _ = self._shares.of(number - self.first)
-        if own < self._total:
-            return self._whole[own]._replace(number=number)
-        planned = self._whole[own % int(self._total)]
-        behind = self._whole.reached(own).samples - planned.key.start
-        key = planned.key._replace(start=planned.key.start + behind, offsets=None)
-        n = whole_samples(planned.rows)[1]
-        return PlannedBatch(number, planned.rows, key._replace(offsets=np.arange(n) - behind))
-
-    def reached(self, number: int) -> Reached:
-        batches = self._reached + (number - self.first) * self._shard.world
-        return self._whole.reached(batches if number < self.n_batches else int(self._total))
-
-    def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        return self._whole.other(draw, planned, place)
+    def _others(self, own: int) -> range:
+        return range(max(0, own - NEAR), own + 1)  # up to `own`, batches were drawn in any case

@@ -20,25 +20,18 @@ KEPT = 4
 
 
 class Spread:
-    """An order of the members of several classes in which each class is spread evenly.
+    """An order of the members of several classes, ``sizes`` of each, in which each class is spread evenly.
 
     Time goes round from 0 to 1, again and again. Of a class of m members, the k-th has its place at
     ``(k + phase) / m``, with a phase in [0, 1) of the class's own; the order is that of the times, begun anywhere.
 
     In a stretch of time t there are then less than one more or fewer members of a class than m·t. A stretch of n
     members in a row lasts a time t for which n is the sum of these counts. So of C classes, one with the share p has
-    among them n·p, give or take less than ``(1 - p) + p·(C - 1)``: one part for its own count, one for those of the
-    others, by which n may differ from t times all members. As phases differ, those cancel out for the most part:
-    classes of one size get multiples of the golden section, which lie evenly in [0, 1). As time goes round, all this
-    holds across the seam of two rounds too, if they have one order of classes; who is the k-th member may change.
+    among them n·p, give or take less than ``(1 - p) + p·(C - 1)``, mostly far less: classes of one size have multiples
+    of the golden section as phases, which lie evenly in [0, 1). It holds across the seam of two rounds too.
 
-    Time is cut into slices of about :data:`SLICE` members, or one for each class. How many members come before a slice
-    is summed up once; the members of a slice are put in order when they are first asked for. Safe to use from several
-    threads.
-
-    Args:
-        sizes: How many members each class has: ``(n_classes,) int64``, at least 1.
-        word: 64 bits that name the order.
+    Time is cut into slices of about :data:`SLICE` members, or one for each class, which are put in order when they are
+    first asked for. Safe to use from several threads.
     """
 
     def __init__(self, sizes: np.ndarray, word: int) -> None:

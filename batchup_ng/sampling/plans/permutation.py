@@ -7,24 +7,13 @@ one. That permutes the pairs whatever the function is. The few numbers that are 
 sent through the network again until they are: "generalised Feistel" and "cycle walking" of Black and Rogaway, "Ciphers
 with arbitrary finite domains" (CT-RSA 2002).
 
-The function of a half adds the key of the round, multiplies, mixes and multiplies by the two constants of SplitMix64
-("Mix13" of Stafford; Steele, Lea, Flood, OOPSLA 2014), then keeps the upper bits, since lower bits of a product depend
-on nothing above them. To the left half these are scaled to its size by a product of which, again, the upper part is
-kept (Lemire, "Fast random integer generation in an interval", 2019).
+The function of a half adds the key of the round, multiplies, mixes and multiplies by the two constants of SplitMix64,
+then keeps the upper bits, since lower bits of a product depend on nothing above them. To the left half these are scaled
+to its size by a product of which, again, the upper part is kept.
 
-What that gives, what it does not:
-
-* With *ideal* functions, few rounds cannot be told from a random order by looking at few places of it (Luby and
-  Rackoff, 1988; Patarin, "Security of random Feistel schemes with 5 or more rounds", CRYPTO 2004). An epoch shows all
-  n, and our functions are not ideal, so the eight rounds rest on
-  ``tests/sampling/plans/test_permutation_statistics.py``. There, two rounds are seen at once; four where all of an
-  order is seen, by the rows of positions that are alike in half of their bits; six are not seen in 25,600 orders of
-  4,097.
-* Of the n! orders there are at most 2^64, as many as keys. From n = 21 on there are orders that never occur.
-* If the left half has an odd size, each round is an even permutation (Even and Goldreich, "DES-like functions can
-  generate the alternating group", 1983), so nearly all orders of such a length have the same sign.
-* It is for shuffling, not for secrets: the rest of the order can be computed from a part of it.
-* The values never change: a saved epoch goes on with the same order in a later release. A test holds some of them.
+docs/design.md says what that gives and what it does not, with the literature;
+``tests/sampling/plans/test_permutation_statistics.py`` counts it. The values never change: a saved epoch goes on with
+the same order in a later release. A test holds some of them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rows of a batch are a 1-D integer array, or, for sources made of others, a nest of them: a tuple for a
 composite, a :class:`ChoiceBatch` for a choice. A plan either cuts batches from one sequence of samples
-(:class:`SequencePlan`), which may be cut anywhere, or has batches in an order (:class:`OfBatches`), which stay whole.
+(:class:`SequencePlan`), which may be cut anywhere, or has batches in an order, which stay whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,102 +37,66 @@ class ChoiceBatch(NamedTuple):
     ds_index: int
 
 
-class RowPlan(Protocol):
-    """The rows of each batch at one node of the graph of sources, as a function of the batch's number."""
+class RowPlan:
+    """The rows of each batch at one node: the base class of all plans, and of that of a sampler of one's own.
 
-    @property
-    def n_batches(self) -> float:
-        """Number of batches: an int, or ``math.inf``."""
-        ...
+    Attributes:
+        n_batches: Number of batches: an int, or ``math.inf``.
+        n_samples: Number of samples, an int or ``math.inf``, if they are one sequence that may be cut into batches
+            anywhere; None if batches are what is in order, as here.
+    """
 
-    @property
-    def n_samples(self) -> float | None:
-        """Number of samples, an int or ``math.inf``, if they are one sequence that may be cut into batches anywhere;
-        None if batches are what is in order."""
-        ...
+    n_batches: float
+    n_samples: float | None = None
 
     def rows(self, number: int) -> Any:
         """Return the rows of that batch; `number` is in range."""
-        ...
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def rows_between(self, start: int, stop: int, /) -> Any:
+    def rows_between(self, start: int, stop: int) -> Any:
         """Return the rows from one position to another, both in range, of samples that are one sequence."""
-        ...
-
-
-class OfBatches:
-    """What plans have in common in which batches are what is in order."""
-
-    n_samples: ClassVar[None] = None
-
-    def rows_between(self, start: int, stop: int, /) -> Any:
         raise TypeError("the samples of this plan are no sequence that may be cut anywhere; ask for its batches")
 
 
-class SequencePlan:
-    """Batches of equal size cut from one sequence of samples.
-
-    Args:
-        rows_between: Returns the rows from one position to another.
-        n_samples: How many samples there are: an int, or ``math.inf``.
-        batch_size: Samples of a whole batch.
-        drop_last: Whether to leave out a last batch that is not whole.
+class SequencePlan(RowPlan):
+    """Batches of `batch_size` samples cut from one sequence of `n_samples`, an int or ``math.inf``; `between` returns
+    the rows from one position to another, where a subclass does not.
     """
 
-    n_samples: float | None
-
     def __init__(
-        self, rows_between: Callable[[int, int], Any], n_samples: float, batch_size: int, drop_last: bool
+        self, n_samples: float, batch_size: int, drop_last: bool, between: Callable[[int, int], Any] | None = None
     ) -> None:
-        self.rows_between = rows_between
         self.n_samples = self._total = n_samples
         self._batch_size = batch_size
         self.n_batches = count_batches(n_samples, batch_size, drop_last)
+        if between is not None:
+            vars(self)["rows_between"] = between  # which spares a call a batch
 
     def rows(self, number: int) -> Any:
         start = number * self._batch_size
         return self.rows_between(start, int(min(start + self._batch_size, self._total)))
 
 
-class HasOrder(Protocol):
-    """What a plan needs of a sampler: see :class:`~batchup_ng.sampling.base.RandomAccessSampler`."""
-
-    block: int
-
-    @property
-    def in_batches(self) -> bool: ...
-
-    def num_indices_generated(self) -> Any: ...
-
-    def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray: ...
-
-
 class SamplerPlan(SequencePlan):
-    """The rows of a source that has a sampler, in the order that `key` names; None is in order."""
+    """The rows of a source that has a random-access sampler, in the order that `key` names; None is in order.
 
-    def __init__(self, sampler: HasOrder, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
-        super().__init__(_Blocks(sampler, key).between, sampler.num_indices_generated(), batch_size, drop_last)
-        if sampler.in_batches:
-            self.n_samples = None
-
-
-class _Blocks:
-    """The order of a sampler, computed for a block of positions at a time, of which the latest is kept.
-
-    The batches of a block share the fixed cost of NumPy's calls. The first blocks are small, so that the first batch
-    comes soon. Random access, as a shuffled choice needs it, computes only the requested rows, unless the whole order
-    is one block. Two threads may both compute a block; each uses its own.
+    The order is computed for a block of positions at a time, of which the latest is kept: its batches share the fixed
+    cost of NumPy's calls. The first blocks are small, so that the first batch comes soon. Random access, as a shuffled
+    choice needs it, computes only the requested rows, unless the whole order is one block. Two threads may both compute
+    a block; each uses its own.
     """
 
-    def __init__(self, sampler: HasOrder, key: OrderKey | None) -> None:
+    def __init__(self, sampler: Any, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
+        super().__init__(sampler.num_indices_generated(), batch_size, drop_last)
+        if sampler.in_batches:
+            self.n_samples = None
         self._sampler = sampler
         self._key = key
-        self._total = sampler.num_indices_generated()
         self._size = min(FIRST_BLOCK, sampler.block)
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
         self._jumped = -1  # where the latest random access ended
 
-    def between(self, start: int, stop: int) -> np.ndarray:
+    def rows_between(self, start: int, stop: int) -> np.ndarray:
         first, end, rows = self._block
         if not first <= start <= stop <= end:
             if not end or start == self._jumped or first <= start <= 2 * end - first:  # one rank of several skips some
@@ -164,16 +128,15 @@ def side_by_side(parts: Sequence[RowPlan], trim: bool, batch_size: int, drop_las
 
     If `trim`, batches are cut to the shortest of the parts. The other arguments are those of :class:`SequencePlan`.
     """
-    lengths = [part.n_samples for part in parts]
-    known = [n for n in lengths if n is not None]
-    if len(known) < len(lengths) or not (trim or len(set(known)) == 1):
+    known = [part.n_samples for part in parts if part.n_samples is not None]
+    if len(known) < len(parts) or not (trim or len(set(known)) == 1):
         return _TogetherPlan(parts, trim)
     return SequencePlan(
-        lambda start, stop: tuple([part.rows_between(start, stop) for part in parts]), min(known), batch_size, drop_last
+        min(known), batch_size, drop_last, lambda *places: tuple([part.rows_between(*places) for part in parts])
     )
 
 
-class _TogetherPlan(OfBatches):
+class _TogetherPlan(RowPlan):
     """Batches of several plans side by side."""
 
     def __init__(self, parts: Sequence[RowPlan], trim: bool) -> None:
@@ -190,10 +153,10 @@ def first_samples(part: RowPlan, batch_size: int, n_samples: int, drop_last: boo
     """Return the first `n_samples` samples of a plan, whose batch size and `drop_last` are given again."""
     if part.n_samples is None:
         return _FirstBatches(part, n_samples, drop_last)
-    return SequencePlan(part.rows_between, min(part.n_samples, n_samples), batch_size, drop_last)
+    return SequencePlan(min(part.n_samples, n_samples), batch_size, drop_last, part.rows_between)
 
 
-class _FirstBatches(OfBatches):
+class _FirstBatches(RowPlan):
     """The first samples of a plan of batches, the rows of which are made once, to count their samples."""
 
     def __init__(self, part: RowPlan, n_samples: int, drop_last: bool) -> None:
@@ -205,22 +168,17 @@ class _FirstBatches(OfBatches):
             if end > n_samples and drop_last:
                 break
             self._starts.append(end)
-        self.n_batches: float = len(self._starts) - 1
+        self.n_batches = len(self._starts) - 1
 
     def rows(self, number: int) -> Any:
         return first_rows(self._part.rows(number), self._n_samples - self._starts[number])
 
 
-class RoundsPlan(OfBatches):
-    """One plan after another, each made when it is first needed.
+class RoundsPlan(RowPlan):
+    """So many plans one after the other, -1 without end, each made when it is first needed.
 
-    If rounds may differ in their number of batches, a batch is found by counting the rounds up to it, and the number of
-    all by counting all of them.
-
-    Args:
-        make: Returns the plan of a round.
-        rounds: How many rounds there are; -1 without end, of which ``rows`` refuses those that have no batch.
-        n_each: Number of batches of each round; None if rounds may differ.
+    `n_each` is the number of batches of each; None if they may differ: then a batch is found by counting the rounds up
+    to it, of which 1000 in a row without any are refused.
     """
 
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
@@ -230,7 +188,7 @@ class RoundsPlan(OfBatches):
         self._ends = [0]
 
     @functools.cached_property
-    def n_batches(self) -> float:
+    def n_batches(self) -> float:  # type: ignore[override]  # counted when it is needed
         if self._n_each == 0:
             return 0
         if self._rounds == -1:
@@ -259,15 +217,11 @@ class RoundsPlan(OfBatches):
         return self._make(which).rows(number - self._ends[which])
 
 
-class ListedPlan(OfBatches):
+class ListedPlan(RowPlan):
     """Batches of which an iterator gives the rows, drawn as far as they are needed.
 
-    If the epoch ends all are remembered, else the latest :data:`REMEMBERED`. Safe to use from several threads.
-
-    Args:
-        drawn: Yields the rows of one batch after the other.
-        n_batches: Number of batches, ``math.inf``, or None if only drawing tells.
-        count: Counts the batches by other means than drawing them here; None if there are none.
+    If the epoch ends all are remembered, else the latest :data:`REMEMBERED`. Safe to use from several threads. Where
+    the number of batches is not given, `count` tells it, or drawing all of them.
     """
 
     def __init__(
@@ -282,7 +236,7 @@ class ListedPlan(OfBatches):
         self._lock = threading.Lock()
 
     @property
-    def n_batches(self) -> float:
+    def n_batches(self) -> float:  # type: ignore[override]  # read when it is needed, for it may have to be counted
         if self.told is None and self._count is not None:
             self.told = self._count()
         while self.told is None:
@@ -304,20 +258,16 @@ class ListedPlan(OfBatches):
         )
 
     def _drawn_to(self, number: int) -> bool:
-        while self._next <= number and self._draw():
-            pass
-        return number < self._next
-
-    def _draw(self) -> bool:
-        try:
-            self._memory[self._next] = next(self._drawn)
-        except StopIteration:
-            if not self._fixed:  # a count on a copy of a generator is wrong if others drew from the generator too
-                self.told = self._next
-            return False
-        if self.told == math.inf:
-            self._memory.pop(self._next - REMEMBERED, None)
-        self._next += 1
+        while self._next <= number:
+            try:
+                self._memory[self._next] = next(self._drawn)
+            except StopIteration:
+                if not self._fixed:  # a count on a copy of a generator is wrong if others drew from the generator too
+                    self.told = self._next
+                return False
+            if self.told == math.inf:
+                self._memory.pop(self._next - REMEMBERED, None)
+            self._next += 1
         return True
 
 
@@ -328,13 +278,16 @@ def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
     return int(n_samples) // batch_size if drop_last else -(-int(n_samples) // batch_size)
 
 
-def map_rows(fn: Callable[[Any], Any], rows: Any) -> Any:
-    """Return the rows of a batch, which may be a nest, with `fn` applied to each array."""
+def map_rows(fn: Callable[..., Any], rows: Any, *others: Any) -> Any:
+    """Return the rows of a batch, which may be a nest, with `fn` applied to each array.
+
+    `fn` is called with the arrays at the same place in `others` too, which are nests of the same form.
+    """
     if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(map_rows(fn, rows.sample_indices), rows.ds_index)
+        return ChoiceBatch(map_rows(fn, *[each.sample_indices for each in (rows, *others)]), rows.ds_index)
     if isinstance(rows, tuple):
-        return tuple([map_rows(fn, part) for part in rows])
-    return fn(rows)
+        return tuple([map_rows(fn, *parts) for parts in zip(rows, *others, strict=True)])
+    return fn(rows, *others)
 
 
 def first_rows(rows: Any, n: int) -> Any:
@@ -347,12 +300,7 @@ def take_rows(rows: Any, offsets: np.ndarray) -> Any:
 
     A part that is shorter than the others gives those that it has.
     """
-
-    def taken(rows: Any) -> np.ndarray:
-        leaf = np.asarray(rows)
-        return np.asarray(leaf[offsets[offsets < len(leaf)]])
-
-    return map_rows(taken, rows)
+    return map_rows(lambda leaf: np.asarray(leaf)[offsets[offsets < len(leaf)]], rows)
 
 
 def read_only(rows: Any) -> Any:
@@ -368,22 +316,15 @@ def read_only(rows: Any) -> Any:
     return map_rows(read_only, rows) if type(rows) in (tuple, ChoiceBatch) else rows
 
 
-def join_rows(parts: Sequence[Any]) -> Any:
-    """Return the rows of several batches, or nests of one form, one after the other."""
-    if isinstance(parts[0], tuple):
-        return tuple([join_rows(leaves) for leaves in zip(*parts, strict=True)])
-    return np.concatenate(parts)
-
-
 def put_rows(rows: Any, place: int, row: Any) -> Any:
     """Return the rows of a batch with those of one other sample, a nest like them, at `place`."""
-    if isinstance(rows, ChoiceBatch):
-        return ChoiceBatch(put_rows(rows.sample_indices, place, row.sample_indices), rows.ds_index)
-    if isinstance(rows, tuple):
-        return tuple([put_rows(part, place, other) for part, other in zip(rows, row, strict=True)])
-    leaf = np.array(rows)
-    leaf[place : place + 1] = row
-    return leaf
+
+    def with_other(leaf: Any, other: Any) -> np.ndarray:
+        put: np.ndarray = np.array(leaf)
+        put[place : place + 1] = other
+        return put
+
+    return map_rows(with_other, rows, row)
 
 
 def one_row(rows: Any) -> Any:
@@ -413,10 +354,15 @@ def whole_samples(rows: Any) -> tuple[int, int]:
     return min(lengths), max(lengths)
 
 
-def planned_samples(rows: Any, batch: Any) -> int:
-    """Return how many samples were planned for `batch`, which was made of `rows`, whatever maps made of them.
+def _leaf_lengths(rows: Any) -> list[int]:
+    if isinstance(rows, ChoiceBatch):
+        return _leaf_lengths(rows.sample_indices)
+    return [n for part in rows for n in _leaf_lengths(part)] if isinstance(rows, tuple) else [len(rows)]
 
-    If a source of the user's lists rows that do not tell, such as a slice, it is how many the batch has.
+
+def planned_samples(rows: Any, batch: Any) -> int:
+    """Return how many samples were planned for `batch`, made of `rows`, whatever maps made of them; where rows of the
+    user's do not tell, such as a slice, how many it has.
     """
     if type(rows) is np.ndarray:  # nearly all: 1 µs a batch
         return len(rows)
@@ -435,11 +381,3 @@ def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the rows of a composite with every leaf cut to the length of the shortest."""
     shortest, longest = whole_samples(rows)
     return rows if shortest == longest else tuple([first_rows(part, shortest) for part in rows])
-
-
-def _leaf_lengths(rows: Any) -> list[int]:
-    if isinstance(rows, ChoiceBatch):
-        return _leaf_lengths(rows.sample_indices)
-    if isinstance(rows, tuple):
-        return [n for part in rows for n in _leaf_lengths(part)]
-    return [len(rows)]

@@ -20,13 +20,10 @@ UNEVEN = ("pad", "drop", "error")
 class Shard(NamedTuple):
     """The part of one process of several that share the batches of an epoch.
 
-    Attributes:
-        rank: Number of this process, from 0.
-        world: How many there are.
-        uneven: What to do where the samples that are left at the end are no multiple of `world`. ``"pad"``: each rank
-            has as many as the first, the missing ones being the first of the epoch once more. ``"drop"``: the last
-            ``n % world`` are left out. ``"error"``: refuse to begin.
-        pad_mask: Whether each batch ends with an array that tells the samples from those that pad.
+    Where the samples left at the end are no multiple of `world`, `uneven` says what to do. ``"pad"``: each rank has as
+    many as the first, the missing ones being the first of the epoch once more. ``"drop"``: the last ``n % world`` are
+    left out. ``"error"``: refuse to begin. With `pad_mask` each batch ends with an array that tells the samples from
+    those that pad.
     """
 
     rank: int = 0
@@ -48,53 +45,20 @@ class Reached(NamedTuple):
 START = Reached()
 
 
-class Shares:
-    """How what is left of an epoch is shared out: whole rounds of `size` a rank, then perhaps a smaller one.
+def shares(total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str) -> tuple[float, int]:
+    """Return how many rounds there are in which each rank takes `size`, and how much it takes in one more, 0 without
+    one.
 
-    Args:
-        total: How much there is, samples or batches; ``math.inf`` for no end.
-        reached: How much of it was handed out.
-        size: What a rank takes at a time.
-        shard: Whose part.
-        whole_only: Whether only whole rounds count.
-        unit: What is counted, for the error.
-
-    Attributes:
-        rounds: How often each rank takes something: an int, or ``math.inf``.
-        whole: How many of these rounds are whole.
-        last: How much it takes in the last, where that is not.
-
-    Raises:
-        ArgumentError: what is left cannot be shared out evenly, and ``uneven`` is ``"error"``.
+    `total` is how much there is, in `unit`, of which `reached` was handed out; with `whole_only` there is no last
+    round. An end that cannot be shared out evenly is an :class:`ArgumentError`, if the shard says so.
     """
-
-    def __init__(self, total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str) -> None:
-        self._reached = reached
-        self._size = size
-        self._shard = shard
-        self._step = size * shard.world
-        left = max(0, total - reached)
-        self.whole = math.inf if left == math.inf else int(left) // self._step
-        self.last = 0
-        if left != math.inf and not whole_only:
-            self.last = _last_share(int(left) % self._step, shard, unit)
-        self.rounds: float = self.whole + (self.last > 0)
-
-    def of(self, number: int) -> tuple[int, int, int]:
-        """Return what a rank takes in a round: where the round starts, where its own part starts, how much that is."""
-        start = self._reached + number * self._step
-        size = self._size if number < self.whole else self.last
-        return start, start + self._shard.rank * size, size
-
-
-def _last_share(left: int, shard: Shard, unit: str) -> int:
-    """Return how much each rank takes of what is left for the last round."""
-    share, over = divmod(left, shard.world)
-    if not over:
-        return share
-    if shard.uneven == "error":
+    if total == math.inf:
+        return math.inf, 0
+    whole, left = divmod(max(0, int(total) - reached), size * shard.world)
+    share, over = divmod(0 if whole_only else left, shard.world)
+    if over and shard.uneven == "error":
         raise ArgumentError(
             f"uneven is 'error', and the {left} {unit} at the end of this epoch cannot be shared out evenly among "
             f"{shard.world} ranks; pass uneven='pad' or 'drop'"
         )
-    return share + (shard.uneven == "pad")
+    return whole, share + (over > 0 and shard.uneven == "pad")

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ...memory_pool import ALIGNMENT, BufferPool, is_plain
+from ...memory_pool import ALIGNMENT, BufferPool, Buffers, is_plain
 from .protocol import SMALLEST_OUTSIDE, ArrayPart, Placed
 from .shared_arrays import address_of
 from .shared_memory import SharedView
 
 
-class TaskMemory:
+class TaskMemory(Buffers):
     """Where one task takes memory from: its slot in the shared memory, if there is one; memory of the worker's own."""
 
     __slots__ = ("_own", "_slot", "_used", "_view", "common", "scratch")
@@ -33,7 +33,7 @@ class TaskMemory:
         self._used = 0
         # What was handed out, and where in the slot. By weak references, for a further one would look like an owner.
         self._own: list[tuple[weakref.ref[np.ndarray], int]] = []
-        self.scratch = scratch
+        self.scratch = scratch  # type: ignore[misc]  # a property there
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array to be written: in the slot if it is large and there is room, C order, writable."""

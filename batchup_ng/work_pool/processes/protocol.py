@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...memory_pool import SMALLEST_LEASE, BufferPool
+from ...memory_pool import FRESH, Buffers
 
 _HEADER = struct.Struct("<BQQI")
 _BUFFER = struct.Struct("<QQ")
@@ -147,7 +147,7 @@ def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
 class FrameReader:
     """Reads frames bit by bit, never waiting on a socket that does not block; large buffers go to `memory`."""
 
-    def __init__(self, sock: socket.socket, memory: BufferPool | None = None) -> None:
+    def __init__(self, sock: socket.socket, memory: Buffers = FRESH) -> None:
         self._sock = sock
         self._memory = memory
         self._ahead = memoryview(bytearray(READ_AHEAD))
@@ -230,11 +230,7 @@ class FrameReader:
         """Return where a buffer lies, or the memory that it is to be read to."""
         if offset != _INLINE:
             return Placed(offset, size)
-        memory: Any
-        if self._memory is None or size < SMALLEST_LEASE:
-            memory = np.empty(size, np.uint8)
-        else:
-            memory = self._memory.lease(size)
+        memory: Any = self._memory.empty((size,), np.dtype(np.uint8))
         if size:
             self._todo.append(memoryview(memory))
         return memory

@@ -33,7 +33,7 @@ def switching() -> Iterator[None]:
 
 MARKED: list[tuple[type, tuple[str, ...]]] = [
     (TaskFuture, ("begin", "set_result", "set_exception", "result", "wait", "done", "cancel")),
-    (BufferPool, ("empty", "lease")),
+    (BufferPool, ("empty",)),
 ]
 """Steps before which a thread may be kept up: of a future, of a pool of buffers."""
 

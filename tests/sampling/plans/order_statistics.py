@@ -145,22 +145,6 @@ def steps(orders: Orders) -> list[float]:
     return found
 
 
-def flips(orders: Orders) -> list[float]:
-    """The exclusive or of the classes of such rows."""
-    found = []
-    for classes in (ranges(orders.n), residues(orders.n, 16)):
-        sizes = np.zeros(16)
-        sizes[: len(classes.sizes)] = classes.sizes
-        share = np.array([(sizes * sizes[np.arange(16) ^ d]).sum() for d in range(16)])
-        share[0] -= orders.n
-        share /= share.sum()
-        for i, j in orders.pairs.values():
-            flipped = classes.of(orders.rows[:, i]) ^ classes.of(orders.rows[:, j])
-            counts = np.bincount(flipped.reshape(-1), minlength=16)
-            found.append(fit(counts, share * counts.sum(), 15))
-    return found
-
-
 def pairs(orders: Orders) -> list[float]:
     """Which classes of rows stand at such positions."""
     found = []
@@ -194,43 +178,6 @@ def fixed_points(orders: Orders) -> list[float]:
     return [normal_of_poisson(np.count_nonzero(fixed), k), normal_of_poisson(swapped, k / 2)]
 
 
-def ascents(orders: Orders) -> list[float]:
-    """How often a row is below the next, and three times in a row so."""
-    rows = orders.rows.reshape(len(orders.rows), -1, orders.run)
-    rises = rows[:, :, :-1] < rows[:, :, 1:]
-    runs, length = rows.shape[1:]
-    deviates = (rises.sum(axis=(1, 2)) - runs * (length - 1) / 2) / sqrt(runs * (length + 1) / 12)  # Eulerian numbers
-    threes = (rises[:, :, :-2] & rises[:, :, 1:-1] & rises[:, :, 2:]).sum(axis=(1, 2))
-    # Of n - 3 such places each rises with 1/4!; two that overlap, with one over the factorial of the rows in both.
-    p, m = 1 / 24, length - 3
-    variance = m * (p - p * p) + 2 * sum((m - d) * (1 / q - p * p) for d, q in ((1, 120), (2, 720), (3, 5040)))
-    return together(deviates) + together((threes - runs * m * p) / sqrt(runs * variance))
-
-
-def together(deviates: np.ndarray) -> list[float]:
-    """The mean and the spread of deviates, as deviates."""
-    k = len(deviates)
-    return [float(deviates.sum()) / sqrt(k), normal_of_chi_squared(float((deviates**2).sum()), k)]
-
-
-def trend(orders: Orders) -> list[float]:
-    """The correlation of position and row."""
-    return together(_correlation(orders, orders.rows, orders.positions[None, :])) if orders.whole else []
-
-
-def longest_run(orders: Orders) -> int:
-    """The longest stretch of positions over which rows only rise or only fall."""
-    rows = orders.rows.reshape(-1, orders.run)
-    longest = 0
-    for rises in (rows[:, :-1] < rows[:, 1:], rows[:, :-1] > rows[:, 1:]):
-        reach, length = rises, 1
-        while reach.any():
-            length += 1
-            longest = max(longest, length)
-            reach = reach[:, :-1] & rises[:, length - 1 :]
-    return longest
-
-
 # -- an order and the next -------------------------------------------------------------------------------------------
 
 
@@ -244,23 +191,13 @@ def agreement(orders: Orders) -> list[float]:
 def next_order(orders: Orders) -> list[float]:
     """Whether the row in an order tells something of the row in the next."""
     before, after = orders.rows[:-1], orders.rows[1:]
-    found = [crossed(orders, before, after, classes) for classes in all_divisions(orders.n)]
-    return found + together(_correlation(orders, before, after))
-
-
-def _correlation(orders: Orders, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Pearson's, by order, as deviates."""
-    middle, m = (orders.n - 1) / 2, len(orders.positions)
-    product = ((a - middle) * (b - middle)).sum(axis=1) / ((orders.n**2 - 1) / 12)
-    return np.asarray(product / (m / sqrt(m - 1) if orders.whole else sqrt(m)))
+    return [crossed(orders, before, after, classes) for classes in all_divisions(orders.n)]
 
 
 STATISTICS: dict[str, Callable[[Orders], list[float]]] = {
     function.__name__: function
-    for function in (
-        places, steps, flips, pairs, neighbours, fixed_points, ascents, trend, agreement, next_order
-    )
-}  # fmt: skip
+    for function in (places, steps, pairs, neighbours, fixed_points, agreement, next_order)
+}
 
 
 # -- a few positions in many orders ------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The keyed permutation cannot be told from a random one by what can be counted.
 
 NumPy's permutations go through the same functions. Keys are fixed, so that each run counts the same. A standard normal
-deviate is beyond 5 with a probability of 6e-7; there are some 2,500 of them here, so that random orders would have
-been taken for others with a probability of 0.0014, once and for all.
+deviate is beyond 5 with a probability of 6e-7; there are fewer than 2,500 of them here, so that random orders
+would have been taken for others with a probability below 0.0015, once and for all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling.plans.permutation import SMALL, KeyedPermutation
 from tests.extent import quick, thorough
-from tests.sampling.plans.order_statistics import STATISTICS, WHOLE, Family, Order, longest_run, look, many_keys
+from tests.sampling.plans.order_statistics import STATISTICS, WHOLE, Family, Order, look, many_keys
 
 LIMIT = 5.0
 THOROUGH = 100
@@ -105,14 +105,6 @@ def test_each_position_and_each_two_go_everywhere_over_the_epochs(n: int, family
     assert abs(found).max() < LIMIT
     # The mean of so many squares is 1, with a deviation of sqrt(2 / number), and more since the pairs overlap.
     assert abs(np.mean(found**2) - 1) < 2 * LIMIT * sqrt(2 / len(found))
-
-
-@pytest.mark.parametrize(("n", "family"), some(SMALL + 1, 2**16, 10**6))
-def test_rows_never_rise_or_fall_for_long(n: int, family: str) -> None:
-    orders = look(n, FAMILIES[family], epochs(0, CASES[n]))
-    # Of a million places or more, each begins m rising rows with probability 1 / m!: at 17 that is 1e-8 for all. A run
-    # of 7 begins at one in 5,760, and that there is none has a probability below exp(-100).
-    assert 7 <= longest_run(orders) < 17
 
 
 def test_every_order_of_a_few_positions_occurs_equally_often(in_full: bool) -> None:
@@ -209,12 +201,6 @@ def swaps(n: int, key: int) -> Order:
     return lambda positions: order[positions]
 
 
-def sorted_in_fours(n: int, key: int) -> Order:
-    """Each four rows sorted."""
-    rows = np.sort(KeyedPermutation(n, key)(np.arange(n)).reshape(-1, 4), axis=1).reshape(-1)
-    return lambda positions: rows[positions]
-
-
 def slowly_changing(n: int, key: int) -> Order:
     """An order that keeps a tenth of the last one."""
     order = KeyedPermutation(n, 0)(np.arange(n))
@@ -227,13 +213,10 @@ def slowly_changing(n: int, key: int) -> Order:
     ("statistic", "family"),
     [
         thorough("places", nearly_in_place),
-        thorough("trend", nearly_in_place),
         ("steps", linear),
         thorough("pairs", linear),
-        thorough("flips", flipped),
         thorough("neighbours", two_by_two),
         thorough("fixed_points", swaps),
-        thorough("ascents", sorted_in_fours),
         ("agreement", slowly_changing),
         thorough("next_order", slowly_changing),
     ],
