@@ -81,11 +81,7 @@ def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSourc
 
 
 def _picked(batch: Any, names: list[Any]) -> Any:
-    """Return some columns of a batch.
-
-    Raises:
-        ArgumentError: it has no such column.
-    """
+    """Return some columns of a batch, which it has."""
     if isinstance(batch, Mapping):
         return {name: batch[validation.one_of("columns", name, batch)] for name in names}
     for name in names:

@@ -84,11 +84,12 @@ class IteratorDataSource(PlannedDataSource):
         return self.n_samples
 
     def checkpointable(self) -> Any:
-        return self if has_state(self.batch_iter) else None
+        names = ("state_dict", "load_state_dict")
+        return self if all(callable(getattr(self.batch_iter, name, None)) for name in names) else None
 
     def state_dict(self) -> Any:
         """Return the state of the iterator, where it has one."""
-        return self.batch_iter.state_dict()  # type: ignore[attr-defined]  # asked for only where it is there
+        return self.batch_iter.state_dict()  # type: ignore[attr-defined]  # called only where it is there
 
     def load_state_dict(self, state: Any) -> None:
         """Put the iterator back, where it can be."""
@@ -103,11 +104,6 @@ class IteratorDataSource(PlannedDataSource):
             )
         yield from map(as_batch, self.batch_iter)
         self._used_up = hasattr(self.batch_iter, "__next__")
-
-
-def has_state(iterator: Any) -> bool:
-    """Return whether an iterator of the user's can be saved and resumed."""
-    return all(callable(getattr(iterator, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 def _is_count(n: Any) -> bool:

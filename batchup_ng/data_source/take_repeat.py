@@ -10,38 +10,11 @@ from typing import Any
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
-from ..memory_pool import Buffers
-from ..randomness import BatchKey, OrderKey
+from ..randomness import OrderKey
 from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples, rows_length
-from .base import AbstractDataSource, PlannedDataSource
-from .composite import checked_sources
+from .base import AbstractDataSource
 from .epoch_options import EpochOptions
-
-
-class Wrapped(PlannedDataSource):
-    """A source that makes its batches as another does."""
-
-    runs_user_code = False
-    heeds_shuffle = False
-
-    def __init__(self, source: AbstractDataSource) -> None:
-        self.source = checked_sources("source", [source])[0]
-
-    @property
-    def is_random_access(self) -> bool:
-        return self.source.is_random_access
-
-    def samples_by_indices(self, indices: Any) -> Any:
-        return self.source.samples_by_indices(indices)
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self.source.read(rows, key.child(0), buffers)
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return self.source.read_samples(rows, key.child(0), buffers)
-
-    def sample_name(self, rows: Any) -> str | None:
-        return self.source.sample_name(rows)
+from .wrapped import Wrapped
 
 
 class TakeDataSource(Wrapped):

@@ -10,7 +10,7 @@ import copy
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -28,24 +28,44 @@ from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..sampling.plans.epoch import BatchPlan
 from .epoch_runner import EpochRunner, byte_bound
-from .task import RunsTasks
+from .task import Pool
 
 LONGEST = 1e6
 """Seconds that a time limit may be: eleven days, which every clock and lock can count."""
 
 
-class Pool(RunsTasks, Protocol):
-    """The part of a pool that its sources need."""
-
-    def shared_constant(self, x: Any) -> Any: ...
-
-
 class WithConsumerMaps(EpochSource):
     """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
 
+    of_pool = True
     _not_parts = ("_maps", "_shared")
-    _source: AbstractDataSource
     _maps: tuple[MapDataSource, ...] = ()
+
+    def __init__(self, source: AbstractDataSource, size: int, pool: Pool, buffer_bytes: int | None, first: int) -> None:
+        size = validation.positive_int("batch_buffer_size", size)
+        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
+        self._bound = byte_bound(size, self.buffer_bytes, first)
+        self._source = source
+        self._pool = pool
+
+    def _runner(
+        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
+    ) -> Runner:
+        """Return what makes the batches of an epoch, at a place in the graph; `state` is that of a stream."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
+        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
+            yield from iterator
+
+    def _facts(self) -> list[str]:
+        samples = samples_in_words(self._source if self.has_plan else self)
+        return [samples, f"at most {self._bound} ahead", *self._options_in_words(), f"by {self._pool!r}",
+                *self._maps_in_words()]  # fmt: skip
+
+    def _options_in_words(self) -> list[str]:
+        return []
 
     def fingerprint(self) -> list[Any]:
         return self._maps[-1].fingerprint() if self._maps else self._source.fingerprint()
@@ -119,8 +139,6 @@ WithMaps = TypeVar("WithMaps", bound=WithConsumerMaps)
 class ParallelDataSource(WithConsumerMaps):
     """A source whose batches the workers of a pool make: see ``pool.parallel_data_source``."""
 
-    of_pool = True
-
     def __init__(
         self,
         ds: AbstractDataSource,
@@ -141,14 +159,10 @@ class ParallelDataSource(WithConsumerMaps):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        size = validation.positive_int("batch_buffer_size", batch_buffer_size)
-        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
+        super().__init__(ds, batch_buffer_size, pool, buffer_bytes, pool.at_once + 1)
         self.on_error = error_policy(on_error)
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
-        self._source = ds
-        self._pool = pool
         self._shared = pool.shared_constant(ds)
-        self._bound = byte_bound(size, self.buffer_bytes, pool.at_once + 1)
 
     @property
     def has_plan(self) -> bool:
@@ -162,17 +176,16 @@ class ParallelDataSource(WithConsumerMaps):
         n_batches = math.inf if source.num_samples() == math.inf else None
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
 
-    def _facts(self) -> list[str]:
+    def _options_in_words(self) -> list[str]:
         told = {"timeout": self.timeout, "on_error": self.on_error}
-        options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
-        ahead = f"at most {self._bound} ahead"
-        by = f"by {self._pool!r}"
-        return [samples_in_words(self._source), ahead, *options, by, *self._maps_in_words()]
+        return [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
         return self._runner(epoch, (), before)
 
-    def _runner(self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None) -> EpochRunner:
+    def _runner(
+        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
+    ) -> Runner:
         return EpochRunner(
             epoch,
             self._pool,
@@ -185,11 +198,6 @@ class ParallelDataSource(WithConsumerMaps):
             path=path,
             before=before,
         )
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        epoch = Epoch(self, options, options, self.plan_of(options))
-        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
-            yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.count(options.batch_size, options.drop_last)

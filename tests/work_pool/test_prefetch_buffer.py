@@ -278,7 +278,7 @@ class Takes:
 ])  # fmt: skip
 def test_beyond_what_workers_hold_jobs_are_submitted_several_at_once(limit: int, held: int, wanted: list[int]) -> None:
     pool = Takes()
-    buffer = PrefetchBuffer(pool, (NO_JOB for _ in range(100)), lambda: limit, str, held)  # type: ignore[arg-type]
+    buffer = PrefetchBuffer(pool, (NO_JOB for _ in range(100)), limit, held)  # type: ignore[arg-type]
     buffer.begin()
     seen = [pool.given]
     for _ in wanted[1:]:

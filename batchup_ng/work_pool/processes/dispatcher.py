@@ -29,7 +29,7 @@ from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
-from ..stream import check_process
+from ..prefetch_buffer import check_process
 from ..task import Submission, Task
 from .job import Job, ResultFuture, job_of, room_for, transport_of
 from .process import WorkerProcess, refused
