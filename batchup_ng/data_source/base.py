@@ -52,7 +52,7 @@ class AbstractDataSource(HasSamples):
             MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict; or arrays that
                 differ in length, or have another length than those that it was called with.
         """
-        return self._made("map", fn, rng=rng, resizes=resizes)
+        return self._followed_by("map", fn, rng=rng, resizes=resizes)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
         """Return a source whose samples are ``fn(*sample)``, stacked to batches; of dicts ``fn(**sample)``.
@@ -63,7 +63,7 @@ class AbstractDataSource(HasSamples):
             fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers, or a dict.
             rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
         """
-        return self._made("map_samples", fn, rng=rng)
+        return self._followed_by("map_samples", fn, rng=rng)
 
     def collate(self, fn: Callable[[list[Any]], Any]) -> EpochSource:
         """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
@@ -79,7 +79,7 @@ class AbstractDataSource(HasSamples):
                 by name. What `fn` returns is handed out as it is. A map behind it takes a list for a tuple, a dict by
                 name.
         """
-        return self._made("collate", fn)
+        return self._followed_by("collate", fn)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         return [batches.marked(sample) for sample in super().read_samples(rows, key, buffers)]
@@ -93,6 +93,9 @@ class AbstractDataSource(HasSamples):
     def _made(self, name: str, *args: Any, **options: Any) -> PlannedDataSource:
         made: PlannedDataSource = self._functions[name](self, *args, **options)
         return made
+
+    def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
+        return self._made(kind, fn, **options)
 
     def take(self, n: int) -> PlannedDataSource:
         """Return the first `n` samples of each epoch: see :func:`batchup_ng.take`."""

@@ -19,8 +19,8 @@ class IndexedDataSource(SameOrder):
         super().__init__(source)
         if not source.is_random_access:
             raise ArgumentTypeError(
-                f"with_index needs rows that have numbers, and this {type(source).__name__} only streams; number the "
-                f"samples in the function that makes its batches"
+                f"with_index needs rows that have numbers, and this {type(source).__name__} only streams; apply it to "
+                f"what is handed to a pool before, or number the samples in the function that makes the batches"
             )
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:

@@ -10,7 +10,7 @@ import copy
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import SourceNode, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
-from ..data_source.map import CollateDataSource, MapDataSource, SampleMapDataSource
+from ..data_source.map import MapDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
@@ -35,7 +35,14 @@ LONGEST = 1e6
 
 
 class WithConsumerMaps(EpochSource):
-    """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
+    """A source that a pool works for, with maps behind the pool.
+
+    What ``map``, ``map_samples`` and ``collate`` of it return is such a source too, whose function is called in the
+    consumer's process, in its ``next``, and whose results are handed out as they are. That is the place to hand batches
+    over to a framework, and for views; work that takes long belongs before the pool. The random numbers are those that
+    the function would have there. A map may return another number of samples; a sample of ``collate`` is a tuple of
+    rows, whatever the data set gave. An exception names the map and the batch, ``on_error=`` does not apply to it.
+    """
 
     of_pool = True
     _not_parts = ("_maps", "_shared")
@@ -84,56 +91,23 @@ class WithConsumerMaps(EpochSource):
         return ConsumerMaps(self._maps)(batch, key_in_order(positions), len(positions))
 
     def rows_at(self, positions: Any) -> Any:
-        raise self._belongs_before("concat, mix, split, subset or zip")
-
-    def with_index(self) -> NoReturn:
-        raise self._belongs_before("with_index")
-
-    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> NoReturn:
-        raise self._belongs_before("filter")
-
-    def _belongs_before(self, what: str) -> ArgumentTypeError:
-        return ArgumentTypeError(
-            f"{what} arranges samples by number, which a {type(self).__name__} leaves to the source that it was made "
-            f"of; apply it to that source, then give the result to the pool: pool.parallel_data_source(result)"
+        raise ArgumentTypeError(
+            f"concat, mix, split, subset and zip arrange samples by number, which a {type(self).__name__} leaves to "
+            f"the source that it was made of; apply it to that source, then give the result to the pool: "
+            f"pool.parallel_data_source(result)"
         )
 
     def _maps_in_words(self) -> list[str]:
         told = [[word for word in arguments(node) if not word.startswith("resizes")] for node in self._maps]
         return [f"then {', '.join(words)}" for words in told]
 
-    def map(
-        self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
-    ) -> WithMaps:
-        """Return this source with `fn` applied behind the pool: in the consumer's process, in its ``next``.
-
-        What `fn` returns is handed out as it is. That is the place to hand batches over to a framework, and for views;
-        work that takes long belongs before the pool. The arguments are those of :meth:`AbstractDataSource.map`, and so
-        are the random numbers; `resizes` is true of any map here. An exception names the map and the batch,
-        ``on_error=`` does not apply to it.
-        """
-        return self._followed_by(MapDataSource(self, fn, rng=rng, resizes=resizes))
-
-    def map_samples(self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None) -> WithMaps:
-        """Return this source with `fn` applied to each sample behind the pool: see :meth:`map`."""
-        return self._followed_by(SampleMapDataSource(self, fn, rng=rng))
-
-    def collate(self: WithMaps, fn: Callable[[list[Any]], Any]) -> WithMaps:
-        """Return this source with `fn` applied to the list of samples behind the pool: see :meth:`map`.
-
-        A sample is what the batch has of it here, a tuple of rows. A function that wants the samples as a data set gave
-        them belongs before the pool.
-        """
-        return self._followed_by(CollateDataSource(self, fn))
-
-    def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:
+    def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
+        node: MapDataSource = self._functions[kind](self, fn, **options)
+        node.resizes = True  # which any map may here
         made = copy.copy(self)
         made._maps = (*self._maps, node)
         vars(made).pop("_unnumbered", None)
         return made
-
-
-WithMaps = TypeVar("WithMaps", bound=WithConsumerMaps)
 
 
 class ParallelDataSource(WithConsumerMaps):
