@@ -74,8 +74,8 @@ def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSourc
         return narrow
     if type(source) is not ArrayDataSource or source.include_indices:
         return None
-    if any(isinstance(array, MapStyle) for array in source.data):
-        return None  # which may have several columns
+    if any(isinstance(array, MapStyle) for array in source.data):  # which may have several columns
+        return None
     picked = _picked(source.columns, names)
     return ArrayDataSource(picked if isinstance(picked, dict) else list(picked), sampler=source.sampler)
 

@@ -107,6 +107,6 @@ class IteratorDataSource(PlannedDataSource):
 
 
 def _is_count(n: Any) -> bool:
-    if n is None or (isinstance(n, (float, np.floating)) and n == math.inf):
-        return True
-    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and bool(n >= 0)
+    if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
+        return bool(n >= 0)
+    return n is None or (isinstance(n, (float, np.floating)) and n == math.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import batch as batches
@@ -83,18 +83,11 @@ class RoundsDataSource(Wrapped):
             return self.source.row_plan(batch_size, None if key is None else key.child(which), drop_last)
 
         first = plan_of(0)
-        if first.n_batches == math.inf:
-            return first
-        return RoundsPlan(plan_of, self.times, self.source.count(batch_size, drop_last))
+        endless = first.n_batches == math.inf
+        return first if endless else RoundsPlan(plan_of, self.times, self.source.count(batch_size, drop_last))
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        for _ in self._rounds():
-            drawn = iter(self.source.drawn_rows(batch_size, rng, drop_last))
-            first = next(drawn, None)
-            if first is None:
-                return
-            yield first
-            yield from drawn
+        return _until_empty(iter(self.source.drawn_rows(batch_size, rng, drop_last)) for _ in self._rounds())
 
     def _rounds(self) -> Iterator[int]:
         return itertools.count() if self.times == -1 else iter(range(self.times))
@@ -108,10 +101,16 @@ class RoundsDataSource(Wrapped):
         return None if n is None else n * self.times
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        for which in self._rounds():
-            stream = iter(self.source.stream(options.child(which), (*path, which)))
-            first = next(stream, None)
-            if first is None:
-                return
-            yield first
-            yield from stream
+        return _until_empty(
+            iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds()
+        )
+
+
+def _until_empty(rounds: Iterable[Iterator[Any]]) -> Iterator[Any]:
+    """Yield what the rounds give, up to one that gives nothing."""
+    for each in rounds:
+        first = next(each, None)
+        if first is None:
+            return
+        yield first
+        yield from each

@@ -41,10 +41,7 @@ class PartialBatch:
 
 
 def isolable(error: BaseException, rows: Any) -> bool:
-    """Return whether `error` may be a sample's fault, and `rows` tell the samples apart.
-
-    The rows of a source of the user's may not; other errors are faults of the pool, or of how the iterator is used.
-    """
+    """Return whether `error` may be a sample's fault, and `rows`, which may be the user's own, tell samples apart."""
     if isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError):
         return False
     try:
@@ -67,8 +64,7 @@ def isolate(
         read: Reads rows of the batch; the second argument is the places that they have in it, None for all.
         rows: Its rows, as the plan gives them.
         error: What was raised.
-        action: What is done about bad samples. ``"raise"``: the first is looked for. ``"replace"``: all are.
-            ``"skip"``: all are, and the others are made into a batch.
+        action: What the error policy does: with ``"raise"`` only the first bad sample is looked for.
         retries: How often to make the whole batch again first.
         caught: The exceptions that are failures.
     """
@@ -84,13 +80,9 @@ def search(
     read: Callable[[np.ndarray], tuple[Any, BaseException | None]],
     find_bad: Callable[[np.ndarray, BaseException, bool], dict[int, BaseException]],
 ) -> Any:
-    """Return the batch of `rows` if it can be made now, else a :class:`PartialBatch`; however samples are looked at.
+    """Return the batch of `rows`, which failed with `error`, if it can be made now, else a :class:`PartialBatch`.
 
     Args:
-        rows: Its rows, as the plan gives them.
-        error: What it failed with.
-        action: What is done about bad samples.
-        again: How often to make the whole batch again first.
         read: Returns what the samples at some places give together, or what it fails with.
         find_bad: Returns what the bad ones of the samples at some places fail with, given what they fail with together
             and whether it is the first search of this batch.

@@ -112,7 +112,7 @@ class PrefetchBuffer(Runner):
         self._lock.release()
 
     @property
-    def used_up(self) -> bool:  # type: ignore[override]  # it changes as jobs are submitted
+    def used_up(self) -> bool:
         return self._ended and not self.closed
 
     # -- with the lock held ------------------------------------------------------------------------------------

@@ -26,13 +26,7 @@ MAX_REPLACEMENTS = 32
 
 
 class Failures:
-    """Applies the error policy of one epoch to the batches that failed.
-
-    Args:
-        source: Knows what a sample is called.
-        epoch: Has the rows of other samples, and the accounting, where failures are entered.
-        policy: What to do about bad samples, and how many there may be.
-    """
+    """Applies the error policy of one epoch to the batches that failed; `source` knows what a sample is called."""
 
     def __init__(self, source: ReadsRows, epoch: Epoch, policy: ErrorPolicy) -> None:
         self._source = source
@@ -43,14 +37,7 @@ class Failures:
     def resolved(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
         """Return what is handed out of a batch that failed, the failures recorded; raise if the policy says so.
 
-        Args:
-            planned: The batch.
-            failed: What is known of it.
-            make: Makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
-
-        Raises:
-            BatchError: the policy says so, or no single sample is to blame.
-            TooManyErrors: more samples failed than the policy allows.
+        `make` makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
         """
         if failed.failures and self.policy.action == "raise":
             place = min(failed.failures)
@@ -118,8 +105,7 @@ class Failures:
             done = "replaced" if self.policy.action == "replace" else "left out"
             warn_consumer(
                 f"on_error={self.policy.action!r} {done} a sample, the first of this epoch: "
-                f"{shortened(str(error), MAX_SHOWN)}; "
-                f"the iterator's .errors lists all of them",
+                f"{shortened(str(error), MAX_SHOWN)}; the iterator's .errors lists all of them",
                 SampleWarning,
             )
 

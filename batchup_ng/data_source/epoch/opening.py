@@ -22,19 +22,15 @@ from .stream_checkpoint import check_stream, counted_of
 
 
 class Runner:
-    """Makes the batches of an epoch in order; this one's methods are those of one that makes none ahead.
+    """Makes the batches of an epoch in order; this one's methods are those of one that makes none ahead."""
 
-    Attributes:
-        used_up: Whether all batches were submitted, so that the next epoch may begin.
-    """
-
-    used_up = False
+    @property
+    def used_up(self) -> bool:
+        """Whether all batches were submitted, so that the next epoch may begin."""
+        return False
 
     def __next__(self) -> Any:
-        """Return the next batch, once it is in the accounting.
-
-        Raises ``StopIteration`` at the end, or what went wrong in making it.
-        """
+        """Return the next batch, once it is in the accounting, or raise what went wrong in making it."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def check_caller(self) -> None:
