@@ -182,7 +182,7 @@ class EpochRunner(PrefetchBuffer):
             made = entry.future.result()
         except BaseException as error:
             self.drop(entry)
-            if not isinstance(error, FAILURES) or entry.job.about is None or not isolable(error, entry.job.about.rows):
+            if not isinstance(error, FAILURES) or not isolable(error, entry.job.about.rows):
                 raise
             failure = error
         else:

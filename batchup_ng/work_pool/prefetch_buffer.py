@@ -41,23 +41,8 @@ class Entry(NamedTuple):
     future: TaskFuture
 
 
-class _Failed(TaskFuture):
-    """The future of a job that the iterator could not give."""
-
-    __slots__ = ()
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.begin()
-        self.set_exception(error)
-
-
 AT_ONCE = 4
 """How many jobs are submitted together once the workers have enough."""
-
-NO_JOB = Job((len, (), {}), Submission(), None)
-"""Stands in an entry for the job that could not be had."""
-
 
 class PrefetchBuffer(Runner):
     """The futures that are ahead of one consumer."""
@@ -77,6 +62,7 @@ class PrefetchBuffer(Runner):
         self._beside: set[TaskFuture] = set()  # what was submitted out of turn
         self._lock = threading.Lock()
         self._holder: int | None = None
+        self._failure: Exception | None = None  # for which there are no more jobs; raised behind the others' results
         self._ended = False
         self.closed = False
         self._pid = os.getpid()
@@ -126,7 +112,6 @@ class PrefetchBuffer(Runner):
         if limit - len(self._entries) < min(AT_ONCE, limit - self._held):
             return
         while len(self._entries) < limit and not self._ended:
-            job = NO_JOB
             try:
                 job = next(self._jobs)
                 self._entries.append(Entry(job, self._pool.submit(job.task, job.how)))
@@ -134,13 +119,13 @@ class PrefetchBuffer(Runner):
                 self._ended = True
             except Exception as error:
                 self._ended = True
-                self._entries.append(Entry(NO_JOB, _Failed(error)))
+                self._failure = error
 
     def begin(self) -> None:
         """Fill the buffer for the first time; raises if not even one job could be had."""
         self.fill()
-        if self._entries and isinstance(self._entries[0].future, _Failed):
-            self._entries.popleft().future.result()
+        if self._failure is not None and not self._entries:
+            self.head()
 
     def head(self) -> Entry:
         """Return the entry that comes next, once it is done; raises ``StopIteration`` at the end.
@@ -148,7 +133,11 @@ class PrefetchBuffer(Runner):
         It stays where it is, so that an interrupt (Ctrl-C) while it is waited for changes nothing.
         """
         if not self._entries:
-            raise StopIteration
+            failure, self._failure = self._failure, None
+            try:
+                raise StopIteration if failure is None else failure
+            finally:
+                del failure  # whose traceback holds this frame
         entry = self._entries[0]
         self.wait(entry)
         return entry
