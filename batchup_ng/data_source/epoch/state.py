@@ -70,12 +70,13 @@ _KINDS = {
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
     """Return the state that says what `saved` says; refuse one of the user's own iterator that JSON cannot hold."""
     body = {"format": FORMAT, "version": VERSION, **vars(saved)}
-    named, inner = body.pop("counts"), body.pop("inner")
+    named = body.pop("counts")
+    counts = [named[name] for name in COUNTS]
     try:
-        body = json.loads(json.dumps({**body, "inner": inner}, allow_nan=False, default=_plain_number))
+        body = _plain(body)
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
-    own, counts = digest(body), [named[name] for name in COUNTS]
+    own = digest(body)
     return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
 
 
@@ -95,31 +96,23 @@ def from_state(state: Any) -> SavedEpoch:
             f"this state is of version {_shown(version)} of the format, and this batchup_ng reads version {VERSION}; "
             f"use the release that wrote it"
         )
-    body = _checked_body(state)
-    del body["format"], body["version"]
-    names = [field.name for field in dataclasses.fields(SavedEpoch)]
-    if sorted(map(str, body)) != sorted(names):
-        raise StateError(f"this state is damaged: it has {sorted(map(str, body))}, not {sorted(names)}")
-    _check_values(body)
-    return SavedEpoch(**body)
-
-
-def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a state says without its digests, which must be those of the rest."""
-    counts = state.get("counts")
-    if not isinstance(counts, (list, tuple)) or len(counts) != len(COUNTS) + 1:
-        raise StateError("this state is damaged: it does not tell what was delivered")
     try:
-        body = {name: _plain(value) for name, value in state.items() if name not in ("counts", "digest")}
-        numbers = _plain(list(counts[:-1]))
-        wanted = digest(body)
-        wanted_of_counts = digest([wanted, *numbers])
+        body = _plain(dict(state))
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
-    for found, own in ((state.get("digest"), wanted), (counts[-1], wanted_of_counts)):
-        if type(found) is not str or found != own:
-            raise StateError("this state is damaged: its digest is not that of what it says")
-    return {**body, "counts": dict(zip(COUNTS, numbers, strict=True))}
+    found, counts = body.pop("digest", None), body.pop("counts", None)
+    if not isinstance(counts, list) or len(counts) != len(COUNTS) + 1:
+        raise StateError("this state is damaged: it does not tell what was delivered")
+    own, (*numbers, of_counts) = digest(body), counts
+    if found != own or of_counts != digest([own, *numbers]):
+        raise StateError("this state is damaged: its digest is not that of what it says")
+    del body["format"], body["version"]
+    body["counts"] = dict(zip(COUNTS, numbers, strict=True))
+    names = sorted(field.name for field in dataclasses.fields(SavedEpoch))
+    if sorted(body) != names:
+        raise StateError(f"this state is damaged: it has {sorted(body)}, not {names}")
+    _check_values(body)
+    return SavedEpoch(**body)
 
 
 def _check_values(body: dict[str, Any]) -> None:
@@ -146,20 +139,19 @@ def _shown(value: Any) -> str:
 
 def digest(body: Any) -> str:
     """Return the digest of what JSON can hold, numbers of NumPy's being as good as Python's: 32 hexadecimal digits."""
-    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_plain_number)
+    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_as_json)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """Return `value` as JSON has it: numbers of NumPy's as Python's, mappings as dicts, sequences as lists."""
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return value.item() if isinstance(value, np.generic) else value
+def _plain(body: dict[str, Any]) -> dict[str, Any]:
+    """Return `body` as it comes back from JSON."""
+    plain: dict[str, Any] = json.loads(json.dumps(body, allow_nan=False, default=_as_json))
+    return plain
 
 
-def _plain_number(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError(f"JSON has no {type(value).__name__}")
