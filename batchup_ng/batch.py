@@ -13,11 +13,7 @@ from .memory_pool import Buffers
 
 
 def length(batch: Any) -> int:
-    """Return the number of samples in `batch`, read from its first leaf.
-
-    >>> length(((np.zeros((3, 2)), np.zeros(3)), np.zeros(3)))
-    3
-    """
+    """Return the number of samples in `batch`, read from its first leaf."""
     while isinstance(batch, (tuple, Mapping)) and batch:
         batch = batch[0] if isinstance(batch, tuple) else next(iter(batch.values()))
     return len(batch)
@@ -45,11 +41,7 @@ def lengths(batch: Any) -> set[int]:
 
 
 def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
-    """Return `batch` with `fn` applied to each leaf, nested tuples kept as they are.
-
-    >>> map_leaves(len, ([1, 2], ([3], [4, 5, 6])))
-    (2, (1, 3))
-    """
+    """Return `batch` with `fn` applied to each leaf, nested tuples and dicts kept as they are."""
     if isinstance(batch, tuple):
         return tuple([map_leaves(fn, part) for part in batch])
     if isinstance(batch, Mapping):
@@ -98,15 +90,9 @@ def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[A
 
 
 def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers) -> Any:
-    """Return one batch in which the samples of ``parts[i]`` stand at ``offsets[i]``.
+    """Return one batch in which the samples of ``parts[i]``, of one structure, stand at ``offsets[i]``.
 
-    Args:
-        parts: Batches of one structure.
-        offsets: For each, where its samples go; together every place from 0 to the number of samples, once.
-        buffers: Where the memory comes from.
-
-    Raises:
-        ArgumentError: the parts differ in dtype or the shape of a sample.
+    The offsets together are every place from 0 to the number of samples, once.
     """
     first = parts[0]
     if isinstance(first, tuple):

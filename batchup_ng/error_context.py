@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .errors import BatchError, RemoteTraceback, SampleReadError, batch_error
+from .errors import BatchError, RemoteTraceback, batch_error
 
 MAX_TEXT = 1 << 16
 """Characters of an exception's own text, or of a traceback, that are kept."""
@@ -35,11 +35,13 @@ def note_map(error: BaseException, name: str) -> None:
 
 
 def map_of(error: BaseException) -> str | None:
-    """Return the name of the map that raised `error`, or None."""
+    """Return the name of the map that raised `error`, here or in another process, or None."""
     try:
         name = getattr(error, _MAP, None)
     except Exception:
-        return None
+        name = None
+    if name is None and isinstance(error.__cause__, RemoteTraceback):
+        name = error.__cause__.op
     return name if isinstance(name, str) else None
 
 
@@ -70,11 +72,7 @@ def shortened(text: str, most: int = MAX_TEXT) -> str:
 def described(error: BaseException, which: str, when: str, told: dict[str, Any]) -> BatchError:
     """Return the :class:`~batchup_ng.errors.BatchError` for `error`, with its cause.
 
-    Args:
-        error: What was raised.
-        which: For which sample, in words.
-        when: In which epoch and batch, in words.
-        told: Attributes of the result.
+    `which` says for which sample it was raised, `when` in which epoch and batch; `told` are attributes of the result.
     """
     told = {**told, "op": map_of(error), "traceback": traceback_of(error)}
     made_by = "" if told["op"] is None else f", map {told['op']!r}"
@@ -83,11 +81,6 @@ def described(error: BaseException, which: str, when: str, told: dict[str, Any])
     if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT:
         result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print the whole of a long one
     return result
-
-
-def own_source(error: BaseException) -> Any:
-    """Return the path or key that a read error names itself, or None."""
-    return error.source if isinstance(error, SampleReadError) else None
 
 
 def without_frames(error: BaseException) -> None:

@@ -6,7 +6,6 @@
     │   └── SerializationError                         a source or function cannot be sent to another process
     ├── MapResultError         (TypeError, ValueError) a map returned no batch: the map's fault, not a sample's
     ├── InOrderNotSupported    (NotImplementedError)   the sampler only draws at random; pass ``shuffle=``
-    ├── MissingDependency      (ImportError)           an optional library is absent; names the extra to install
     ├── SampleReadError        (OSError)               a stored sample cannot be read; ``.source`` is its file
     ├── BatchError             (the original's type)   a batch could not be made; names the sample
     ├── SampleTimeout          (TimeoutError)          making a sample took longer than ``timeout=``
@@ -42,34 +41,8 @@ import contextlib
 import functools
 import pickle
 import types
+from collections.abc import Sequence
 from typing import Any
-
-__all__ = [
-    "AccountingError",
-    "ArgumentError",
-    "ArgumentTypeError",
-    "BatchError",
-    "BatchupError",
-    "InOrderNotSupported",
-    "MapResultError",
-    "MissingDependency",
-    "NotReproducible",
-    "PoolBroken",
-    "PoolClosed",
-    "ReentrantIteration",
-    "RemoteTraceback",
-    "RepeatedEpochWarning",
-    "SampleReadError",
-    "SampleTimeout",
-    "SampleWarning",
-    "SerializationError",
-    "SharedMemoryWarning",
-    "StallWarning",
-    "StateError",
-    "TooManyErrors",
-    "WorkerDied",
-    "WorkerWarning",
-]
 
 
 class BatchupError(Exception):
@@ -100,28 +73,6 @@ class InOrderNotSupported(BatchupError, NotImplementedError):
     """A sampler that only draws at random was asked for samples in order."""
 
 
-class MissingDependency(BatchupError, ImportError):
-    """An optional library is not installed.
-
-    Args:
-        library: The name of the library, as it is imported.
-        extra: The extra of ``batchup_ng`` that installs it.
-        purpose: What it was wanted for, to begin the message with.
-    """
-
-    def __init__(self, library: str, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs the library {library!r}, which is not installed; "
-            f"install it with: pip install 'batchup_ng[{extra}]'"
-        )
-        self.library = library
-        self.extra = extra
-        self._purpose = purpose
-
-    def __reduce__(self) -> tuple[type[MissingDependency], tuple[str, str, str]]:
-        return type(self), (self.library, self.extra, self._purpose)
-
-
 class SampleReadError(BatchupError, OSError):
     """A stored sample is missing, damaged or not of the kind that was asked for.
 
@@ -133,9 +84,6 @@ class SampleReadError(BatchupError, OSError):
     def __init__(self, message: str, source: object = None) -> None:
         super().__init__(message)
         self.source = source
-
-    def __reduce__(self) -> tuple[type[SampleReadError], tuple[str, object]]:
-        return type(self), (str(self), self.source)
 
 
 class BatchError(BatchupError):
@@ -167,36 +115,28 @@ class BatchError(BatchupError):
     _text: str = ""
     _kind: type[BaseException] | None = None
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(message)
-        self._text = message
-
     def __str__(self) -> str:
-        return self._text
+        return self._text or super().__str__()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._text!r})"
+        return f"{type(self).__name__}({str(self)!r})"
 
     def __setattr__(self, name: str, value: Any) -> None:
         BaseException.__setattr__(self, name, value)  # whatever the original's class makes of it
 
     def __copy__(self) -> BatchError:
-        return _built(*_parts(self))
+        return _built(self._kind, self.args, state_of(self))
 
     def __deepcopy__(self, memo: Any) -> BatchError:
-        return _built(*_parts(self))
+        return self.__copy__()
 
-    def __reduce__(self) -> Any:
-        kind, args, state = _parts(self)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        kind, args, state = self._kind, self.args, state_of(self)
         try:
             pickle.loads(pickle.dumps((kind, args, state)))
         except Exception:  # the original cannot travel; what is known of it can
-            state = {name: value for name, value in state.items() if name in _TELLING}
-            kind, args = None, (self._text,)
+            kind, args, state = None, (self._text,), {name: state[name] for name in _TELLING & state.keys()}
         return _built, (kind, args, state)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
 
 
 _TELLING = frozenset({"row", "rows", "position", "source", "op", "epoch", "batch", "traceback", "_text"})
@@ -204,13 +144,7 @@ _TELLING = frozenset({"row", "rows", "position", "source", "op", "epoch", "batch
 
 
 def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
-    """Return a :class:`BatchError` that is an instance of the type of `original` too, where that can be.
-
-    Args:
-        original: What was raised; of a :class:`BatchError`, the exception that it stands for.
-        text: What ``str`` is to give.
-        **told: Attributes of the new exception.
-    """
+    """Return a :class:`BatchError` with this text and these attributes, of the type of `original` too if possible."""
     kind: type[BaseException] | None = type(original)
     if isinstance(original, BatchError):
         kind = original._kind
@@ -227,24 +161,21 @@ def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
     return made
 
 
-def _built(kind: type[BaseException] | None, args: tuple[Any, ...], state: dict[str, Any]) -> BatchError:
+def _built(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> BatchError:
     """Return an error of the class for `kind` with these attributes, no constructor of the user's called."""
-    derivable: Any = kind
-    cls = BatchError if kind is None or not issubclass(kind, Exception) else _class_for(derivable)
+    cls = BatchError if kind is None or not issubclass(kind, Exception) else _class_for(kind)
     made: BatchError = without_init(cls, args)
-    set_state(made, {"_kind": None if cls is BatchError else kind, **state})
-    made.args = args
+    set_state(made, {**state, "_kind": None if cls is BatchError else kind})
     return made
 
 
 def without_init(cls: type[BaseException], args: tuple[Any, ...]) -> Any:
     """Return an instance of `cls` with these arguments, made by the built-in type that it is based on."""
-    built_in: list[Any] = [each for each in cls.__mro__ if not each.__flags__ & MADE_BY_PYTHON]
     # The first will do, but for those, as MemoryError, that have a constructor of their own though no layout.
-    for base in built_in:
+    for base in [each for each in cls.__mro__ if not each.__flags__ & MADE_BY_PYTHON]:
         for given in (args, ()):  # a group needs its arguments, others may not want them
             with contextlib.suppress(TypeError):
-                made = base.__new__(cls, *given)
+                made: Any = base.__new__(cls, *given)
                 made.args = args
                 return made
     raise TypeError(f"no instance of {cls.__name__} can be made")
@@ -254,11 +185,8 @@ def set_state(error: BaseException, state: dict[str, Any]) -> None:
     """Give `error` the attributes that :func:`state_of` returned, but for those that cannot be set."""
     for name, value in state.items():
         with contextlib.suppress(AttributeError, TypeError):
-            if getattr(error, name, _MISSING) is not value:  # an OSError shows a second file that was set to None
+            if getattr(error, name, ...) is not value:  # an OSError shows a second file that was set to None
                 setattr(error, name, value)
-
-
-_MISSING = object()
 
 
 MADE_BY_PYTHON = 1 << 9
@@ -274,11 +202,6 @@ def _class_for(kind: Any) -> type[BatchError]:
     except Exception:
         return BatchError
     return made
-
-
-def _parts(error: BatchError) -> tuple[type[BaseException] | None, tuple[Any, ...], dict[str, Any]]:
-    """Return what an error is built from."""
-    return error._kind, error.args, state_of(error)
 
 
 def state_of(error: BaseException) -> dict[str, Any]:
@@ -305,12 +228,9 @@ class TooManyErrors(BatchupError, RuntimeError):
         errors: A :class:`~batchup_ng.SampleError` for each.
     """
 
-    def __init__(self, message: str, errors: list[Any]) -> None:
+    def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
         super().__init__(message)
-        self.errors = errors
-
-    def __reduce__(self) -> tuple[type[TooManyErrors], tuple[str, list[Any]]]:
-        return type(self), (str(self), self.errors)
+        self.errors = list(errors)
 
 
 class ReentrantIteration(BatchupError, RuntimeError):
@@ -352,23 +272,12 @@ class NotReproducible(BatchupError, AssertionError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        setting: str = "",
-        epoch: int | None = None,
-        batch: int | None = None,
-        row: int | None = None,
-        leaf: str | None = None,
-        culprit: str = "",
-    ) -> None:
+        self, message: str, setting: str = "", epoch: int | None = None, batch: int | None = None,
+        row: int | None = None, leaf: str | None = None, culprit: str = "",
+    ) -> None:  # fmt: skip
         super().__init__(message)
-        self.setting = setting
-        self.epoch = epoch
-        self.batch = batch
-        self.row = row
-        self.leaf = leaf
-        self.culprit = culprit
+        self.setting, self.epoch, self.batch = setting, epoch, batch
+        self.row, self.leaf, self.culprit = row, leaf, culprit
 
 
 class StallWarning(RuntimeWarning):
@@ -392,11 +301,17 @@ class RepeatedEpochWarning(RuntimeWarning):
 
 
 class RemoteTraceback(Exception):
-    """The text of a traceback from another process: the cause of an exception that was raised there."""
+    """The text of a traceback from another process: the cause of an exception that was raised there.
 
-    def __init__(self, text: str) -> None:
+    Args:
+        text: The traceback.
+        op: Name of the map that raised the exception, which not every exception carries along.
+    """
+
+    def __init__(self, text: str, op: str | None = None) -> None:
         super().__init__(text)
         self.text = text
+        self.op = op
 
     def __str__(self) -> str:
         return f'\n"""\n{self.text}"""'

@@ -66,8 +66,11 @@ def pad_batch(
     >>> x.tolist(), lengths.tolist()
     ([[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0]], [2, 1])
     """
-    options = {name: value for name, value in locals().items() if name != "arrays"}
-    parts = _padded(arrays, _Options(**options), "arrays")
+    options = _Options(
+        padding_value, padding, max_length, truncation, pad_to_multiple_of, padding_side, axes, return_lengths,
+        return_mask,
+    )  # fmt: skip
+    parts = _padded(arrays, options, "arrays")
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -118,7 +121,7 @@ class PadColumns:
         return tuple(result)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class _Options:
     """The options of :func:`pad_batch`, checked when they are given."""
 
@@ -128,10 +131,9 @@ class _Options:
     truncation: bool
     pad_to_multiple_of: int | None
     padding_side: str
-    axes: int | Sequence[int]
+    axes: Any
     return_lengths: bool
     return_mask: bool
-    places: tuple[int, ...] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         validation.one_of("padding", self.padding, ("longest", "max_length"))
@@ -149,42 +151,47 @@ class _Options:
             )
         if np.ndim(self.padding_value) != 0:
             raise ArgumentTypeError(f"padding_value must be a single value, not {self.padding_value!r}")
-        given = (self.axes,) if np.ndim(self.axes) == 0 else tuple(self.axes)  # type: ignore[arg-type]  # ndim is 1
-        places = tuple([validation.integer("axes", axis) for axis in given])
-        if not places or len(set(places)) < len(places) or min(places) < 0:
+        given = (self.axes,) if np.ndim(self.axes) == 0 else self.axes
+        axes = tuple([validation.integer("axes", axis) for axis in given])
+        if not axes or len(set(axes)) < len(axes) or min(axes) < 0:
             raise ArgumentError(
                 f"axes must be at least one axis, each once, counted from 0, not {self.axes!r}; 0 is the first"
             )
-        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "axes", axes)
 
     def target(self, longest: int) -> int:
         """Return the length to pad to."""
-        if self.padding == "max_length":
-            longest = self.max_length or 0
+        least = self.max_length or 0 if self.padding == "max_length" else longest
         multiple = self.pad_to_multiple_of or 1
-        return -(-longest // multiple) * multiple
+        return -(-least // multiple) * multiple
 
 
 def _padded(arrays: Any, options: _Options, name: str) -> tuple[np.ndarray, ...]:
     """Return the padded array, with lengths and mask as the options ask for them."""
-    listed = _as_arrays(arrays, name)
-    places, left = options.places, options.padding_side == "left"
-    shape = _common_shape(listed, places, name) if listed else [0] * len(places)
-    lengths = np.array([[array.shape[axis] for axis in places] for array in listed], np.int64).reshape(-1, len(places))
-    kept = _kept(lengths, options, name)
-    for i, axis in enumerate(places):
-        shape[axis if listed else i] = options.target(int(kept[:, i].max(initial=0)))
+    listed, axes = _as_arrays(arrays, name), options.axes
+    shape = _common_shape(listed, axes, name) if listed else [0] * len(axes)
+    lengths = np.array([[array.shape[axis] for axis in axes] for array in listed], np.int64).reshape(-1, len(axes))
+    if options.max_length is not None:
+        too_long = np.flatnonzero(lengths.max(axis=1, initial=0) > options.max_length)
+        if len(too_long) and not options.truncation:
+            raise ArgumentError(
+                f"max_length is {options.max_length}, and {name}[{too_long[0]}] has length "
+                f"{lengths[too_long[0]].max()}; raise it, or pass truncation=True"
+            )
+        lengths = np.minimum(lengths, options.max_length)
+    for i, axis in enumerate(axes):
+        shape[axis if listed else i] = options.target(int(lengths[:, i].max(initial=0)))
     dtype = _common_dtype(listed, name) if listed else np.dtype(np.float64)
     out = np.full((len(listed), *shape), _as_value(options.padding_value, dtype) if listed else 0, dtype)
-    mask = np.zeros((len(listed), *[shape[axis] for axis in places]) if listed else out.shape, bool)
-    for array, own, row, row_mask in zip(listed, kept.tolist(), out, mask, strict=True):
-        spans = [slice(size - n, None) if left else slice(n) for n, size in zip(own, row_mask.shape, strict=True)]
-        into, taken = [slice(None)] * array.ndim, [slice(None)] * array.ndim
-        for axis, n, span in zip(places, own, spans, strict=True):
-            into[axis], taken[axis] = span, slice(n)
+    mask = np.zeros((len(listed), *[shape[axis] for axis in axes]) if listed else out.shape, bool)
+    for array, own, row, row_mask in zip(listed, lengths.tolist(), out, mask, strict=True):
+        into, taken, spans = [slice(None)] * array.ndim, [slice(None)] * array.ndim, []
+        for axis, n, size in zip(axes, own, row_mask.shape, strict=True):
+            spans.append(slice(size - n, None) if options.padding_side == "left" else slice(n))
+            into[axis], taken[axis] = spans[-1], slice(n)
         row[tuple(into)] = array[tuple(taken)]
         row_mask[tuple(spans)] = True
-    told = [kept[:, 0] if len(places) == 1 else kept] * options.return_lengths
+    told = [lengths[:, 0] if len(axes) == 1 else lengths] * options.return_lengths
     return (out, *told, *[mask] * options.return_mask)
 
 
@@ -210,13 +217,11 @@ def _as_arrays(arrays: Any, name: str) -> list[np.ndarray]:
 def _common_shape(arrays: list[np.ndarray], axes: tuple[int, ...], name: str) -> list[int]:
     """Return the shape of the arrays, which they share but for `axes`."""
     first = arrays[0]
+    others = [axis for axis in range(first.ndim) if axis not in axes]
     for i, array in enumerate(arrays):
         if array.ndim <= max(axes):
             raise ArgumentError(f"{name}[{i}] is of shape {array.shape}, which has no axis {max(axes)}; pass arrays")
-        same = array.ndim == first.ndim and all(
-            axis in axes or n == m for axis, (n, m) in enumerate(zip(array.shape, first.shape, strict=True))
-        )
-        if not same:
+        if array.ndim != first.ndim or any(array.shape[axis] != first.shape[axis] for axis in others):
             raise ArgumentError(
                 f"{name}[{i}] is of shape {array.shape}, and {name}[0] of {first.shape}: they may only differ in "
                 f"length along axes={axes if len(axes) > 1 else axes[0]}; name the axes along which to pad"
@@ -234,25 +239,12 @@ def _common_dtype(arrays: list[np.ndarray], name: str) -> np.dtype[Any]:
     return np.result_type(*dtypes)
 
 
-def _kept(lengths: np.ndarray, options: _Options, name: str) -> np.ndarray:
-    """Return how much of each length is kept."""
-    if options.max_length is None:
-        return lengths
-    if not options.truncation and int(lengths.max(initial=0)) > options.max_length:
-        i = int(np.argmax(lengths.max(axis=1) > options.max_length))
-        raise ArgumentError(
-            f"max_length is {options.max_length}, and {name}[{i}] has length {int(lengths[i].max())}; raise it, or "
-            f"pass truncation=True"
-        )
-    return np.asarray(np.minimum(lengths, options.max_length))
-
-
 def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return the padding value, if the dtype can hold it; a float is rounded."""
     given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
-    of_text = given.dtype.kind in "US"
+    kind, own = dtype.kind, given.dtype.kind
     # NumPy would read a number from text, and drop a part of a complex one.
-    fits = dtype.kind == "O" or (of_text == (dtype.kind in "US") and (given.dtype.kind != "c" or dtype.kind == "c"))
+    fits = kind == "O" or ((own in "US") == (kind in "US") and (own != "c" or kind == "c"))
     with np.errstate(all="ignore"):
         try:
             held = given.astype(dtype) if fits else given

@@ -152,11 +152,7 @@ def no_unknown(
 ) -> None:
     """Refuse options `given` by name that the function `where` does not have; the error names the closest of `known`.
 
-    Args:
-        where: Name of the function.
-        given: Options by name.
-        known: Names of those that it has.
-        elsewhere: What to do instead of options that others have, in words.
+    `elsewhere` has what to do instead of options that others have, in words.
     """
     known = sorted(known)
     for name in given:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batchup_ng import BatchError, SampleReadError, WorkerDied
-from batchup_ng.error_context import described, function_name, map_of, note_map, own_source, text_of, without_frames
+from batchup_ng.error_context import described, function_name, map_of, note_map, text_of, without_frames
 from batchup_ng.errors import RemoteTraceback
 
 
@@ -250,9 +250,7 @@ def test_a_map_is_called_what_people_call_it() -> None:
     assert [function_name(made) for made in names.values()] == list(names)
 
 
-def test_read_errors_name_their_source() -> None:
-    assert own_source(SampleReadError("no", "a.png")) == "a.png"
-    assert own_source(HasProperties("no")) is None
+def test_an_exception_without_words_is_told_by_its_type() -> None:
     assert text_of(ValueError()) == "ValueError"
 
 

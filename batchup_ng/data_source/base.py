@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from .. import batch as batches
-from .. import randomness
-from ..errors import ArgumentTypeError
+from .. import randomness, validation
+from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
@@ -17,29 +19,10 @@ from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_b
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
 from .epoch.stream_checkpoint import put_back
-from .epoch_options import EpochOptions
+from .epoch_options import NEWER, EpochOptions
 from .hooks import SourceNode, any_node
 from .looking import HasSamples
-
-
-class Functions(NamedTuple):
-    """The functions behind the methods that compose sources.
-
-    They make classes that derive from the one with the methods, so they lie in modules above this one, the last of
-    which, ``functions``, hands them over.
-    """
-
-    map: Callable[..., EpochSource]
-    map_samples: Callable[..., EpochSource]
-    collate: Callable[..., EpochSource]
-    take: Callable[..., PlannedDataSource]
-    repeat: Callable[..., AbstractDataSource]
-    subset: Callable[..., PlannedDataSource]
-    split: Callable[..., Any]
-    concat: Callable[..., PlannedDataSource]
-    zip: Callable[..., PlannedDataSource]
-    with_index: Callable[..., PlannedDataSource]
-    filter: Callable[..., PlannedDataSource]
+from .reduce import ProgressFunction, batch_map_concat, batch_map_mean
 
 
 class AbstractDataSource(HasSamples):
@@ -69,7 +52,7 @@ class AbstractDataSource(HasSamples):
             MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict; or arrays that
                 differ in length, or have another length than those that it was called with.
         """
-        return self._functions.map(self, fn, rng=rng, resizes=resizes)
+        return self._followed_by("map", fn, rng=rng, resizes=resizes)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
         """Return a source whose samples are ``fn(*sample)``, stacked to batches; of dicts ``fn(**sample)``.
@@ -80,7 +63,7 @@ class AbstractDataSource(HasSamples):
             fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers, or a dict.
             rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
         """
-        return self._functions.map_samples(self, fn, rng=rng)
+        return self._followed_by("map_samples", fn, rng=rng)
 
     def collate(self, fn: Callable[[list[Any]], Any]) -> EpochSource:
         """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
@@ -96,39 +79,48 @@ class AbstractDataSource(HasSamples):
                 by name. What `fn` returns is handed out as it is. A map behind it takes a list for a tuple, a dict by
                 name.
         """
-        return self._functions.collate(self, fn)
+        return self._followed_by("collate", fn)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         return [batches.marked(sample) for sample in super().read_samples(rows, key, buffers)]
 
     # -- composing ---------------------------------------------------------------------------------------------
 
-    _functions: ClassVar[Functions]
+    _functions: ClassVar[dict[str, Callable[..., Any]]]
+    """The functions behind these methods, by name. They make classes that derive from this one, so they lie in modules
+    above, the last of which, ``functions``, hands them over."""
+
+    def _made(self, name: str, *args: Any, **options: Any) -> PlannedDataSource:
+        made: PlannedDataSource = self._functions[name](self, *args, **options)
+        return made
+
+    def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
+        return self._made(kind, fn, **options)
 
     def take(self, n: int) -> PlannedDataSource:
         """Return the first `n` samples of each epoch: see :func:`batchup_ng.take`."""
-        return self._functions.take(self, n)
+        return self._made("take", n)
 
-    def repeat(self, times: int = -1) -> AbstractDataSource:
+    def repeat(self, times: int = -1) -> PlannedDataSource:
         """Return several epochs as one, -1 without end: see :func:`batchup_ng.repeat`."""
-        return self._functions.repeat(self, times)
+        return self._made("repeat", times)
 
     def subset(self, rows: Any) -> PlannedDataSource:
         """Return the samples at the positions `rows` of the epoch in order: see :func:`batchup_ng.subset`."""
-        return self._functions.subset(self, rows)
+        return self._made("subset", rows)
 
     def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
         """Return sources that share out the samples at random: see :func:`batchup_ng.split`."""
-        parts: list[PlannedDataSource] = self._functions.split(self, fractions, seed, stratify)
+        parts: list[PlannedDataSource] = self._functions["split"](self, fractions, seed, stratify)
         return parts
 
     def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
         """Return this source and then the others: see :func:`batchup_ng.concat`."""
-        return self._functions.concat(self, *others, sampler=sampler)
+        return self._made("concat", *others, sampler=sampler)
 
     def zip(self, *others: AbstractDataSource, flatten: bool = True) -> PlannedDataSource:
         """Return this source and the others side by side, sample by sample: see :func:`batchup_ng.zip`."""
-        return self._functions.zip(self, *others, flatten=flatten)
+        return self._made("zip", *others, flatten=flatten)
 
     def with_index(self) -> PlannedDataSource:
         """Return a source whose batches begin with the array of their row numbers, as `include_indices` gives them.
@@ -140,7 +132,7 @@ class AbstractDataSource(HasSamples):
         Raises:
             ArgumentTypeError: the source only streams.
         """
-        return self._functions.with_index(self)
+        return self._made("with_index")
 
     def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
         """Return a source with the samples for which ``predicate(*sample)`` is true.
@@ -158,7 +150,63 @@ class AbstractDataSource(HasSamples):
                 else.
             ArgumentError: there is no such column, or the epoch never ends.
         """
-        return self._functions.filter(self, predicate, columns)
+        return self._made("filter", predicate, columns)
+
+    # -- over an epoch -----------------------------------------------------------------------------------------
+
+    def batch_map_concat(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
+
+        Args:
+            batch_size: Samples a batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ArgumentError: the epoch never ends and `n_batches` is not given.
+        """
+        epoch = self._shown_epoch(batch_size, progress_iter_func, n_batches, kwargs)
+        return batch_map_concat(func, epoch, None, n_batches, prepend_args)
+
+    def batch_map_mean(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        sum_axis: int | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the mean of ``func(*batch)`` over an epoch: see the function, and ``batch_map_concat``."""
+        epoch = self._shown_epoch(batch_size, progress_iter_func, n_batches, kwargs)
+        return batch_map_mean(func, epoch, None, sum_axis, n_batches, prepend_args)
+
+    def _shown_epoch(
+        self, batch_size: int, progress: ProgressFunction | None, n_batches: int | None, options: dict[str, Any]
+    ) -> Iterable[Any]:
+        """Return the batches of an epoch, wrapped to show progress where that is wanted."""
+        for_counting = {name: value for name, value in options.items() if name not in NEWER}
+        if n_batches is not None:
+            n_batches = validation.positive_int("n_batches", n_batches)
+        elif self.num_samples(**for_counting) == math.inf:
+            raise ArgumentError(
+                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
+                "; pass n_batches="
+            )
+        iterator = self.batch_iterator(batch_size, **options)
+        total = n_batches
+        if total is None:
+            with contextlib.suppress(TypeError):  # whose length is not known
+                total = len(iterator)  # type: ignore[arg-type]  # a user's own iterator may have none
+        return iterator if progress is None else progress(iterator, total=total, leave=False)
 
 
 class EpochSource(MakesEpochs, AbstractDataSource):
@@ -167,7 +215,6 @@ class EpochSource(MakesEpochs, AbstractDataSource):
 
 class PlannedDataSource(EpochSource):
     """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
-
 
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
@@ -217,13 +264,9 @@ class PlannedDataSource(EpochSource):
 
 
 def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: float | None) -> BatchPlan:
-    """Return the plan of an epoch whose order is drawn as it goes.
+    """Return the plan of an epoch whose order is drawn from `rng`, or in order where that is None, as it goes.
 
-    Args:
-        source: Draws it.
-        options: What was asked for.
-        rng: What it is drawn from; None is in order.
-        n_batches: How many batches there are; None where only drawing tells, which is then done on a copy.
+    Where `n_batches` is None only drawing tells how many batches there are, which is then done on a copy.
     """
     size, drop_last = options.batch_size, options.drop_last
     again = rng if n_batches is not None or rng is None else randomness.copy_of(rng)

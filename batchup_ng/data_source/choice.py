@@ -76,12 +76,8 @@ class ChoiceDataSource(PlannedDataSource):
         return self.stratified and all(known_count(n) for n in counts)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        parts = tuple(
-            [
-                source.row_plan(batch_size, None if key is None else key.child(i), drop_last)
-                for i, source in enumerate(self.datasets)
-            ]
-        )
+        keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
+        parts = tuple([one.row_plan(batch_size, own, drop_last) for one, own in zip(self.datasets, keys, strict=True)])
         kind = StratifiedPlan if self._spread([part.n_batches for part in parts]) else RoundRobinPlan
         return kind(parts, key)
 
@@ -109,9 +105,10 @@ class ChoiceDataSource(PlannedDataSource):
         n = len(counts)
         while not self._spread(counts):
             yield from range(n) if rng is None else map(int, rng.permutation(n))
-        turns = np.repeat(np.arange(n), [int(count) for count in counts])
+        known = [int(count) for count in counts]
+        turns = np.repeat(np.arange(n), known)
         if rng is None:
-            turns = turns[even_order([int(count) for count in counts])]
+            turns = turns[even_order(known)]
         else:
             rng.shuffle(turns)
         yield from map(int, turns)

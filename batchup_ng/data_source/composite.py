@@ -97,13 +97,13 @@ class CompositeDataSource(PlannedDataSource):
         if self.batch_size is not None or not _even(rows):
             return super().read_samples(rows, key, buffers)
         pairs = enumerate(zip(self.datasets, rows, strict=True))
-        parts = [source.read_samples(part, key.child(i), buffers) for i, (source, part) in pairs]
-        return join_samples(parts, self.flatten)
+        return join_samples([one.read_samples(part, key.child(i), buffers) for i, (one, part) in pairs], self.flatten)
 
     def sample_name(self, rows: Any) -> str | None:
         parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
-        each = [(source, take_rows(part, np.array([i]))) for source, part, n in parts for i in range(n)]
-        return joined_names(source.sample_name(row) for source, row in each)
+        return joined_names(
+            source.sample_name(take_rows(part, np.array([i]))) for source, part, n in parts for i in range(n)
+        )
 
     def _ungrouped(self, rows: Any) -> Any:
         if self.batch_size is None:
@@ -137,16 +137,16 @@ class CompositeDataSource(PlannedDataSource):
             drawn_groups(source.drawn_rows(batch_size * n, rng, drop_last and n == 1), n, batch_size, drop_last)
             for source, n in zip(self.datasets, self._sizes, strict=True)
         ]
-        for rows in zip(*parts, strict=False):
-            yield trim_rows(rows) if self.trim else rows
+        yield from map(trim_rows, zip(*parts, strict=False)) if self.trim else zip(*parts, strict=False)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        counts = []
-        for source, size in zip(self.datasets, self._sizes, strict=True):
-            n = source.num_samples() if size > 1 else source.count(batch_size, drop_last)
-            groups = None if n is None or size == 1 else count_batches(whole_groups(n, size), batch_size, drop_last)
-            counts.append(n if size == 1 else groups)
-        return _least(counts)
+        def of_part(source: AbstractDataSource, size: int) -> float | None:
+            if size == 1:
+                return source.count(batch_size, drop_last)
+            n = source.num_samples()
+            return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
+
+        return _least(map(of_part, self.datasets, self._sizes))
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:
@@ -182,11 +182,7 @@ def _even(rows: Any) -> bool:
 
 
 def join(parts: Sequence[Any], flatten: bool) -> Any:
-    """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`; of dicts, in one dict.
-
-    Raises:
-        ArgumentError: two of the dicts have a column of one name.
-    """
+    """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`; of dicts, in one dict."""
     if not flatten:
         return tuple(parts)
     if all(isinstance(part, Mapping) for part in parts):
@@ -229,20 +225,19 @@ def _checked_sizes(sizes: Any, n: int) -> list[int]:
 
 
 def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
-    """Return `sources` as a list.
-
-    Raises:
-        ArgumentError: it is empty.
-        ArgumentTypeError: one of them is no data source.
-    """
+    """Return `sources` as a list, which is not empty and holds nothing but data sources."""
     if isinstance(sources, AbstractDataSource) or not isinstance(sources, Iterable):
         raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
-    listed: list[AbstractDataSource] = list(sources)
+    listed = [checked_source(f"{name}[{i}]", source) for i, source in enumerate(sources)]
     if not listed:
         raise ArgumentError(f"{name} must hold at least one data source, and is empty")
-    for i, source in enumerate(listed):
-        if not isinstance(source, AbstractDataSource):
-            raise ArgumentTypeError(
-                f"{name}[{i}] must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource"
-            )
     return listed
+
+
+def checked_source(name: str, source: Any) -> AbstractDataSource:
+    """Return `source`, which is a data source."""
+    if not isinstance(source, AbstractDataSource):
+        raise ArgumentTypeError(
+            f"{name} must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource"
+        )
+    return source

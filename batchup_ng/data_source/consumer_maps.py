@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..batch import as_batch
 from ..error_context import described, function_name, note_map
 from ..randomness import BatchKey
 from .epoch.reading import with_mask
@@ -16,25 +17,16 @@ from .map import MapDataSource
 
 
 class ConsumerMaps(NamedTuple):
-    """Maps that are applied, one after the other, to the batches that a pool made.
-
-    Attributes:
-        nodes: The maps, in the order in which they are applied.
-        pad_mask: Whether an array that marks what only pads goes at the end of what they return.
-    """
+    """Maps that are applied, one after the other, to the batches that a pool made."""
 
     nodes: tuple[MapDataSource, ...]
-    pad_mask: bool = False
+    pad_mask: bool = False  # whether an array that marks what only pads goes at the end of what they return
 
     def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return what becomes of a batch of so many planned samples, whose key is that of the outermost map.
-
-        Raises:
-            BatchError: a map raised an exception.
-        """
+        """Return what becomes of a batch of so many planned samples, whose key is that of the outermost map."""
         for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
             try:
-                batch = node.result_of(_as_batch(batch), key._replace(path=key.path + (0,) * above), planned)
+                batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:
                 note_map(error, function_name(node.fn))
                 told = {"epoch": key.epoch, "batch": key.batch}
@@ -43,8 +35,7 @@ class ConsumerMaps(NamedTuple):
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 
-def _as_batch(result: Any) -> Any:
+def _parts(result: Any) -> Any:
     """Return what a map returned such that the next is called with its parts; a single object is one part."""
-    if isinstance(result, (tuple, Mapping)):
-        return result
-    return tuple(result) if isinstance(result, list) else (result,)
+    batch = as_batch(result)
+    return batch if isinstance(batch, (tuple, Mapping)) else (batch,)

@@ -26,22 +26,10 @@ script that starts one process without it, ``SLURM_NTASKS`` counts tasks that we
 
 
 def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
-    """Return the shard that the options of ``batch_iterator`` ask for.
-
-    Args:
-        shard: None for all, ``(rank, world)``, or ``"auto"`` for what the launcher's environment says.
-        uneven: ``"pad"``, ``"drop"`` or ``"error"``.
-        pad_mask: Whether batches end with an array that marks padding.
-
-    Raises:
-        ArgumentError: the rank is not below the world, or the environment contradicts itself.
-        ArgumentTypeError: `shard` is of another kind.
-    """
+    """Return the shard that the options of ``batch_iterator`` ask for, checked."""
     validation.one_of("uneven", uneven, UNEVEN)
-    if not isinstance(pad_mask, (bool, np.bool_)):
-        raise ArgumentTypeError(f"pad_mask must be True or False, not {pad_mask!r}")
     rank, world = (0, 1) if shard is None else _rank_and_world(shard)
-    return Shard(rank, world, uneven, bool(pad_mask))
+    return Shard(rank, world, uneven, validation.true_or_false("pad_mask", pad_mask))
 
 
 def _rank_and_world(shard: Any) -> tuple[int, int]:
@@ -57,11 +45,7 @@ def _rank_and_world(shard: Any) -> tuple[int, int]:
 
 
 def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none.
-
-    Raises:
-        ArgumentError: the two variables of a launcher are no rank and number of processes, or one of them is missing.
-    """
+    """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none."""
     halves = []
     for launcher, rank_name, world_name in LAUNCHERS:
         rank, world = environment.get(rank_name), environment.get(world_name)

@@ -37,39 +37,23 @@ FIRST = _NotGiven(0)
 
 @dataclasses.dataclass(frozen=True)
 class EpochOptions:
-    """What ``batch_iterator`` was asked for.
-
-    Attributes:
-        batch_size: Samples a batch.
-        shuffle: As the user gave it.
-        rng: The generator from which the order is drawn; None where the order is a function.
-        shuffled: Whether the order is a function of the seed; False is in order (where `rng` is None).
-        seed: Seed of the order, or of the maps' randomness where the order has none.
-        epoch: Number of the epoch.
-        numbered: Whether the user gave that number.
-        drop_last: Whether to leave out a last batch that is not whole.
-        shard: The part of this process.
-        reached: From where on.
-        own: Options for the user's own function.
-        place: Child numbers from the root of the graph to the node, of those children that have orders of their own.
-        counted: Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
-        policy: What to do about samples that cannot be made; None as the source says.
-    """
+    """What ``batch_iterator`` was asked for."""
 
     batch_size: int
-    shuffle: Any
-    rng: Any
-    shuffled: bool
-    seed: int
+    shuffle: Any  # as the user gave it
+    rng: Any  # the generator from which the order is drawn; None where the order is a function
+    shuffled: bool  # whether the order is a function of the seed; else it is in order, where there is no `rng`
+    seed: int  # of the order, or of the maps' randomness where the order has none
     epoch: int
-    numbered: bool
+    numbered: bool  # whether the user gave the number of the epoch
     drop_last: bool
-    own: Mapping[str, Any]
-    place: tuple[int, ...] = ()
+    own: Mapping[str, Any]  # options for the user's own function
+    place: tuple[int, ...] = ()  # child numbers from the root to the node, of children that have orders of their own
     shard: Shard = ALONE
     reached: Reached = START
+    # Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
-    policy: ErrorPolicy | None = None
+    policy: ErrorPolicy | None = None  # None as the source says
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
@@ -105,36 +89,27 @@ class EpochOptions:
 
 def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options to call a user's function with: all that BatchUp had, of newer ones those that it takes."""
-    return {name: value for name, value in given.items() if _passes(fn, name)}
-
-
-def _passes(fn: Callable[..., Any], name: str) -> bool:
-    """Return whether `fn` is to be called with `name`: with newer options only if it takes them, with others always."""
-    if name not in NEWER:
-        return True
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
-        return False
-    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+        parameters = {}.values()
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    known = {each.name for each in parameters}
+    return {name: value for name, value in given.items() if name not in NEWER or takes_any or name in known}
 
 
 def epoch_options(
     batch_size: Any,
     shuffle: Any = None,
-    *,
     epoch: Any = FIRST,
     drop_last: Any = False,
     shard: Any = None,
     uneven: Any = "pad",
     pad_mask: Any = False,
     on_error: Any = None,
-    **own: Any,
+    own: Mapping[str, Any] | None = None,
 ) -> EpochOptions:
-    """Return the options of an epoch, checked: those of ``batch_iterator``.
-
-    Args:
-        **own: Options for the user's own function.
+    """Return the options of an epoch, those of ``batch_iterator``, checked; `own` are for the user's own function.
 
     Raises:
         ArgumentError: the batch size is below 1, the epoch negative, a number too large, or what is to be shared out is
@@ -162,7 +137,7 @@ def epoch_options(
         epoch=number,
         numbered=epoch is not FIRST,
         drop_last=validation.true_or_false("drop_last", drop_last),
-        own=own,
+        own=own or {},
         shard=part,
         policy=None if on_error is None else error_policy(on_error),
     )

@@ -74,18 +74,14 @@ def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSourc
         return narrow
     if type(source) is not ArrayDataSource or source.include_indices:
         return None
-    if any(isinstance(array, MapStyle) for array in source.data):
-        return None  # which may have several columns
+    if any(isinstance(array, MapStyle) for array in source.data):  # which may have several columns
+        return None
     picked = _picked(source.columns, names)
     return ArrayDataSource(picked if isinstance(picked, dict) else list(picked), sampler=source.sampler)
 
 
 def _picked(batch: Any, names: list[Any]) -> Any:
-    """Return some columns of a batch.
-
-    Raises:
-        ArgumentError: it has no such column.
-    """
+    """Return some columns of a batch, which it has."""
     if isinstance(batch, Mapping):
         return {name: batch[validation.one_of("columns", name, batch)] for name in names}
     for name in names:

@@ -12,8 +12,8 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.base import AbstractSampler
 from ..sampling.mixture import MixtureSampler
 from .array import ArrayDataSource
-from .base import AbstractDataSource, Functions
-from .composite import checked_sources
+from .base import AbstractDataSource, PlannedDataSource
+from .composite import checked_source, checked_sources
 from .filtering import filter_samples
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
@@ -104,7 +104,13 @@ def split(
         for i, part in enumerate(parts):
             part.append(shuffled[bounds[i] : bounds[i + 1]])
         seen += len(group)
-    return [SubsetDataSource(source, _sorted_rows(i, part, n)) for i, part in enumerate(parts)]
+    rows = [np.sort(np.concatenate(part)) for part in parts]
+    for i, part_rows in enumerate(rows):
+        if len(part_rows) == 0:
+            raise ArgumentError(
+                f"fractions[{i}] of {n} samples is less than one sample; raise it, or split more samples"
+            )
+    return [SubsetDataSource(source, part_rows) for part_rows in rows]
 
 
 def _checked_shares(fractions: Any) -> np.ndarray:
@@ -136,13 +142,6 @@ def _groups(n: int, stratify: Any) -> list[np.ndarray]:
     return np.split(np.argsort(which, kind="stable"), np.cumsum(counts)[:-1])
 
 
-def _sorted_rows(i: int, part: list[np.ndarray], n: int) -> np.ndarray:
-    rows = np.sort(np.concatenate(part))
-    if len(rows) == 0:
-        raise ArgumentError(f"fractions[{i}] of {n} samples is less than one sample; raise it, or split more samples")
-    return rows
-
-
 def take(source: AbstractDataSource, n: int) -> TakeDataSource:
     """Return a source whose epochs end after the first `n` samples, in whatever order the epoch is.
 
@@ -152,15 +151,14 @@ def take(source: AbstractDataSource, n: int) -> TakeDataSource:
     return TakeDataSource(source, n)
 
 
-def repeat(source: AbstractDataSource, times: int = -1) -> AbstractDataSource:
+def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
     """Return a source whose epoch is `times` epochs of `source`, each in an order of its own; -1 without end.
 
     If a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
     reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a
     stream) each epoch ends with a batch of its own, which may be short.
-
     """
-    checked_sources("source", [source])
+    checked_source("source", source)
     times = validation.repeats(times)
     if source.permutes_rows() and source.num_samples() > 0:
         return SubsetDataSource(source, None, repeats=times)
@@ -212,7 +210,8 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
     )
 
 
-AbstractDataSource._functions = Functions(
-    map=MapDataSource, map_samples=SampleMapDataSource, collate=CollateDataSource, take=take, repeat=repeat,
-    subset=subset, split=split, concat=concat, zip=zip, with_index=IndexedDataSource, filter=filter_samples,
-)  # fmt: skip
+AbstractDataSource._functions = {
+    "map": MapDataSource, "map_samples": SampleMapDataSource, "collate": CollateDataSource, "take": take,
+    "repeat": repeat, "subset": subset, "split": split, "concat": concat, "zip": zip, "with_index": IndexedDataSource,
+    "filter": filter_samples,
+}  # fmt: skip

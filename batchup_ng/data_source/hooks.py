@@ -2,14 +2,14 @@
 
 A source is written against BatchUp's four methods (``batch_iterator``; for random access ``batch_indices_iterator``,
 ``samples_by_indices``, ``samples_by_indices_nomapping``), or against three protocols, which are what the library itself
-calls. The answers here implement the protocols by BatchUp's methods, so that either kind of source goes anywhere.
+calls. They are base classes that answer by BatchUp's methods, so that either kind of source goes anywhere.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,91 +23,8 @@ from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only,
 from .epoch_options import EpochOptions, taken_by
 
 
-class ReadsRows(Protocol):
-    """What a worker calls."""
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        """Return the batch of `rows`.
-
-        Args:
-            rows: Rows as the plan gives them: ``(n,) int``, or a nest; read-only, for others use them too.
-            key: Names the randomness of the batch at this node.
-            buffers: Where to take memory from.
-        """
-        ...
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
-        ...
-
-    def sample_name(self, rows: Any) -> str | None:
-        """Return the path or key of a sample, to be named in an error; None where it has none.
-
-        Args:
-            rows: The rows of a batch of this one sample.
-        """
-        ...
-
-
-class PlansRows(Protocol):
-    """What a plan asks for, in the consumer's process: index arithmetic only."""
-
-    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        """Return the rows of each batch of the epoch that `key` names; None is in order."""
-        ...
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
-        ...
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch, in whatever order; None where it depends on the order."""
-        ...
-
-    def rows_at(self, positions: np.ndarray) -> Any:
-        """Return the rows at `positions`, ``(n,) int``, of the epoch in order.
-
-        Raises:
-            ArgumentTypeError: the source has no such order.
-        """
-        ...
-
-    def permutes_rows(self) -> bool:
-        """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
-        ...
-
-
-class Streams(Protocol):
-    """What is asked of a source without random access, on the thread that iterates over it."""
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        """Yield the batches of an epoch; `path` is the place of this node in the graph."""
-        ...
-
-    def stream_count(self, options: EpochOptions) -> float | None:
-        """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where it is not known."""
-        ...
-
-    def checkpointable(self) -> Any:
-        """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
-        ...
-
-
-class SourceNode(Shown):
-    """A node of a graph of sources: has the methods of :class:`ReadsRows`, :class:`PlansRows` and :class:`Streams`."""
-
-    of_pool = False
-    """Whether a pool makes its batches, which are handed out as they are, and so is what maps make of them."""
-    runs_user_code = True
-    """Whether code of the user's makes its batches, which may draw from NumPy's or Python's global generator."""
-    heeds_shuffle = True
-    """Whether ``shuffle=`` can change the order of its batches, or what it draws."""
-    takes_options = False
-    """Whether it passes options that the library does not know to a function of the user's."""
-    rng: str | None = None
-    """How it draws random numbers, where it is a map that does."""
-    resizes = False
-    """Whether it is a map that may return another number of samples."""
+class BatchupMethods(Shown):
+    """The methods that a source of BatchUp's has."""
 
     @property
     def is_random_access(self) -> bool:
@@ -141,6 +58,97 @@ class SourceNode(Shown):
             f"pool.prefetch(source)"
         )
 
+
+class ReadsRows(BatchupMethods):
+    """What a worker calls."""
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        """Return the batch of `rows`.
+
+        Args:
+            rows: Rows as the plan gives them: ``(n,) int``, or a nest; read-only, for others use them too.
+            key: Names the randomness of the batch at this node.
+            buffers: Where to take memory from.
+        """
+        return self.samples_by_indices_nomapping(read_only(rows))
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
+        return list(batches.samples_of(as_batch(self.read(rows, key, buffers))))
+
+    def sample_name(self, rows: Any) -> str | None:
+        """Return the path or key of the one sample of `rows`, to be named in an error; None where it has none."""
+        return None
+
+
+class PlansRows(BatchupMethods):
+    """What a plan asks for, in the consumer's process: index arithmetic only."""
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        """Return the rows of each batch of the epoch that `key` names; None is in order."""
+        rng = None if key is None else key.random_state("listed")
+        n_batches = math.inf if self.num_samples() == math.inf else None
+        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
+        for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
+            if not drop_last or rows_length(rows) >= batch_size:
+                yield rows
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        """Return the number of batches of an epoch, in whatever order; None where it depends on the order."""
+        n = self.num_samples()
+        return None if n is None else count_batches(n, batch_size, drop_last)
+
+    def rows_at(self, positions: np.ndarray) -> Any:
+        """Return the rows at `positions`, ``(n,) int``, of the epoch in order.
+
+        Raises:
+            ArgumentTypeError: the source has no such order.
+        """
+        raise ArgumentTypeError(
+            f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be indexed, nor be "
+            f"part of concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
+        )
+
+    def permutes_rows(self) -> bool:
+        """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
+        return False
+
+
+class Streams(BatchupMethods):
+    """What is asked of a source without random access, on the thread that iterates over it."""
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        """Yield the batches of an epoch; `path` is the place of this node in the graph."""
+        yield from self.batch_iterator(options.batch_size, **taken_by(self.batch_iterator, options.given))
+
+    def stream_count(self, options: EpochOptions) -> float | None:
+        """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where it is not known."""
+        return None
+
+    def checkpointable(self) -> Any:
+        """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
+        return None
+
+
+class SourceNode(ReadsRows, PlansRows, Streams):
+    """A node of a graph of sources."""
+
+    of_pool = False
+    """Whether a pool makes its batches, which are handed out as they are, and so is what maps make of them."""
+    runs_user_code = True
+    """Whether code of the user's makes its batches, which may draw from NumPy's or Python's global generator."""
+    heeds_shuffle = True
+    """Whether ``shuffle=`` can change the order of its batches, or what it draws."""
+    takes_options = False
+    """Whether it passes options that the library does not know to a function of the user's."""
+    rng: str | None = None
+    """How it draws random numbers, where it is a map that does."""
+    resizes = False
+    """Whether it is a map that may return another number of samples."""
+
     def fingerprint(self) -> list[Any]:
         """Return what the order of an epoch depends on beside the seed, in strings, numbers and lists.
 
@@ -156,49 +164,6 @@ class SourceNode(Shown):
 
     def _facts(self) -> list[str]:
         return [samples_in_words(self), *arguments(self)]
-
-    # -- what the library calls: see the protocols above -------------------------------------------------------
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self.samples_by_indices_nomapping(read_only(rows))
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return list(batches.samples_of(as_batch(self.read(rows, key, buffers))))
-
-    def sample_name(self, rows: Any) -> str | None:
-        return None
-
-    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        rng = None if key is None else key.random_state("listed")
-        n_batches = math.inf if self.num_samples() == math.inf else None
-        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
-            if not drop_last or rows_length(rows) >= batch_size:
-                yield rows
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        n = self.num_samples()
-        return None if n is None else count_batches(n, batch_size, drop_last)
-
-    def rows_at(self, positions: np.ndarray) -> Any:
-        raise ArgumentTypeError(
-            f"the samples of a {type(self).__name__} have no numbers of their own, so it cannot be indexed, nor be "
-            f"part of concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
-        )
-
-    def permutes_rows(self) -> bool:
-        return False
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        yield from self.batch_iterator(options.batch_size, **taken_by(self.batch_iterator, options.given))
-
-    def stream_count(self, options: EpochOptions) -> float | None:
-        return None
-
-    def checkpointable(self) -> Any:
-        return None
 
 
 HOOKS = frozenset(

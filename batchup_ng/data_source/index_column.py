@@ -27,11 +27,7 @@ def row_arrays(rows: Any) -> list[np.ndarray]:
 
 
 def with_rows(batch: Any, *rows: np.ndarray) -> Any:
-    """Return a batch with row numbers before it, in a dict as ``"index"``.
-
-    Raises:
-        ArgumentError: the dict has such a column, or there are several arrays of row numbers for it.
-    """
+    """Return a batch with row numbers before it, in a dict as ``"index"``, where one array of them has room."""
     if not isinstance(batch, Mapping):
         return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
     if len(rows) != 1 or INDEX in batch:

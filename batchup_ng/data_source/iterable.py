@@ -84,11 +84,12 @@ class IteratorDataSource(PlannedDataSource):
         return self.n_samples
 
     def checkpointable(self) -> Any:
-        return self if has_state(self.batch_iter) else None
+        names = ("state_dict", "load_state_dict")
+        return self if all(callable(getattr(self.batch_iter, name, None)) for name in names) else None
 
     def state_dict(self) -> Any:
         """Return the state of the iterator, where it has one."""
-        return self.batch_iter.state_dict()  # type: ignore[attr-defined]  # asked for only where it is there
+        return self.batch_iter.state_dict()  # type: ignore[attr-defined]  # called only where it is there
 
     def load_state_dict(self, state: Any) -> None:
         """Put the iterator back, where it can be."""
@@ -105,12 +106,7 @@ class IteratorDataSource(PlannedDataSource):
         self._used_up = hasattr(self.batch_iter, "__next__")
 
 
-def has_state(iterator: Any) -> bool:
-    """Return whether an iterator of the user's can be saved and resumed."""
-    return all(callable(getattr(iterator, name, None)) for name in ("state_dict", "load_state_dict"))
-
-
 def _is_count(n: Any) -> bool:
-    if n is None or (isinstance(n, (float, np.floating)) and n == math.inf):
-        return True
-    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and bool(n >= 0)
+    if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
+        return bool(n >= 0)
+    return n is None or (isinstance(n, (float, np.floating)) and n == math.inf)

@@ -15,10 +15,9 @@ from ..memory_pool import FRESH
 from ..randomness import BatchKey, globals_seeded
 from .epoch.reading import read_batch
 from .hooks import SourceNode, any_node
-from .reduce import MapsEpochs
 
 
-class HasSamples(MapsEpochs):
+class HasSamples(SourceNode):
     """A source as a sequence of the samples of its epoch in order."""
 
     def __len__(self) -> int:
@@ -79,29 +78,20 @@ class HasSamples(MapsEpochs):
 
 
 def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ...] = ()) -> Any:
-    """Return the batch of the samples at `positions`, ``(n,) int``, of the epoch in order, epoch 0 of seed 0.
-
-    Args:
-        path: The place of the source in the graph, for the random numbers.
-    """
+    """Return the batch of the samples at `positions` of epoch 0 in order; `path` is the source's place in the graph."""
     key = key_in_order(positions)._replace(path=path)
     with globals_seeded(key) if any_node(source, "runs_user_code") else contextlib.nullcontext():
         return read_batch(source, source.rows_at(positions), key, FRESH)
 
 
 def key_in_order(positions: np.ndarray) -> BatchKey:
-    """Return the key of a batch of the samples at `positions`, ``(n,) int``, of the epoch in order."""
+    """Return the key of a batch of the samples at `positions` of the epoch in order."""
     start = int(positions[0]) if len(positions) else 0
     return BatchKey(start=start, offsets=positions - start)
 
 
 def numbered_length(name: str, source: SourceNode) -> int:
-    """Return how many samples the epoch of `source` in order has, each of which has a position.
-
-    Raises:
-        ArgumentTypeError: the samples of the source have no positions.
-        ArgumentError: the epoch never ends.
-    """
+    """Return how many samples the epoch of `source` in order has; refuse one that has no end, or no such order."""
     source.rows_at(np.arange(0))
     n = source.num_samples()
     if n is None or n == math.inf:

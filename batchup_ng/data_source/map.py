@@ -11,11 +11,12 @@ from ..batch import as_batch
 from ..error_context import function_name, note_map
 from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
-from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import RowPlan, planned_samples
+from ..randomness import BatchKey
+from ..sampling.plans.rows import planned_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
 from .map_results import checked_result
+from .wrapped import SameOrder
 
 
 def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
@@ -25,33 +26,25 @@ def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
     return fn(**batch, **keywords)
 
 
-class MapDataSource(PlannedDataSource):
+class MapDataSource(SameOrder):
     """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
 
+    runs_user_code = True
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
         self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
     ) -> None:
-        if not isinstance(source, AbstractDataSource):
-            raise ArgumentTypeError(f"source must be a data source, not a {type(source).__name__}")
+        super().__init__(source)
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
-        self.source = source
         self.fn = fn
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
         self.heeds_shuffle = self.rng is not None
         self.resizes = validation.true_or_false("resizes", resizes)
 
-    @property
-    def is_random_access(self) -> bool:
-        return self.source.is_random_access
-
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.rng, self.source.fingerprint()]
-
-    def num_samples(self, **kwargs: Any) -> Any:
-        return self.source.num_samples(**kwargs)
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
@@ -63,8 +56,8 @@ class MapDataSource(PlannedDataSource):
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
         return self._apply(batch, key, planned_samples(rows, batch))
 
-    def sample_name(self, rows: Any) -> str | None:
-        return self.source.sample_name(rows)
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        return PlannedDataSource.read_samples(self, rows, key, buffers)  # of what the map made
 
     def _apply(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return the batch, of so many planned samples, after the map, whose name an exception carries along."""
@@ -75,11 +68,7 @@ class MapDataSource(PlannedDataSource):
             raise
 
     def _note(self, error: BaseException) -> None:
-        """Note on what the map raised the name of the map.
-
-        Raises:
-            RuntimeError: it raised ``StopIteration``, which would end the loop over batches.
-        """
+        """Note the name of the map on what it raised; ``StopIteration``, which would end the loop, is another error."""
         name = function_name(self.fn)
         note_map(error, name)
         if isinstance(error, StopIteration):
@@ -102,21 +91,6 @@ class MapDataSource(PlannedDataSource):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return result
-
-    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return self.source.row_plan(batch_size, key, drop_last)  # a map does not change the order
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        return self.source.drawn_rows(batch_size, rng, drop_last)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        return self.source.count(batch_size, drop_last)
-
-    def rows_at(self, positions: Any) -> Any:
-        return self.source.rows_at(positions)
-
-    def permutes_rows(self) -> bool:
-        return self.source.permutes_rows()
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         stream = map(as_batch, self.source.stream(options, (*path, 0)))

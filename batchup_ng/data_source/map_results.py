@@ -21,8 +21,9 @@ def checked_result(fn: Callable[..., Any], result: Any, batch: Any, resizes: boo
         return result
     name = function_name(fn)
     if not isinstance(result, (tuple, Mapping)):
+        what = f"an array of shape {result.shape}" if isinstance(result, np.ndarray) else f"a {type(result).__name__}"
         raise MapResultError(
-            f"map {name!r} returned {_in_words(result)}; let it return a tuple of arrays: return x, y, or return (x,) "
+            f"map {name!r} returned {what}; let it return a tuple of arrays: return x, y, or return (x,) "
             f"for one"
         )
     made, given = batches.lengths(result), batches.lengths(batch)
@@ -53,13 +54,6 @@ def _all_of_one_length(result: Any, batch: Any) -> bool:
         if type(part) is not np.ndarray or part.shape[:1] != length:
             return False
     return bool(length and result)
-
-
-def _in_words(result: Any) -> str:
-    """Return what a map returned that is no batch."""
-    if isinstance(result, np.ndarray):
-        return f"an array of shape {result.shape}"
-    return "None" if result is None else f"a {type(result).__name__}"
 
 
 def _columns(batch: Any) -> str:

@@ -45,7 +45,9 @@ class RandomAccessDataSource(PlannedDataSource):
     ) -> None:
         if sampler is None:
             validation.repeats(repeats)
-            sampler = StandardSampler(length, repeats) if indices is None else _subset(indices, repeats, length)
+            sampler = StandardSampler(length, repeats) if indices is None else SubsetSampler(indices, repeats)
+            if isinstance(sampler, SubsetSampler):
+                check_row_numbers("indices", sampler.indices, length)
         elif repeats != 1:
             raise ArgumentError(f"repeats should be 1 when sampler is provided, not {repeats}; give it to the sampler")
         elif indices is not None:
@@ -110,9 +112,3 @@ class RandomAccessDataSource(PlannedDataSource):
                 f"cannot be indexed, nor be part of concat, filter, mix, subset, split or zip; leave its sampler out"
             )
         return self.sampler.rows_at(positions, None)
-
-
-def _subset(indices: Any, repeats: int, length: int) -> SubsetSampler:
-    sampler = SubsetSampler(indices, repeats)
-    check_row_numbers("indices", sampler.indices, length)
-    return sampler

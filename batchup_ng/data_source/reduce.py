@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -11,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from .hooks import SourceNode
 
 ProgressFunction = Callable[..., Iterable[Any]]
 """Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
@@ -38,7 +34,12 @@ def batch_map_concat(
     Returns:
         One array for each result of `func`, joined along the first axis; None if there was no result.
     """
-    return joined(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args))
+    kept = [
+        _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
+        for _, result in _results_of(func, batch_iter, progress_iter_func, n_batches, prepend_args)
+        if result is not None
+    ]
+    return tuple([np.concatenate(column, axis=0) for column in zip(*kept, strict=True)]) if kept else None
 
 
 def batch_map_mean(
@@ -66,26 +67,9 @@ def batch_map_mean(
     Raises:
         ArgumentError: the results of two batches differ in shape, as values of single samples do without `sum_axis`.
     """
-    return mean(results_of(func, batch_iter, progress_iter_func, n_batches, n_batches, prepend_args), sum_axis)
-
-
-def joined(results: Iterable[tuple[Any, Any]]) -> tuple[Any, ...] | None:
-    """Return the results of all batches, one array for each, joined along the first axis."""
-    kept = [
-        _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
-        for _, result in results
-        if result is not None
-    ]
-    if not kept:
-        return None
-    return tuple([np.concatenate(column, axis=0) for column in zip(*kept, strict=True)])
-
-
-def mean(results: Iterable[tuple[Any, Any]], sum_axis: int | None) -> tuple[Any, ...] | None:
-    """Return the results of all batches added up, divided by the number of samples."""
     sums: list[Any] | None = None
     n_samples = 0
-    for batch, result in results:
+    for batch, result in _results_of(func, batch_iter, progress_iter_func, n_batches, prepend_args):
         n_samples += batches.length(batch)
         if result is None:
             continue
@@ -104,22 +88,21 @@ def mean(results: Iterable[tuple[Any, Any]], sum_axis: int | None) -> tuple[Any,
     return tuple([np.array(total).astype(float) / n_samples for total in sums])
 
 
-def results_of(
+def _results_of(
     func: Callable[..., Any],
     batch_iter: Iterable[Any],
     progress: ProgressFunction | None,
-    total: int | None,
-    most: int | None,
+    n_batches: int | None,
     prepend_args: tuple[Any, ...] | None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield each batch with the result of `func` for it, at most `most` of the `total` that is shown."""
+    """Yield each batch, at most `n_batches`, with the result of `func` for it."""
     if progress is not None:
-        batch_iter = progress(batch_iter, total=total, leave=False)
+        batch_iter = progress(batch_iter, total=n_batches, leave=False)
     before = prepend_args or ()
     for done, batch in enumerate(batch_iter, start=1):
         arguments = tuple(batch) if isinstance(batch, list) else batch
         yield arguments, func(*before, **arguments) if isinstance(arguments, Mapping) else func(*before, *arguments)
-        if most is not None and done >= most:
+        if n_batches is not None and done >= n_batches:
             return
 
 
@@ -131,65 +114,3 @@ def _as_tuple(result: Any, single: tuple[type, ...], wanted: str) -> tuple[Any, 
     raise ArgumentTypeError(
         f"Batch function should return a tuple of results, {wanted}, or None, not {type(result)}"
     )
-
-
-class MapsEpochs(SourceNode):
-    """The same as methods of a source, for one of its epochs."""
-
-    def batch_map_concat(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress_iter_func: ProgressFunction | None = None,
-        n_batches: int | None = None,
-        prepend_args: tuple[Any, ...] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, ...] | None:
-        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
-
-        Args:
-            batch_size: Samples a batch.
-            **kwargs: Options of ``batch_iterator``.
-
-        Raises:
-            ArgumentError: the epoch never ends and `n_batches` is not given.
-        """
-        return joined(self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs))
-
-    def batch_map_mean(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress_iter_func: ProgressFunction | None = None,
-        sum_axis: int | None = None,
-        n_batches: int | None = None,
-        prepend_args: tuple[Any, ...] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, ...] | None:
-        """Return the mean of ``func(*batch)`` over an epoch: see the function, and ``batch_map_concat``."""
-        return mean(self._results(func, batch_size, progress_iter_func, n_batches, prepend_args, kwargs), sum_axis)
-
-    def _results(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress: ProgressFunction | None,
-        n_batches: int | None,
-        prepend_args: tuple[Any, ...] | None,
-        kwargs: dict[str, Any],
-    ) -> Iterator[tuple[Any, Any]]:
-        """Return an iterator of each batch of an epoch with the result of `func`, at most `n_batches` of them."""
-        for_counting = {name: value for name, value in kwargs.items() if name not in ("epoch", "drop_last")}
-        if n_batches is not None:
-            n_batches = validation.positive_int("n_batches", n_batches)
-        elif self.num_samples(**for_counting) == math.inf:
-            raise ArgumentError(
-                "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
-                "; pass n_batches="
-            )
-        iterator = self.batch_iterator(batch_size, **kwargs)
-        total = n_batches
-        if total is None:
-            with contextlib.suppress(TypeError):  # whose length is not known
-                total = len(iterator)  # type: ignore[arg-type]  # a user's own iterator may have none
-        return results_of(func, iterator, progress, total, n_batches, prepend_args)

@@ -4,44 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
-from ..memory_pool import Buffers
-from ..randomness import BatchKey, OrderKey
+from ..randomness import OrderKey
 from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples, rows_length
-from .base import AbstractDataSource, PlannedDataSource
-from .composite import checked_sources
+from .base import AbstractDataSource
 from .epoch_options import EpochOptions
-
-
-class Wrapped(PlannedDataSource):
-    """A source that makes its batches as another does."""
-
-    runs_user_code = False
-    heeds_shuffle = False
-
-    def __init__(self, source: AbstractDataSource) -> None:
-        self.source = checked_sources("source", [source])[0]
-
-    @property
-    def is_random_access(self) -> bool:
-        return self.source.is_random_access
-
-    def samples_by_indices(self, indices: Any) -> Any:
-        return self.source.samples_by_indices(indices)
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self.source.read(rows, key.child(0), buffers)
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return self.source.read_samples(rows, key.child(0), buffers)
-
-    def sample_name(self, rows: Any) -> str | None:
-        return self.source.sample_name(rows)
+from .wrapped import Wrapped
 
 
 class TakeDataSource(Wrapped):
@@ -110,18 +83,11 @@ class RoundsDataSource(Wrapped):
             return self.source.row_plan(batch_size, None if key is None else key.child(which), drop_last)
 
         first = plan_of(0)
-        if first.n_batches == math.inf:
-            return first
-        return RoundsPlan(plan_of, self.times, self.source.count(batch_size, drop_last))
+        endless = first.n_batches == math.inf
+        return first if endless else RoundsPlan(plan_of, self.times, self.source.count(batch_size, drop_last))
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        for _ in self._rounds():
-            drawn = iter(self.source.drawn_rows(batch_size, rng, drop_last))
-            first = next(drawn, None)
-            if first is None:
-                return
-            yield first
-            yield from drawn
+        return _until_empty(iter(self.source.drawn_rows(batch_size, rng, drop_last)) for _ in self._rounds())
 
     def _rounds(self) -> Iterator[int]:
         return itertools.count() if self.times == -1 else iter(range(self.times))
@@ -135,10 +101,16 @@ class RoundsDataSource(Wrapped):
         return None if n is None else n * self.times
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        for which in self._rounds():
-            stream = iter(self.source.stream(options.child(which), (*path, which)))
-            first = next(stream, None)
-            if first is None:
-                return
-            yield first
-            yield from stream
+        return _until_empty(
+            iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds()
+        )
+
+
+def _until_empty(rounds: Iterable[Iterator[Any]]) -> Iterator[Any]:
+    """Yield what the rounds give, up to one that gives nothing."""
+    for each in rounds:
+        first = next(each, None)
+        if first is None:
+            return
+        yield first
+        yield from each

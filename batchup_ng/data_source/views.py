@@ -16,7 +16,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
-from .composite import checked_sources, join, join_samples
+from .composite import checked_source, checked_sources, join, join_samples
 from .hooks import joined_names
 from .looking import numbered_length
 from .random_access import RandomAccessDataSource
@@ -30,28 +30,20 @@ class _Rearranged(RandomAccessDataSource):
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return self.read(indices, BatchKey(), FRESH)
 
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
 
 class SubsetDataSource(_Rearranged):
-    """Some samples of another source: see :func:`~batchup_ng.subset`.
+    """Some samples of another source: see :func:`~batchup_ng.subset`; all where `rows` is None."""
 
-    Args:
-        source: Where the samples come from.
-        rows: Their positions in the source's epoch in order: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 without end.
-
-    Attributes:
-        kept_by: The name of the predicate that the rows were kept by, if there was one.
-    """
+    kept_by = ""  # the name of the predicate that the rows were kept by, if there was one
 
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
-        self.source = checked_sources("source", [source])[0]
+        self.source = checked_source("source", source)
         n = numbered_length("source", source)
-        self.rows = None if rows is None else _in_range(row_numbers("rows", rows), n)
+        self.rows = rows if rows is None else row_numbers("rows", rows)
+        if self.rows is not None:
+            check_row_numbers("rows", self.rows, n)
+            self.rows = np.where(self.rows < 0, self.rows + n, self.rows)
         self.repeats = repeats
-        self.kept_by = ""
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
 
     def fingerprint(self) -> list[Any]:
@@ -76,12 +68,7 @@ class SubsetDataSource(_Rearranged):
 
 
 class ConcatDataSource(_Rearranged):
-    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`.
-
-    Args:
-        sources: Where the samples come from.
-        sampler: The order in which they are handed out.
-    """
+    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`."""
 
     def __init__(self, sources: Sequence[AbstractDataSource], sampler: AbstractSampler | None = None) -> None:
         self.sources = checked_sources("sources", sources)
@@ -146,8 +133,8 @@ class ZipDataSource(_Rearranged):
         return join(parts, self.flatten)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        pairs = enumerate(self.sources)
-        parts = [source.read_samples(source.rows_at(rows), key.child(i), buffers) for i, source in pairs]
+        each = enumerate(self.sources)
+        parts = [one.read_samples(one.rows_at(rows), key.child(i), buffers) for i, one in each]
         return join_samples(parts, self.flatten)
 
     def sample_name(self, rows: Any) -> str | None:
@@ -159,10 +146,9 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
     for name, part, n in zip(names, parts, planned, strict=True):
         for leaf in batches.leaves(part):
             single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
-            made = None if single else len(leaf)
-            if made != n:
+            if single or len(leaf) != n:
                 raise ArgumentError(
-                    f"{name} made {'a single value' if made is None else f'{made} rows'} of {n} samples, which cannot "
+                    f"{name} made {'a single value' if single else f'{len(leaf)} rows'} of {n} samples, which cannot "
                     f"stand among those of the other sources of concat or mix; apply the map that changes their number "
                     f"to the whole"
                 )
@@ -184,8 +170,3 @@ def _form(batch: Any) -> str:
     if isinstance(batch, Mapping):
         return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
     return "array"
-
-
-def _in_range(rows: np.ndarray, n: int) -> np.ndarray:
-    check_row_numbers("rows", rows, n)
-    return np.where(rows < 0, rows + n, rows)

@@ -29,33 +29,19 @@ NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, Map
 MAX_ROUNDS = 3
 """How often the samples of one batch are isolated, if it still fails without those that were found bad."""
 
-Read = Callable[[Any, "np.ndarray | None"], Any]
-"""Returns the batch of some rows; the second argument is the places that they have in the batch, None for all."""
-
-
 @dataclasses.dataclass(slots=True)
 class PartialBatch:
-    """The result of a batch in which samples failed: the batch of the good ones, the exception of each bad one.
+    """The result of a batch in which samples failed: the batch of the good ones, the exception of each bad one."""
 
-    Attributes:
-        batch: The batch of the samples that could be made; None where `kept` is 0.
-        kept: How many samples it has.
-        failures: What was raised for each bad sample, by its place in the batch: of the first alone where the policy is
-            to raise it.
-        error: What was raised for the whole batch, where no single sample is to blame; None else.
-    """
-
-    batch: Any = None
-    kept: int = 0
+    batch: Any = None  # of the samples that could be made; None where `kept` is 0
+    kept: int = 0  # how many samples it has
+    # What was raised for each bad sample, by its place in the batch; of the first alone where the policy is "raise".
     failures: dict[int, BaseException] = dataclasses.field(default_factory=dict)
-    error: BaseException | None = None
+    error: BaseException | None = None  # for the whole batch, where no single sample is to blame
 
 
 def isolable(error: BaseException, rows: Any) -> bool:
-    """Return whether `error` may be a sample's fault, and `rows` tell the samples apart.
-
-    The rows of a source of the user's may not; other errors are faults of the pool, or of how the iterator is used.
-    """
+    """Return whether `error` may be a sample's fault, and `rows`, which may be the user's own, tell samples apart."""
     if isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError):
         return False
     try:
@@ -65,92 +51,123 @@ def isolable(error: BaseException, rows: Any) -> bool:
 
 
 def isolate(
-    read: Read, rows: Any, error: BaseException, action: str, retries: int, caught: tuple[type[BaseException], ...]
+    read: Callable[[Any, np.ndarray | None], Any],
+    rows: Any,
+    error: BaseException,
+    action: str,
+    retries: int,
+    caught: tuple[type[BaseException], ...],
 ) -> Any:
     """Return the batch of `rows`, whose read raised `error`, if it can be made now; else a :class:`PartialBatch`.
 
     Args:
-        read: Reads rows of the batch.
+        read: Reads rows of the batch; the second argument is the places that they have in it, None for all.
         rows: Its rows, as the plan gives them.
         error: What was raised.
-        action: What is done about bad samples. ``"raise"``: the first is looked for. ``"replace"``: all are.
-            ``"skip"``: all are, and the others are made into a batch.
+        action: What the error policy does: with ``"raise"`` only the first bad sample is looked for.
         retries: How often to make the whole batch again first.
         caught: The exceptions that are failures.
     """
+    halves = _Halves(read, rows, action, caught)
+    return search(rows, error, action, retries, halves.read, halves.find_bad)
+
+
+def search(
+    rows: Any,
+    error: BaseException,
+    action: str,
+    again: int,
+    read: Callable[[np.ndarray], tuple[Any, BaseException | None]],
+    find_bad: Callable[[np.ndarray, BaseException, bool], dict[int, BaseException]],
+) -> Any:
+    """Return the batch of `rows`, which failed with `error`, if it can be made now, else a :class:`PartialBatch`.
+
+    Args:
+        read: Returns what the samples at some places give together, or what it fails with.
+        find_bad: Returns what the bad ones of the samples at some places fail with, given what they fail with together
+            and whether it is the first search of this batch.
+    """
     probed, n = whole_samples(rows)
-    for _ in range(retries):
-        made, raised = _tried(read, rows, None, caught)
+    places, bad = np.arange(n), dict[int, BaseException]()
+    for _ in range(again):
+        made, raised = read(places)
         if raised is None:
             return made
         error = raised
-    places, bad = np.arange(n), dict[int, BaseException]()
     for _ in range(MAX_ROUNDS):
-        suspects = places[places < probed]
-        wanted = type(error) if action == "raise" else None
-        found, alone = _find_bad(read, rows, suspects, error, wanted, caught)
-        seen = suspects[suspects <= max(alone)] if wanted is not None and alone else suspects
-        if len(alone) == len(seen) > 1:  # none can be made alone: bad are those that fail as all do together
-            found = {} if bad else {place: one for place, one in found.items() if type(one) is type(error)}
+        found = find_bad(places[places < probed], error, not bad)
         bad = {**found, **bad}
         places = np.setdiff1d(places, list(found))
         if (found and action != "skip") or not len(places):
             return PartialBatch(failures=bad)
-        whole = len(places) == n
-        made, raised = _tried(read, rows if whole else take_rows(rows, places), None if whole else places, caught)
+        made, raised = read(places)
         if raised is None:
-            return made if whole else PartialBatch(made, len(places), bad)
+            return _together(made, bad, places)
         error = raised
         if not found:
             break
     return PartialBatch(failures=bad, error=error)
 
 
-def _tried(
-    read: Read, rows: Any, places: np.ndarray | None, caught: tuple[type[BaseException], ...]
-) -> tuple[Any, BaseException | None]:
-    """Return what a read gives, or else what it raises."""
-    try:
-        return read(rows, places), None
-    except caught as error:
-        return None, error
+def _together(made: Any, bad: dict[int, BaseException], places: np.ndarray) -> Any:
+    """Return what the samples at `places` gave together with what was found bad before."""
+    if type(made) is PartialBatch:
+        failures = {int(places[place]): error for place, error in made.failures.items()}
+        return dataclasses.replace(made, failures={**failures, **bad})
+    return PartialBatch(made, len(places), bad) if bad else made
 
 
-def _find_bad(
-    read: Read,
-    rows: Any,
-    places: np.ndarray,
-    error: BaseException,
-    wanted: type[BaseException] | None,
-    caught: tuple[type[BaseException], ...],
-) -> tuple[dict[int, BaseException], set[int]]:
-    """Return what was raised for each bad sample at `places`, which raise `error` together, and which fail alone.
+class _Halves:
+    """Looks for the bad samples of one batch by reading it in halves, on this thread."""
 
-    If all fail alone, bad are those for which it is the same exception as for all together.
+    def __init__(
+        self, read: Callable[..., Any], rows: Any, action: str, caught: tuple[type[BaseException], ...]
+    ) -> None:
+        self._read = read
+        self._rows = rows
+        self._n = whole_samples(rows)[1]
+        self._first_only = action == "raise"
+        self._caught = caught
 
-    Args:
-        read: Reads rows of the batch.
-        rows: Its rows.
-        places: The samples that may be bad.
-        error: What is raised for all of them.
-        wanted: The exception after which there is no need to look further; None for all bad samples.
-        caught: The exceptions that are failures.
-    """
-    if len(places) == 1 and whole_samples(rows)[1] == 1:
-        return {int(places[0]): error}, {int(places[0])}
-    bad: dict[int, BaseException] = {}
-    alone: set[int] = set()
-    for part in np.array_split(places, 2) if len(places) > 1 else [places]:
-        _, raised = _tried(read, take_rows(rows, part), part, caught)
-        if raised is None:
-            continue
-        found, failed = {int(part[0]): raised}, {int(part[0])}
-        if len(part) > 1:
-            found, failed = _find_bad(read, rows, part, raised, wanted, caught)
-        bad.update(found)
-        alone |= failed
-        if any(type(one) is wanted for one in found.values()):
-            break
-    if len(alone) == len(places) > 1:
-        bad = {place: one for place, one in bad.items() if type(one) is type(error)}
-    return bad, alone
+    def read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
+        """Return what a read gives, or else what it raises."""
+        whole = len(places) == self._n
+        try:
+            return self._read(*(self._rows, None) if whole else (take_rows(self._rows, places), places)), None
+        except self._caught as error:
+            return None, error
+
+    def find_bad(self, places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
+        """Return what is raised for each bad sample at `places`, which raise `error` together."""
+        wanted = type(error) if self._first_only else None
+        found, alone = self._search(places, error, wanted)
+        seen = places[places <= max(alone)] if wanted is not None and alone else places
+        if len(alone) == len(seen) > 1:  # none can be made alone: bad are those that fail as all do together
+            found = {place: one for place, one in found.items() if type(one) is type(error)} if first else {}
+        return found
+
+    def _search(
+        self, places: np.ndarray, error: BaseException, wanted: type[BaseException] | None
+    ) -> tuple[dict[int, BaseException], set[int]]:
+        """Return what is raised for each bad sample up to one that raises `wanted`, and which samples fail alone.
+
+        If all fail alone, bad are those for which it is the same exception as for all together.
+        """
+        if len(places) == self._n == 1:
+            return {int(places[0]): error}, {int(places[0])}
+        bad: dict[int, BaseException] = {}
+        alone: set[int] = set()
+        for part in np.array_split(places, 2) if len(places) > 1 else [places]:
+            _, raised = self.read(part)
+            if raised is None:
+                continue
+            found, failed = {int(part[0]): raised}, {int(part[0])}
+            if len(part) > 1:
+                found, failed = self._search(part, raised, wanted)
+            bad.update(found)
+            alone |= failed
+            if any(type(one) is wanted for one in found.values()):
+                break
+        if len(alone) == len(places) > 1:
+            bad = {place: one for place, one in bad.items() if type(one) is type(error)}
+        return bad, alone

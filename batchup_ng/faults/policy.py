@@ -63,12 +63,7 @@ class ErrorPolicy:
             )
 
     def limit(self, n_samples: int | None, so_far: int) -> tuple[int, str]:
-        """Return how many samples may fail, with the rule in words.
-
-        Args:
-            n_samples: Samples of the epoch, where that is known.
-            so_far: Samples handed out so far.
-        """
+        """Return how many may fail of an epoch of `n_samples`, or of those `so_far` if unknown, with the rule."""
         limits = [(sys.maxsize, "")]
         if self.max_errors is not None:
             limits.append((self.max_errors, f"max_errors={self.max_errors}"))
@@ -83,12 +78,7 @@ RAISE = ErrorPolicy()
 
 
 def error_policy(on_error: Any) -> ErrorPolicy:
-    """Return the policy that ``on_error=`` stands for.
-
-    Raises:
-        ArgumentError: there is no such action.
-        ArgumentTypeError: it is neither a string nor a policy.
-    """
+    """Return the policy that ``on_error=`` stands for, checked."""
     if isinstance(on_error, ErrorPolicy):
         return on_error
     if not isinstance(on_error, str):

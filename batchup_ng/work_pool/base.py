@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from .. import validation
 from ..data_source.base import AbstractDataSource
-from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
+from ..errors import ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from ..memory_pool import FRESH
 from .parallel import ParallelDataSource
@@ -25,25 +25,18 @@ from .prefetch import PrefetchDataSource
 from .stream import WorkStream
 from .task import ONCE, Submission, Task, TaskFuture
 
-WORKERS = "pass their number as processes="
+WORKERS = ("num_workers", "max_workers", "workers", "n_jobs")
 
 ELSEWHERE = {
     **validation.ELSEWHERE,
-    "num_workers": WORKERS,
-    "max_workers": WORKERS,
-    "workers": WORKERS,
-    "n_jobs": WORKERS,
-    "multiprocessing_context": "pass the way to start workers as start_method=",
-    "mp_context": "pass the way to start workers as start_method=",
+    **dict.fromkeys(WORKERS, "pass their number as processes="),
+    **dict.fromkeys(["multiprocessing_context", "mp_context"], "pass the way to start workers as start_method="),
 }
 """What to do instead of options of the constructors of other pools."""
 
 OF_POOL = {
     **validation.ELSEWHERE,
-    **dict.fromkeys(
-        ["num_workers", "max_workers", "workers", "n_jobs", "processes"],
-        "the pool has the workers: WorkerProcessPool(n)",
-    ),
+    **dict.fromkeys([*WORKERS, "processes"], "the pool has the workers: WorkerProcessPool(n)"),
 }
 """What to do instead of options of the methods of a pool that others have."""
 
@@ -62,6 +55,7 @@ class AbstractWorkerPool:
     """
 
     buffers: Any = FRESH
+    """Where workers take memory from; travels to them as an argument."""
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
 
@@ -74,7 +68,6 @@ class AbstractWorkerPool:
         return getattr(self, "processes", 1) * getattr(self, "threads", 1)
 
     def _own(self, producer: PoolOfOne) -> PoolOfOne:
-        """Return a pool that was started for a producer, which ends with this one at the latest."""
         self._producers.add(producer)
         return producer
 
@@ -97,16 +90,14 @@ class AbstractWorkerPool:
     def shared_constant(self, x: Any) -> Any:
         """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
 
-        Args:
-            x: What the tasks need; it must not change afterwards.
+        `x` must not change afterwards.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
-        """Return a pool of one worker that can iterate over `source`, which ends with this one at the latest.
+        """Return a pool of one worker that can iterate over `source`, in this process if it must be one that `stays`.
 
-        Args:
-            stays: Whether the source must be iterated over in this process.
+        It ends with this one at the latest.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
@@ -161,12 +152,7 @@ class AbstractWorkerPool:
         """
         self.check_open()
         return ParallelDataSource(
-            ds,
-            batch_buffer_size,
-            self,
-            buffer_bytes=buffer_bytes,
-            on_error=on_error,
-            timeout=timeout,
+            ds, batch_buffer_size, self, buffer_bytes=buffer_bytes, on_error=on_error, timeout=timeout
         )
 
     @validation.known_names(OF_POOL)
@@ -197,10 +183,8 @@ class AbstractWorkerPool:
         try:
             self.check_open()
             state = "open"
-        except PoolClosed:
-            state = "closed"
-        except Exception:
-            state = "broken"
+        except Exception as error:
+            state = "closed" if isinstance(error, PoolClosed) else "broken"
         n, threads = getattr(self, "processes", None), getattr(self, "threads", 1)
         workers = "" if n is None else f"{n} workers{f' of {threads} threads' * (threads > 1)}, "
         return f"<{type(self).__name__}: {workers}{state}>"
@@ -228,8 +212,4 @@ def worker_count(processes: int | None) -> int:
         import joblib  # takes longer to import than the rest of the package
 
         return max(1, int(joblib.cpu_count()))
-    if isinstance(processes, bool) or not hasattr(processes, "__index__") or processes < 1:
-        raise ArgumentError(
-            f"processes must be a whole number of at least 1, or None for every CPU, not {processes!r}"
-        )
-    return int(processes)
+    return validation.positive_int("processes", processes)

@@ -1,6 +1,6 @@
 """The runner of an epoch that a pool makes: batches in plan order, faults repaired on the way.
 
-Who owns what. An :class:`EpochRunner` belongs to one batch iterator and owns a buffer of the batches that are ahead.
+Who owns what. An :class:`EpochRunner` belongs to one batch iterator and is the buffer of the batches that are ahead.
 All of it happens in the consumer's ``next``, under the buffer's lock: there is no thread of its own, nothing that can
 go on after ``close``.
 
@@ -27,18 +27,17 @@ from .. import batch as batches
 from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.consumer_maps import ConsumerMaps
-from ..data_source.epoch.failures import Failures
+from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
-from ..faults.sample_errors import listed
 from ..sampling.plans.epoch import BatchPlan, PlannedBatch
 from ..sampling.plans.rows import planned_samples
-from .prefetch_buffer import BufferedRunner, Entry, Job, PrefetchBuffer
+from .prefetch_buffer import Entry, Job, PrefetchBuffer
 from .repair import Allowance, Read, Repair
-from .task import RunsTasks, Submission, new_stream_id
+from .task import Pool, Submission, new_stream_id
 
 DEFAULT_SHARE = 0.25
 """The part of the free memory that batches ahead may have where the user does not say how much."""
@@ -49,21 +48,13 @@ DEFAULT_BYTES = 10**9
 
 @dataclasses.dataclass(slots=True)
 class ByteBound:
-    """How many batches may be ahead, so that they stay within a number of bytes; shared by the epochs of a source.
+    """How many batches may be ahead, so that they stay within a number of bytes; shared by the epochs of a source."""
 
-    Attributes:
-        size: The most batches that may be ahead in any case.
-        buffer_bytes: Bytes that all may take.
-        first: How many may be ahead until the size of a batch is known.
-        least: How many may be ahead of batches that fit at all; one that is larger than all bytes is made alone.
-        largest: Bytes of the largest batch that was seen.
-    """
-
-    size: int
-    buffer_bytes: int
-    first: int
-    least: int = 1
-    largest: int = 0
+    size: int  # the most batches that may be ahead in any case
+    buffer_bytes: int  # that all may take
+    first: int  # how many may be ahead until the size of a batch is known
+    least: int = 1  # how many may be ahead of batches that fit at all; one that is larger than all is made alone
+    largest: int = 0  # bytes of the largest batch that was seen
     _limit: int = 0
 
     def __post_init__(self) -> None:
@@ -99,41 +90,28 @@ def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
     return ByteBound(size, int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES)), first, least=2)
 
 
-class EpochRunner(BufferedRunner):
-    """Makes the batches of one epoch.
-
-    Args:
-        epoch: Which batches.
-        pool: Runs the tasks.
-        source: Makes the batches.
-        shared: Stands for the source in the arguments of a task.
-        policy: What to do about samples that fail.
-        timeout: Seconds that a sample may take; None for any.
-        bound: How far ahead to be.
-        maps: Maps that are applied here, to what the pool made.
-        path: The place in the graph of the outermost of these, for the random numbers.
-        before: The iterator of the epoch with which this one shares the buffer; None where it has its own.
-    """
+class EpochRunner(PrefetchBuffer):
+    """Makes the batches of one epoch."""
 
     def __init__(
         self,
         epoch: Epoch,
-        pool: RunsTasks,
+        pool: Pool,
         source: AbstractDataSource,
-        shared: Any,
+        shared: Any,  # stands for the source in the arguments of a task
         *,
         policy: ErrorPolicy,
-        timeout: float | None,
+        timeout: float | None,  # seconds that a sample may take
         bound: ByteBound,
-        maps: ConsumerMaps,
-        path: tuple[int, ...] = (),
-        before: weakref.ref[Any] | None = None,
+        maps: ConsumerMaps,  # applied here, to what the pool made
+        path: tuple[int, ...] = (),  # the place in the graph of the outermost of these, for the random numbers
+        before: weakref.ref[Any] | None = None,  # the iterator of the epoch with which this one shares the buffer
     ) -> None:
         options, plan = epoch.options, epoch.plan
         assert plan is not None
         self._accounting = epoch.accounting
         self._accounting.arrays = getattr(shared, "arrays", "")
-        self._failures = Failures(source, plan, policy, epoch.accounting, epoch.n_samples(), options.shard.world)
+        self._failures = Failures(source, epoch, policy)
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads pay no heed to it.
         seeded = (options.shuffled or not pool.own_thread) and any_node(source, "runs_user_code")
         pad_mask = options.shard.pad_mask and not maps.nodes
@@ -149,16 +127,19 @@ class EpochRunner(BufferedRunner):
         self._allowance = Allowance(timeout, timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
         self._how = Submission(retryable=True, timeout=timeout, stream_id=new_stream_id(), context=context)
-        held = 2 * pool.at_once  # what they run, and as much again
-        self._buffer = PrefetchBuffer(pool, self._jobs(plan), self._limit, _described, held)
-        self._buffer.begin()
+        super().__init__(pool, self._jobs_of(plan), held=2 * pool.at_once)  # what they run, and as much again
+        self.begin()
 
-    def _limit(self) -> int:
+    def limit(self) -> int:
         """Return how many batches may be ahead beside those of the epoch before."""
         before = None if self._before is None else self._before()
         return self._bound.limit() - (0 if before is None else before.ahead())
 
-    def _jobs(self, plan: BatchPlan) -> Iterator[Job]:
+    def describe(self, job: Job) -> str:
+        planned: PlannedBatch = job.about
+        return f"batch {planned.number} of epoch {planned.key.epoch}, rows {rows_in_words(planned.rows)},"
+
+    def _jobs_of(self, plan: BatchPlan) -> Iterator[Job]:
         for planned in plan:
             if self._source_path:
                 planned = planned._replace(key=planned.key._replace(path=self._source_path))
@@ -173,12 +154,12 @@ class EpochRunner(BufferedRunner):
     # -- the consumer ------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
-        with self._buffer as buffer:
+        with self:
             while True:
                 try:
-                    entry = buffer.head()
+                    entry = self.head()
                 except StopIteration:
-                    if not buffer.closed:
+                    if not self.closed:
                         self._failures.check_some_delivered()
                     raise
                 made = self._made(entry)
@@ -200,14 +181,14 @@ class EpochRunner(BufferedRunner):
         try:
             made = entry.future.result()
         except BaseException as error:
-            self._buffer.drop(entry)
-            if not isinstance(error, FAILURES) or entry.job.about is None or not isolable(error, entry.job.about.rows):
+            self.drop(entry)
+            if not isinstance(error, FAILURES) or not isolable(error, entry.job.about.rows):
                 raise
             failure = error
         else:
-            self._buffer.drop(entry)
+            self.drop(entry)
             self._saw(made, entry)
-        self._buffer.fill()
+        self.top_up()
         if failure is None:
             return made
         try:
@@ -243,9 +224,9 @@ class EpochRunner(BufferedRunner):
 
     def _made_beside(self, planned: PlannedBatch) -> Any:
         """Return what rows give that are read out of turn: a batch or a :class:`PartialBatch`."""
-        how = dataclasses.replace(self._how, urgent=True)
-        (made,) = self._run([self._job(planned, how)])
-        return self._repaired(self._job(planned, how), made) if isinstance(made, BaseException) else made
+        job = self._job(planned, dataclasses.replace(self._how, urgent=True))
+        (made,) = self._run([job])
+        return self._repaired(job, made) if isinstance(made, BaseException) else made
 
     def _repaired(self, job: Job, error: BaseException) -> Any:
         """Return what a batch gives whose worker died or ran out of time."""
@@ -270,14 +251,14 @@ class EpochRunner(BufferedRunner):
         entries: list[Entry] = []
         try:
             for job in jobs:
-                entries.append(self._buffer.beside(job))
-            return [self._ended(entry) for entry in entries]
+                entries.append(self.beside(job))
+            return [self._outcome(entry) for entry in entries]
         finally:
             for entry in entries:
-                self._buffer.forget(entry)
+                self.forget(entry)
 
-    def _ended(self, entry: Entry) -> Any:
-        self._buffer.wait(entry)
+    def _outcome(self, entry: Entry) -> Any:
+        self.wait(entry)
         try:
             made = entry.future.result()
         except FAILURES as error:
@@ -287,9 +268,3 @@ class EpochRunner(BufferedRunner):
         if not entry.job.how.exclusive:
             self._saw(made, entry)
         return made
-
-
-def _described(job: Job) -> str:
-    """Return which batch a job is for, in words."""
-    planned: PlannedBatch = job.about
-    return f"batch {planned.number} of epoch {planned.key.epoch}, rows {listed(planned.rows)},"

@@ -10,7 +10,7 @@ import copy
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,30 +22,57 @@ from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import SourceNode, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
-from ..data_source.map import CollateDataSource, MapDataSource, SampleMapDataSource
+from ..data_source.map import MapDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..sampling.plans.epoch import BatchPlan
 from .epoch_runner import EpochRunner, byte_bound
-from .task import RunsTasks
+from .task import Pool
 
 LONGEST = 1e6
 """Seconds that a time limit may be: eleven days, which every clock and lock can count."""
 
 
-class Pool(RunsTasks, Protocol):
-    """The part of a pool that its sources need."""
-
-    def shared_constant(self, x: Any) -> Any: ...
-
-
 class WithConsumerMaps(EpochSource):
-    """A source that a pool works for, with maps behind the pool, which are applied in the consumer's process."""
+    """A source that a pool works for, with maps behind the pool.
 
+    What ``map``, ``map_samples`` and ``collate`` of it return is such a source too, whose function is called in the
+    consumer's process, in its ``next``, and whose results are handed out as they are. That is the place to hand batches
+    over to a framework, and for views; work that takes long belongs before the pool. The random numbers are those that
+    the function would have there. A map may return another number of samples; a sample of ``collate`` is a tuple of
+    rows, whatever the data set gave. An exception names the map and the batch, ``on_error=`` does not apply to it.
+    """
+
+    of_pool = True
     _not_parts = ("_maps", "_shared")
-    _source: AbstractDataSource
     _maps: tuple[MapDataSource, ...] = ()
+
+    def __init__(self, source: AbstractDataSource, size: int, pool: Pool, buffer_bytes: int | None, first: int) -> None:
+        size = validation.positive_int("batch_buffer_size", size)
+        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
+        self._bound = byte_bound(size, self.buffer_bytes, first)
+        self._source = source
+        self._pool = pool
+
+    def _runner(
+        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
+    ) -> Runner:
+        """Return what makes the batches of an epoch, at a place in the graph; `state` is that of a stream."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
+        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
+            yield from iterator
+
+    def _facts(self) -> list[str]:
+        samples = samples_in_words(self._source if self.has_plan else self)
+        return [samples, f"at most {self._bound} ahead", *self._options_in_words(), f"by {self._pool!r}",
+                *self._maps_in_words()]  # fmt: skip
+
+    def _options_in_words(self) -> list[str]:
+        return []
 
     def fingerprint(self) -> list[Any]:
         return self._maps[-1].fingerprint() if self._maps else self._source.fingerprint()
@@ -64,62 +91,27 @@ class WithConsumerMaps(EpochSource):
         return ConsumerMaps(self._maps)(batch, key_in_order(positions), len(positions))
 
     def rows_at(self, positions: Any) -> Any:
-        raise self._belongs_before("concat, mix, split, subset or zip")
-
-    def with_index(self) -> NoReturn:
-        raise self._belongs_before("with_index")
-
-    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> NoReturn:
-        raise self._belongs_before("filter")
-
-    def _belongs_before(self, what: str) -> ArgumentTypeError:
-        return ArgumentTypeError(
-            f"{what} arranges samples by number, which a {type(self).__name__} leaves to the source that it was made "
-            f"of; apply it to that source, then give the result to the pool: pool.parallel_data_source(result)"
+        raise ArgumentTypeError(
+            f"concat, mix, split, subset and zip arrange samples by number, which a {type(self).__name__} leaves to "
+            f"the source that it was made of; apply it to that source, then give the result to the pool: "
+            f"pool.parallel_data_source(result)"
         )
 
     def _maps_in_words(self) -> list[str]:
         told = [[word for word in arguments(node) if not word.startswith("resizes")] for node in self._maps]
         return [f"then {', '.join(words)}" for words in told]
 
-    def map(
-        self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = True
-    ) -> WithMaps:
-        """Return this source with `fn` applied behind the pool: in the consumer's process, in its ``next``.
-
-        What `fn` returns is handed out as it is. That is the place to hand batches over to a framework, and for views;
-        work that takes long belongs before the pool. The arguments are those of :meth:`AbstractDataSource.map`, and so
-        are the random numbers; `resizes` is true of any map here. An exception names the map and the batch,
-        ``on_error=`` does not apply to it.
-        """
-        return self._followed_by(MapDataSource(self, fn, rng=rng, resizes=resizes))
-
-    def map_samples(self: WithMaps, fn: Callable[..., Any], *, rng: str | None = None) -> WithMaps:
-        """Return this source with `fn` applied to each sample behind the pool: see :meth:`map`."""
-        return self._followed_by(SampleMapDataSource(self, fn, rng=rng))
-
-    def collate(self: WithMaps, fn: Callable[[list[Any]], Any]) -> WithMaps:
-        """Return this source with `fn` applied to the list of samples behind the pool: see :meth:`map`.
-
-        A sample is what the batch has of it here, a tuple of rows. A function that wants the samples as a data set gave
-        them belongs before the pool.
-        """
-        return self._followed_by(CollateDataSource(self, fn))
-
-    def _followed_by(self: WithMaps, node: MapDataSource) -> WithMaps:
+    def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
+        node: MapDataSource = self._functions[kind](self, fn, **options)
+        node.resizes = True  # which any map may here
         made = copy.copy(self)
         made._maps = (*self._maps, node)
         vars(made).pop("_unnumbered", None)
         return made
 
 
-WithMaps = TypeVar("WithMaps", bound=WithConsumerMaps)
-
-
 class ParallelDataSource(WithConsumerMaps):
     """A source whose batches the workers of a pool make: see ``pool.parallel_data_source``."""
-
-    of_pool = True
 
     def __init__(
         self,
@@ -141,14 +133,10 @@ class ParallelDataSource(WithConsumerMaps):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        size = validation.positive_int("batch_buffer_size", batch_buffer_size)
-        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
+        super().__init__(ds, batch_buffer_size, pool, buffer_bytes, pool.at_once + 1)
         self.on_error = error_policy(on_error)
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
-        self._source = ds
-        self._pool = pool
         self._shared = pool.shared_constant(ds)
-        self._bound = byte_bound(size, self.buffer_bytes, pool.at_once + 1)
 
     @property
     def has_plan(self) -> bool:
@@ -162,17 +150,16 @@ class ParallelDataSource(WithConsumerMaps):
         n_batches = math.inf if source.num_samples() == math.inf else None
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
 
-    def _facts(self) -> list[str]:
+    def _options_in_words(self) -> list[str]:
         told = {"timeout": self.timeout, "on_error": self.on_error}
-        options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
-        ahead = f"at most {self._bound} ahead"
-        by = f"by {self._pool!r}"
-        return [samples_in_words(self._source), ahead, *options, by, *self._maps_in_words()]
+        return [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
         return self._runner(epoch, (), before)
 
-    def _runner(self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None) -> EpochRunner:
+    def _runner(
+        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
+    ) -> Runner:
         return EpochRunner(
             epoch,
             self._pool,
@@ -185,11 +172,6 @@ class ParallelDataSource(WithConsumerMaps):
             path=path,
             before=before,
         )
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        epoch = Epoch(self, options, options, self.plan_of(options))
-        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
-            yield from iterator
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.count(options.batch_size, options.drop_last)

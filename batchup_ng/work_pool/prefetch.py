@@ -10,68 +10,39 @@ import contextvars
 import itertools
 import weakref
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from .. import validation
 from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.accounting import count_of
-from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch.stream_checkpoint import inner_state, put_back
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import any_node, samples_in_words
+from ..data_source.hooks import any_node
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
-from .epoch_runner import ByteBound, byte_bound
-from .parallel import Pool, WithConsumerMaps
-from .prefetch_buffer import BufferedRunner, Job, PrefetchBuffer
-from .task import Submission, new_stream_id
-
-
-class Producer(Pool, Protocol):
-    """A pool of one worker, which makes the batches of a stream."""
-
-    def close(self) -> None: ...
-
-    def abandon(self) -> None: ...
-
-
-class HasProducers(Protocol):
-    """The part of a pool that gives workers of their own."""
-
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> Producer: ...
+from .epoch_runner import ByteBound
+from .parallel import WithConsumerMaps
+from .prefetch_buffer import Job, PrefetchBuffer
+from .task import Pool, Submission, new_stream_id
 
 
 class PrefetchDataSource(WithConsumerMaps):
-    """A source whose batches one background worker makes ahead: see ``pool.prefetch``.
+    """A source whose batches one background worker makes ahead: see ``pool.prefetch``."""
 
-    Raises:
-        ArgumentTypeError: `source` is no source.
-    """
-
-    of_pool = True
     heeds_shuffle = False
 
     def __init__(
-        self, source: AbstractDataSource, batch_buffer_size: int, pool: HasProducers, *, buffer_bytes: int | None = None
+        self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool, *, buffer_bytes: int | None = None
     ) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        size = validation.positive_int("batch_buffer_size", batch_buffer_size)
-        self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
-        self._bound = byte_bound(size, self.buffer_bytes, first=2)
-        self._source = source
-        self._pool = pool
-
-    def _facts(self) -> list[str]:
-        ahead = f"at most {self._bound} ahead"
-        return [samples_in_words(self), ahead, f"by {self._pool!r}", *self._maps_in_words()]
+        super().__init__(source, batch_buffer_size, pool, buffer_bytes, first=2)
 
     def checkpointable(self) -> Any:
         return self._source.checkpointable()
@@ -79,17 +50,14 @@ class PrefetchDataSource(WithConsumerMaps):
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
         owner = self.checkpointable()
         put_back(owner, epoch.saved)
-        return self._runner(epoch, (), inner_state(owner, epoch.options))
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        epoch = Epoch(self, options, options, None)
-        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
-            yield from iterator
+        return self._runner(epoch, (), state=inner_state(owner, epoch.options))
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.stream_count(options)
 
-    def _runner(self, epoch: Epoch, path: tuple[int, ...], state: Any = None) -> ProducerRunner:
+    def _runner(
+        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
+    ) -> Runner:
         options = epoch.options
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
         producer = self._pool.producer(self._source, stays=options.rng is not None)
@@ -116,12 +84,9 @@ class _Produced:
         self._error: BaseException | None = None
 
     def next(self, buffers: Buffers) -> tuple[Any, ...]:
-        """Return ``(batch, state)``, or ``()`` at the end; after an error the same error.
+        """Return ``(batch, state of the stream after it, or None)``, or ``()`` at the end: the task of every batch.
 
-        The state is that of the stream after the batch; None if it has none.
-
-        Args:
-            buffers: Where the memory of a batch comes from that is not as it is to be handed out.
+        After an error it raises the same again.
         """
         if self._error is not None:
             raise self._error
@@ -141,61 +106,50 @@ class _Produced:
             raise
 
 
-def next_of(epoch: _Produced, buffers: Buffers) -> tuple[Any, ...]:
-    """Return the next batch of `epoch`: the task of every batch of a stream."""
-    return epoch.next(buffers)
-
-
-class ProducerRunner(BufferedRunner):
-    """Hands out what one producer makes, until its end.
-
-    Args:
-        epoch: What was asked for.
-        producer: Makes the batches.
-        produced: Stands for the epoch in the arguments of a task.
-        bound: How far ahead to be.
-        maps: Maps that are applied here.
-        path: The place in the graph of the outermost of these, for the random numbers.
-        state: The state of the stream before its first batch; None if it has none.
-    """
+class ProducerRunner(PrefetchBuffer):
+    """Hands out what one producer makes, until its end."""
 
     def __init__(
         self,
         epoch: Epoch,
-        producer: Producer,
-        produced: Any,
+        producer: Pool,  # of one worker, which makes the batches
+        produced: Any,  # stands for the epoch in the arguments of a task
         *,
         bound: ByteBound,
         maps: ConsumerMaps,
         path: tuple[int, ...],
-        state: Any = None,
+        state: Any = None,  # of the stream before its first batch
     ) -> None:
-        self._producer = producer
         self._maps = maps
         self._key = BatchKey(epoch.options.seed, epoch.options.epoch, path=path)
         self._accounting = epoch.accounting
         self._bound = bound
         self._latest = state
         how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
-        job = Job((next_of, (produced, producer.buffers), {}), how, None)
-        self._buffer = PrefetchBuffer(producer, itertools.repeat(job), bound.limit, lambda _: "a batch of the stream")
-        self._buffer.begin()
+        super().__init__(producer, itertools.repeat(Job((_Produced.next, (produced, producer.buffers), {}), how, None)))
+        self.begin()
         self._finalizer = weakref.finalize(self, producer.abandon)
 
+    def limit(self) -> int:
+        return self._bound.limit()
+
+    def describe(self, job: Job) -> str:
+        return "a batch of the stream"
+
     def __next__(self) -> Any:
-        with self._buffer as buffer:
-            entry = buffer.head()
+        with self:
+            entry = self.head()
             try:
                 item, transport = entry.future.result(), entry.future.transport
             finally:
-                buffer.drop(entry)
+                self.drop(entry)
                 del entry  # or the traceback of an exception would hold the future, which holds the exception
             if not item:
                 self.close()
                 raise StopIteration
             batch, latest = item
             self._bound.saw(batch)
-            buffer.fill()
+            self.top_up()
             n, accounting = count_of(batch), self._accounting
             batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
             accounting.settle(accounting.batches, n, n, 0, transport)
@@ -208,7 +162,7 @@ class ProducerRunner(BufferedRunner):
     def close(self) -> None:
         super().close()
         if self._finalizer.detach() is not None:
-            self._producer.close()
+            self._pool.close()
 
     def abandon(self) -> None:
         super().close()

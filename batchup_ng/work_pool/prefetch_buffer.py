@@ -13,30 +13,25 @@ import contextlib
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..data_source.epoch.opening import Runner
+from ..error_context import function_name
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
-from .task import Submission, Submits, Task, TaskFuture, current
+from .task import Pool, Submission, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
 """Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""
 
 
 class Job(NamedTuple):
-    """Work for one item of a stream.
-
-    Attributes:
-        task: What to run.
-        how: How to run it.
-        about: What it is for.
-    """
+    """Work for one item of a stream."""
 
     task: Task
     how: Submission
-    about: Any
+    about: Any  # what it is for
 
 
 class Entry(NamedTuple):
@@ -46,62 +41,47 @@ class Entry(NamedTuple):
     future: TaskFuture
 
 
-class _Failed(TaskFuture):
-    """The future of a job that the iterator could not give."""
-
-    __slots__ = ()
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.begin()
-        self.set_exception(error)
-
-
 AT_ONCE = 4
 """How many jobs are submitted together once the workers have enough."""
 
-NO_JOB = Job((len, (), {}), Submission(), None)
-"""Stands in an entry for the job that could not be had."""
-
-
-class PrefetchBuffer:
-    """The futures that are ahead of one consumer.
-
-    Args:
-        pool: Runs the jobs.
-        jobs: Yields them.
-        limit: Returns how many may be under way or done at once.
-        describe: Returns what a job is for, in words.
-        held: How many the workers hold at once, as far as is known; beyond these a few are submitted at a time.
-    """
+class PrefetchBuffer(Runner):
+    """The futures that are ahead of one consumer."""
 
     def __init__(
         self,
-        pool: Submits,
+        pool: Pool,
         jobs: Iterator[Job],
-        limit: Callable[[], int],
-        describe: Callable[[Job], str],
-        held: float = math.inf,
+        size: int = 0,  # how many may be under way or done at once
+        held: float = math.inf,  # how many the workers hold, as far as is known; beyond these a few go at a time
     ) -> None:
-        self._held = held
         self._pool = pool
         self._jobs = jobs
-        self._limit = limit
-        self._describe = describe
+        self._size = size
+        self._held = held
         self._entries: collections.deque[Entry] = collections.deque()
         self._beside: set[TaskFuture] = set()  # what was submitted out of turn
         self._lock = threading.Lock()
         self._holder: int | None = None
+        self._failure: Exception | None = None  # for which there are no more jobs; raised behind the others' results
         self._ended = False
         self.closed = False
         self._pid = os.getpid()
+
+    def limit(self) -> int:
+        """Return how many jobs may be under way or done now."""
+        return self._size
+
+    def describe(self, job: Job) -> str:
+        """Return what a job is for, in words."""
+        return f"the result of task {function_name(job.task[0])}"
 
     # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
         """Raise :class:`ReentrantIteration` if this is called by what is making one of the items."""
         mine = getattr(current, "future", None)
-        if self._holder == threading.get_ident() or (mine is not None and self._has(mine)):
+        own = mine is not None and (mine in self._beside or any(mine is each.future for each in tuple(self._entries)))
+        if own or self._holder == threading.get_ident():
             raise ReentrantIteration(
                 "the next item of this iterator was asked for by the map or generator that is making one of its "
                 "items; iterate over a second batch_iterator or work_stream there"
@@ -119,24 +99,19 @@ class PrefetchBuffer:
 
     @property
     def used_up(self) -> bool:
-        """Whether all jobs were submitted."""
         return self._ended and not self.closed
-
-    def _has(self, future: Any) -> bool:
-        return future in self._beside or any(entry.future is future for entry in tuple(self._entries))
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def fill(self) -> None:
+    def top_up(self) -> None:
         """Submit jobs until the buffer is full or there are no more; an exception is raised when its turn comes.
 
         Beyond what the workers hold, jobs are submitted :data:`AT_ONCE` at a time, which costs less than one by one.
         """
-        limit = self._limit()
+        limit = self.limit()
         if limit - len(self._entries) < min(AT_ONCE, limit - self._held):
             return
         while len(self._entries) < limit and not self._ended:
-            job = NO_JOB
             try:
                 job = next(self._jobs)
                 self._entries.append(Entry(job, self._pool.submit(job.task, job.how)))
@@ -144,14 +119,13 @@ class PrefetchBuffer:
                 self._ended = True
             except Exception as error:
                 self._ended = True
-                self._entries.append(Entry(NO_JOB, _Failed(error)))
+                self._failure = error
 
     def begin(self) -> None:
         """Fill the buffer for the first time; raises if not even one job could be had."""
-        with self:
-            self.fill()
-        if self._entries and isinstance(self._entries[0].future, _Failed):
-            self._entries.popleft().future.result()
+        self.fill()
+        if self._failure is not None and not self._entries:
+            self.head()
 
     def head(self) -> Entry:
         """Return the entry that comes next, once it is done; raises ``StopIteration`` at the end.
@@ -159,7 +133,11 @@ class PrefetchBuffer:
         It stays where it is, so that an interrupt (Ctrl-C) while it is waited for changes nothing.
         """
         if not self._entries:
-            raise StopIteration
+            failure, self._failure = self._failure, None
+            try:
+                raise StopIteration if failure is None else failure
+            finally:
+                del failure  # whose traceback holds this frame
         entry = self._entries[0]
         self.wait(entry)
         return entry
@@ -177,7 +155,7 @@ class PrefetchBuffer:
         running = entry.future.running_for()
         state = "no worker has begun it" if running is None else f"a worker has been at it for {running:.0f} s"
         warn_consumer(
-            f"{self._describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
+            f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
             f"parallel_data_source ends samples that take too long, and names them",
             StallWarning,
         )
@@ -185,11 +163,7 @@ class PrefetchBuffer:
             continue
 
     def beside(self, job: Job) -> Entry:
-        """Submit a job out of turn.
-
-        Raises:
-            PoolClosed: the stream was closed meanwhile.
-        """
+        """Submit a job out of turn, unless the stream was closed meanwhile."""
         if self.closed:
             raise PoolClosed("the stream was closed while a result was waited for")
         entry = Entry(job, self._pool.submit(job.task, job.how))
@@ -204,15 +178,17 @@ class PrefetchBuffer:
     # -- any thread --------------------------------------------------------------------------------------------
 
     def ahead(self) -> int:
-        """Return how many jobs are under way, or done and wait."""
         return len(self._entries)
 
     def ready(self) -> int:
-        """Return how many results are there and wait."""
         return sum(entry.future.done() for entry in tuple(self._entries))
 
-    def cancel(self) -> None:
-        """End the stream: cancel what has not begun, drop the rest."""
+    def fill(self) -> None:
+        with self:
+            self.top_up()
+
+    def close(self) -> None:
+        """Cancel what has not begun, drop the rest."""
         self._ended = self.closed = True
         close = getattr(self._jobs, "close", None)
         if close is not None:
@@ -225,32 +201,6 @@ class PrefetchBuffer:
                 self._entries.pop().future.cancel()
             except IndexError:
                 return
-
-
-class BufferedRunner(Runner):
-    """A runner with a buffer, whose consumers take turns."""
-
-    _buffer: PrefetchBuffer
-
-    @property
-    def used_up(self) -> bool:  # type: ignore[override]  # it changes as batches are submitted
-        return self._buffer.used_up
-
-    def check_caller(self) -> None:
-        self._buffer.check_caller()
-
-    def ready(self) -> int:
-        return self._buffer.ready()
-
-    def ahead(self) -> int:
-        return self._buffer.ahead()
-
-    def fill(self) -> None:
-        with self._buffer as buffer:
-            buffer.fill()
-
-    def close(self) -> None:
-        self._buffer.cancel()
 
 
 def check_process(pid: int) -> None:

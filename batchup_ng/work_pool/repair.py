@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import SampleTimeout
-from ..faults.isolation import MAX_ROUNDS, PartialBatch
+from ..faults.isolation import search
 from ..sampling.plans.rows import take_rows, whole_samples
 
 SHORT = 0.5
@@ -28,93 +28,50 @@ SHORT = 0.5
 
 
 class Read(NamedTuple):
-    """Rows to be read.
+    """Rows to be read."""
 
-    Attributes:
-        rows: As the plan gives them.
-        places: The places in the batch that they have, for their random numbers; None for the whole batch.
-        exclusive: Whether it needs a worker of its own.
-        timeout: Seconds that it may take; None for any.
-    """
-
-    rows: Any
-    places: np.ndarray | None
-    exclusive: bool
-    timeout: float | None
+    rows: Any  # as the plan gives them
+    places: np.ndarray | None  # those that they have in the batch, for their random numbers; None for the whole batch
+    exclusive: bool  # whether it needs a worker of its own
+    timeout: float | None  # seconds that it may take
 
 
 @dataclasses.dataclass(slots=True)
 class Allowance:
-    """The time that the batches of an epoch may take.
-
-    Attributes:
-        sample: Seconds that a sample may take: the user's limit; None for any.
-        batch: Seconds that a batch may take.
-    """
+    """The seconds that a sample and a batch of an epoch may take; None for any."""
 
     sample: float | None
     batch: float | None
 
-    def of_all(self, n: int) -> None:
-        """Give batches the time of `n` samples."""
-        self.batch = None if self.sample is None else n * self.sample
-
 
 class Repair:
-    """Finds out what becomes of one batch whose worker died or ran out of time.
-
-    Args:
-        rows: Its rows, as the plan gives them.
-        action: What is done about bad samples.
-        allowance: The time limits of the epoch.
-        at_once: How many reads the pool can run at once.
-        run: Runs some reads; returns for each the batch, a :class:`PartialBatch`, or the exception that ended it.
-    """
+    """Finds out what becomes of one batch whose worker died or ran out of time."""
 
     def __init__(
-        self, rows: Any, action: str, allowance: Allowance, at_once: int, run: Callable[[list[Read]], list[Any]]
+        self,
+        rows: Any,
+        action: str,
+        allowance: Allowance,
+        at_once: int,  # how many reads the pool can run at once
+        run: Callable[[list[Read]], list[Any]],  # gives for each the batch, a PartialBatch, or what ended its worker
     ) -> None:
         self._rows = rows
-        self._probed, self._n = whole_samples(rows)
         self._action = action
         self._allowance = allowance
         self._at_once = at_once
         self._run = run
 
     def made(self, error: BaseException, again: int) -> Any:
-        """Return the batch if it can be made now, else a :class:`PartialBatch`.
+        """Return the batch that `error` ended if it can be made now, else a ``PartialBatch``; `again` times whole."""
+        return search(self._rows, error, self._action, again, self._read, self._find_bad)
 
-        Args:
-            error: What ended it.
-            again: How often to make the whole batch again first.
-        """
-        everything = np.arange(self._n)
-        for _ in range(again):
-            made = self._read(everything)
-            if not isinstance(made, BaseException):
-                return made
-            error = made
-        places, bad = everything, dict[int, BaseException]()
-        for _ in range(MAX_ROUNDS):
-            found = self._find_bad(places[places < self._probed], error)
-            bad = {**found, **bad}
-            places = np.setdiff1d(places, list(found))
-            if (found and self._action != "skip") or not len(places):
-                return PartialBatch(failures=bad)
-            made = self._read(places)
-            if not isinstance(made, BaseException):
-                return _together(made, bad, places)
-            error = made
-            if not found:
-                break
-        return PartialBatch(failures=bad, error=error)
-
-    def _read(self, places: np.ndarray) -> Any:
-        whole = len(places) == self._n
+    def _read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
+        whole = len(places) == whole_samples(self._rows)[1]
         rows = self._rows if whole else take_rows(self._rows, places)
-        return self._run([Read(rows, None if whole else places, False, self._allowance.batch)])[0]
+        (made,) = self._run([Read(rows, None if whole else places, False, self._allowance.batch)])
+        return (None, made) if isinstance(made, BaseException) else (made, None)
 
-    def _find_bad(self, places: np.ndarray, error: BaseException) -> dict[int, BaseException]:
+    def _find_bad(self, places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
         """Return what ended the worker of each sample that is to blame, by its place."""
         limit = self._allowance.sample
         if not isinstance(error, SampleTimeout) or limit is None:
@@ -125,7 +82,7 @@ class Repair:
             bad = {place: one for place, one in bad.items() if place not in late}
             bad.update(self._probe(late, limit, False))
         if not bad:
-            self._allowance.of_all(self._n)
+            self._allowance.batch = limit * whole_samples(self._rows)[1]
         told = SampleTimeout(f"a sample took longer than timeout={limit:g} s; raise it if that is right")
         return {place: told if isinstance(one, SampleTimeout) else one for place, one in bad.items()}
 
@@ -141,11 +98,3 @@ class Repair:
             if bad and first_only:
                 break
         return bad
-
-
-def _together(made: Any, bad: dict[int, BaseException], places: np.ndarray) -> Any:
-    """Return what the samples at `places` gave together with what was found bad before."""
-    if type(made) is PartialBatch:
-        failures = {int(places[place]): error for place, error in made.failures.items()}
-        return dataclasses.replace(made, failures={**failures, **bad})
-    return PartialBatch(made, len(places), bad) if bad else made

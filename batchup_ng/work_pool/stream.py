@@ -14,9 +14,7 @@ from typing import Any
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from .prefetch_buffer import Job, PrefetchBuffer
-from .prefetch_buffer import check_process as check_process
-from .task import Submission, Submits, new_stream_id
-from .task import Task as Task
+from .task import Pool, Submission, Task, new_stream_id
 
 
 class WorkStream:
@@ -30,7 +28,7 @@ class WorkStream:
         task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
     """
 
-    def __init__(self, worker_pool: Submits, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
+    def __init__(self, worker_pool: Pool, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
         size = validation.positive_int("task_buffer_size", task_buffer_size)
         if not hasattr(task_generator, "__next__"):
             if not hasattr(task_generator, "__iter__"):
@@ -39,8 +37,8 @@ class WorkStream:
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), lambda: size, _described)
-        self._finalizer = weakref.finalize(self, self._buffer.cancel)
+        self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), size)
+        self._finalizer = weakref.finalize(self, self._buffer.close)
         self._buffer.begin()
 
     def retrieve(self) -> Any:
@@ -49,10 +47,7 @@ class WorkStream:
         Raises:
             Exception: what the task raised, or what the generator raised when asked for the task.
         """
-        try:
-            return next(self)
-        except StopIteration:
-            return None
+        return next(self, None)
 
     def retrieve_iter(self) -> Iterator[Any]:
         """Yield the results until there are no more."""
@@ -73,7 +68,7 @@ class WorkStream:
             finally:
                 buffer.drop(entry)
                 del entry  # or the traceback of an exception would hold the future, which holds the exception
-                buffer.fill()
+                buffer.top_up()
 
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""
@@ -98,18 +93,8 @@ def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
             close()
 
 
-def _described(job: Job) -> str:
-    fn = job.task[0]
-    return f"the result of task {getattr(fn, '__qualname__', repr(fn))}"
-
-
 def as_task(given: Any) -> Task:
-    """Return the task that ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)`` stands for.
-
-    Raises:
-        ArgumentTypeError: it is none of these.
-        ArgumentError: it has another number of parts.
-    """
+    """Return the task that ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)`` stands for, checked."""
     if not isinstance(given, tuple) or not given or not callable(given[0]):
         raise ArgumentTypeError(f"a task must be (fn,), (fn, args) or (fn, args, kwargs), not {given!r:.200}")
     if len(given) > 3:

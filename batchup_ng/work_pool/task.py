@@ -28,24 +28,15 @@ Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Submission:
-    """How a task is to be run.
+    """How a task is to be run."""
 
-    Attributes:
-        retryable: Whether it may be run again if its worker dies: batches may, tasks of the user's may not.
-        urgent: Whether it goes before what is queued.
-        exclusive: Whether it is run on a worker that has nothing else: if that worker dies, and so does another, it is
-            this task's fault.
-        timeout: Seconds that it may run, beyond which it fails with :class:`~batchup_ng.errors.SampleTimeout`.
-        stream_id: Number of its stream; the streams of a pool take turns.
-        context: The caller's context (``contextvars``: ``numpy.errstate``, decimal); threads run the task in a copy of
-            it. None is the context in which it is submitted.
-    """
-
-    retryable: bool = False
-    urgent: bool = False
+    retryable: bool = False  # whether it may be run again if its worker dies: batches may, tasks of the user's may not
+    urgent: bool = False  # whether it goes before what is queued
+    # Whether it is run on a worker that has nothing else: if that dies, and so does another, it is this task's fault.
     exclusive: bool = False
-    timeout: float | None = None
-    stream_id: int = 0
+    timeout: float | None = None  # seconds that it may run, beyond which it fails with SampleTimeout
+    stream_id: int = 0  # number of its stream; the streams of a pool take turns
+    # That of the caller (numpy.errstate, decimal), in a copy of which threads run it; None is that of submitting.
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
@@ -164,26 +155,24 @@ class TaskFuture:
         return True
 
 
-class Submits(Protocol):
-    """The part of a pool that a stream needs."""
+class Pool(Protocol):
+    """What streams and sources use of a pool: see :class:`~.base.AbstractWorkerPool`."""
+
+    @property
+    def buffers(self) -> Any: ...
+
+    @property
+    def own_thread(self) -> bool: ...
+
+    @property
+    def at_once(self) -> int: ...
 
     def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture: ...
 
+    def shared_constant(self, x: Any) -> Any: ...
 
-class RunsTasks(Submits, Protocol):
-    """The part of a pool that an epoch needs."""
+    def producer(self, source: Any, stays: bool = False) -> Pool: ...
 
-    @property
-    def buffers(self) -> Any:
-        """Where workers take memory from; travels to them as an argument."""
-        ...
+    def close(self) -> None: ...
 
-    @property
-    def own_thread(self) -> bool:
-        """Whether tasks run on the consumer's own thread."""
-        ...
-
-    @property
-    def at_once(self) -> int:
-        """How many tasks it runs at once."""
-        ...
+    def abandon(self) -> None: ...

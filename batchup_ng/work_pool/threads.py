@@ -36,11 +36,12 @@ from ..errors import PoolClosed, SampleTimeout
 from ..memory_pool import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
-from .stream import check_process
+from .prefetch_buffer import check_process
 from .task import FOREVER, ONCE, Submission, Task, TaskFuture, current
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
+
 
 class ThreadFuture(TaskFuture):
     """The future of a task in a thread, which ends the waiting when the time of the task is up."""
@@ -111,11 +112,7 @@ class ThreadWorkers:
         thread.start()
 
     def submit(self, task: Task, how: Submission) -> ThreadFuture:
-        """Queue a task.
-
-        Raises:
-            PoolClosed: the workers have ended.
-        """
+        """Queue a task, unless the workers have ended."""
         # Each has a copy of its own, for two threads cannot be in one context at once.
         context = contextvars.copy_context() if how.context is None else how.context.copy()
         job = _Job(ThreadFuture(self), task, how.timeout, context)
@@ -140,7 +137,6 @@ class ThreadWorkers:
         return None
 
     def enter(self, job: _Job) -> None:
-        """Note that this thread begins a job."""
         due = FOREVER if job.timeout is None else time.monotonic() + job.timeout
         self._running[job.future] = _Running(threading.current_thread(), job.timeout, due)
 
@@ -157,8 +153,8 @@ class ThreadWorkers:
                 again = min(again, running.due)
             elif self.leave(future):
                 self._replace(running.thread)
-                error = SampleTimeout(f"a task ran for more than timeout={running.timeout:g} s and was given up")
-                future.set_exception(error)
+                told = f"a task ran for more than timeout={running.timeout:g} s and was given up"
+                future.set_exception(SampleTimeout(told))
         return again
 
     def _replace(self, thread: threading.Thread) -> None:

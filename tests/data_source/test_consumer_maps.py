@@ -209,6 +209,8 @@ def test_what_arranges_samples_belongs_before_the_pool() -> None:
             for name, arguments in [("concat", [numbers()]), ("zip", [numbers()]), ("subset", [[1]]),
                                     ("split", [(0.5, 0.5), 1]), ("filter", [bool]), ("with_index", [])]:  # fmt: skip
                 says = rf"{name}.* apply it to that source, then give the result to the pool: pool\.parallel"
+                if name in ("filter", "with_index"):
+                    says = f"{name}.*what is handed to a pool before"
                 with pytest.raises(ArgumentTypeError, match=says):
                     getattr(source, name)(*arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,39 +33,57 @@ def noisy_sample(i: Any, x: Any, rng: np.random.Generator) -> Any:
     return i, x + rng.normal()
 
 
-class TestArray(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array()
+def contract(make: Callable[[], Any], **attributes: Any) -> Any:
+    """Return the tests of a source that `make` makes anew each time."""
+    return type("Contract", (SourceContract,), {"make": lambda self: make(), **attributes})
 
 
-class TestArrayOfRepeatedIndices(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array(indices=np.array([3, 1, 4, 15, 9, 2, 6]), repeats=3, include_indices=True)
+def weighted(**options: Any) -> bu.ArrayDataSource:
+    return array(sampler=bu.WeightedSampler(np.arange(23), **options))
 
 
-class TestArrayForEver(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array(repeats=-1)
+def choice(*more: bu.ArrayDataSource, **options: Any) -> bu.ChoiceDataSource:
+    return bu.ChoiceDataSource([array(9), array(14, 100), *more], **options)
 
 
-class TestArrayWithWeights(SourceContract):
-    shuffles = SHUFFLED
-
-    def make(self) -> PlannedDataSource:
-        return array(sampler=bu.WeightedSampler(np.arange(23)))
-
-
-@pytest.mark.thorough
-class TestArrayWithWeightsInTurn(SourceContract):
-    shuffles = SHUFFLED
-
-    def make(self) -> PlannedDataSource:
-        return array(sampler=bu.WeightedSampler(np.arange(23), replacement=False, num_samples=9, repeats=3))
-
-
-class TestArrayInBuckets(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array(sampler=bu.BucketSampler(np.arange(23) * 7 % 10, num_buckets=3))
+TestArray = contract(array)
+TestArrayOfRepeatedIndices = contract(
+    lambda: array(indices=np.array([3, 1, 4, 15, 9, 2, 6]), repeats=3, include_indices=True)
+)
+TestArrayForEver = contract(lambda: array(repeats=-1))
+TestArrayWithWeights = contract(weighted, shuffles=SHUFFLED)
+TestArrayInBuckets = contract(lambda: array(sampler=bu.BucketSampler(np.arange(23) * 7 % 10, num_buckets=3)))
+TestMap = contract(lambda: array().map(double))
+TestMapWithRandomBatches = contract(lambda: array().map(noisy, rng="batch"))
+TestMapWithRandomSamples = contract(lambda: array().map(noisy, rng="sample").map(double))
+TestMapOfSamples = contract(lambda: array().map_samples(lambda i, x: (i, x * x)))
+TestMapOfRandomSamples = contract(lambda: array().map_samples(noisy_sample, rng="sample"))
+TestComposite = contract(
+    lambda: bu.CompositeDataSource([array(10, repeats=-1), array(18).map(noisy, rng="sample")])
+)
+TestCompositeOfCompositesUntrimmed = contract(
+    lambda: bu.CompositeDataSource(
+        [bu.CompositeDataSource([array(9), array(11)], flatten=False), array(10)], flatten=False
+    )
+)
+TestChoice = contract(choice)
+TestStratifiedChoice = contract(
+    lambda: bu.ChoiceDataSource([array(9), array(25, 100).map(noisy, rng="sample")], stratified=True)
+)
+TestConcat = contract(
+    lambda: bu.concat(array(9), array(25, 100).map(noisy, rng="sample"), bu.subset(array(30, 200), [3, 5, -1]))
+)
+TestSubset = contract(lambda: bu.subset(array().map(noisy, rng="batch"), np.arange(20, 3, -2)))
+TestZip = contract(lambda: bu.zip(array(), array(first=50).map(noisy, rng="sample"), flatten=False))
+TestTake = contract(lambda: bu.take(array(), 14))
+TestTakeOfAChoice = contract(lambda: bu.take(choice(stratified=True), 13))
+TestTakeOfWeights = contract(lambda: bu.take(weighted(), 14), shuffles=SHUFFLED)
+TestRepeat = contract(lambda: bu.repeat(array(9).map(noisy, rng="sample"), 3))
+TestRepeatOfAChoiceForEver = contract(lambda: bu.repeat(choice(stratified=True)))
+TestArrayWithWeightsInTurn = pytest.mark.thorough(
+    contract(lambda: weighted(replacement=False, num_samples=9, repeats=3), shuffles=SHUFFLED)
+)
+TestRepeatOfAChoice = pytest.mark.thorough(contract(lambda: bu.repeat(choice(array(5, 200)), 3)))
 
 
 class TestArrayInBucketsOfSoManyTokens(SourceContract):
@@ -76,109 +95,6 @@ class TestArrayInBucketsOfSoManyTokens(SourceContract):
             assert_same_batches(self.epoch(kind, drop_last=True), self.epoch(kind)[:-1])
 
 
-class TestMap(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array().map(double)
-
-
-class TestMapWithRandomBatches(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array().map(noisy, rng="batch")
-
-
-class TestMapWithRandomSamples(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array().map(noisy, rng="sample").map(double)
-
-
-class TestMapOfSamples(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array().map_samples(lambda i, x: (i, x * x))
-
-
-class TestMapOfRandomSamples(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array().map_samples(noisy_sample, rng="sample")
-
-
-class TestComposite(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.CompositeDataSource([array(10, repeats=-1), array(18).map(noisy, rng="sample")])
-
-
-class TestCompositeOfCompositesUntrimmed(SourceContract):
-    def make(self) -> PlannedDataSource:
-        inner = bu.CompositeDataSource([array(9), array(11)], flatten=False)
-        return bu.CompositeDataSource([inner, array(10)], flatten=False)
-
-
-class TestChoice(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.ChoiceDataSource([array(9), array(14, 100)])
-
-    def test_dropping_the_last_leaves_whole_batches(self) -> None:
-        super().test_dropping_the_last_leaves_whole_batches()
-
-
-class TestStratifiedChoice(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.ChoiceDataSource([array(9), array(25, 100).map(noisy, rng="sample")], stratified=True)
-
-
-class TestConcat(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.concat(array(9), array(25, 100).map(noisy, rng="sample"), bu.subset(array(30, 200), [3, 5, -1]))
-
-
-class TestSubset(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.subset(array().map(noisy, rng="batch"), np.arange(20, 3, -2))
-
-
-class TestZip(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.zip(array(), array(first=50).map(noisy, rng="sample"), flatten=False)
-
-
-class TestTake(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.take(array(), 14)
-
-
-class TestTakeOfAChoice(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return bu.take(bu.ChoiceDataSource([array(9), array(14, 100)], stratified=True), 13)
-
-
-class TestTakeOfWeights(SourceContract):
-    shuffles = SHUFFLED
-
-    def make(self) -> PlannedDataSource:
-        return bu.take(array(sampler=bu.WeightedSampler(np.arange(23))), 14)
-
-
-class TestRepeat(SourceContract):
-    def make(self) -> PlannedDataSource:
-        source = bu.repeat(array(9).map(noisy, rng="sample"), 3)
-        assert isinstance(source, PlannedDataSource)
-        return source
-
-
-@pytest.mark.thorough
-class TestRepeatOfAChoice(SourceContract):
-    def make(self) -> PlannedDataSource:
-        source = bu.repeat(bu.ChoiceDataSource([array(9), array(14, 100), array(5, 200)]), 3)
-        assert isinstance(source, PlannedDataSource)
-        return source
-
-
-class TestRepeatOfAChoiceForEver(SourceContract):
-    def make(self) -> PlannedDataSource:
-        source = bu.repeat(bu.ChoiceDataSource([array(9), array(14, 100)], stratified=True))
-        assert isinstance(source, PlannedDataSource)
-        return source
-
-
 class MyStorage(bu.RandomAccessDataSource):
     """A source as a user of BatchUp wrote it."""
 
@@ -187,11 +103,6 @@ class MyStorage(bu.RandomAccessDataSource):
 
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return (np.asarray(indices) * 3,)
-
-
-class TestStorageOfTheUsers(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return MyStorage().map(lambda x: (x, x + 1))
 
 
 class OldSampler(bu.AbstractSampler):
@@ -208,6 +119,5 @@ class OldSampler(bu.AbstractSampler):
         return (order[i : i + batch_size] for i in range(0, 22, batch_size))
 
 
-class TestSamplerOfTheUsers(SourceContract):
-    def make(self) -> PlannedDataSource:
-        return array(sampler=OldSampler())
+TestStorageOfTheUsers = contract(lambda: MyStorage().map(lambda x: (x, x + 1)))
+TestSamplerOfTheUsers = contract(lambda: array(sampler=OldSampler()))

@@ -29,9 +29,6 @@ def test_true_draws_from_the_global_state_of_numpy() -> None:
     ours = flat(ids(bu.ArrayDataSource([A]), shuffle=True))
     np.random.seed(9)
     assert ours == np.random.permutation(10).tolist()
-
-
-def test_false_is_in_order() -> None:
     assert ids(bu.ArrayDataSource([A]), 10, shuffle=False) == [A.tolist()]
 
 

@@ -204,11 +204,11 @@ RuntimeError = StopIteration
     Bug(
         "a broken loop leaves its tasks queued", "work_pool/prefetch_buffer.py",
         """
-right = PrefetchBuffer.cancel
+right = PrefetchBuffer.close
 def forgetful(self):
     self._entries.clear()
     right(self)
-PrefetchBuffer.cancel = forgetful
+PrefetchBuffer.close = forgetful
 """,
         "faults/test_endings.py::test_f12_what_a_broken_loop_had_queued_is_not_done[forkserver]",
         r"^AssertionError: assert \d+ <= 6\n.*made_after_a_break",

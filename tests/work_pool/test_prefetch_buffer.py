@@ -18,7 +18,8 @@ import batchup_ng as bu
 from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.epoch_runner import ByteBound, byte_bound
-from batchup_ng.work_pool.prefetch_buffer import NO_JOB, PrefetchBuffer
+from batchup_ng.work_pool.prefetch_buffer import Job, PrefetchBuffer
+from batchup_ng.work_pool.task import Submission
 from tests.extent import quick
 
 
@@ -278,7 +279,8 @@ class Takes:
 ])  # fmt: skip
 def test_beyond_what_workers_hold_jobs_are_submitted_several_at_once(limit: int, held: int, wanted: list[int]) -> None:
     pool = Takes()
-    buffer = PrefetchBuffer(pool, (NO_JOB for _ in range(100)), lambda: limit, str, held)  # type: ignore[arg-type]
+    job = Job((len, (), {}), Submission(), None)
+    buffer = PrefetchBuffer(pool, (job for _ in range(100)), limit, held)  # type: ignore[arg-type]
     buffer.begin()
     seen = [pool.given]
     for _ in wanted[1:]:

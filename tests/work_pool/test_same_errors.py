@@ -78,6 +78,18 @@ def ends_the_loop(x: np.ndarray) -> Any:
     return (x,)
 
 
+def cannot_read(x: np.ndarray) -> Any:
+    if 17 in x:
+        raise bu.SampleReadError("no such picture", "17.png")
+    return (x,)
+
+
+def says_much(x: np.ndarray) -> Any:
+    if 17 in x:
+        raise ValueError("very " * 40_000)
+    return (x,)
+
+
 def gives_nothing(x: np.ndarray) -> Any:
     return None if 17 in x else (x,)
 
@@ -85,7 +97,7 @@ def gives_nothing(x: np.ndarray) -> Any:
 ROWS = bu.ArrayDataSource([np.arange(N)])
 MAPS = [
     refuses_some, refuses_all, needs_a_whole_batch, needs_a_pair, is_found_before_its_length,
-    fails_in_another_way_alone, ends_the_loop, gives_nothing,
+    fails_in_another_way_alone, ends_the_loop, gives_nothing, cannot_read, says_much,
 ]  # fmt: skip
 FAULTY: dict[str, Callable[[], Any]] = {
     "accessor": lambda: bu.ArrayDataSource([Named()]),
@@ -147,6 +159,25 @@ def test_an_exception_makes_one_trip(action: str) -> None:
         batches = pool.parallel_data_source(ROWS.map(refuses_some), on_error=action).batch_iterator(SIZE)
         told(batches)
         assert pool.tasks <= -(-N // SIZE)
+
+
+class Private(Exception):
+    """An exception that cannot be sent to another process."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not to be sent")
+
+
+def raises_what_cannot_travel(x: np.ndarray) -> Any:
+    raise Private("keep out")
+
+
+def test_the_map_is_named_whatever_it_raises(pools: list[AbstractWorkerPool]) -> None:
+    for pool in pools:
+        batches = pool.parallel_data_source(ROWS.map(raises_what_cannot_travel)).batch_iterator(SIZE)
+        with batches, pytest.raises(bu.BatchError, match=r"keep out.*map 'raises_what_cannot_travel'") as caught:
+            next(batches)
+        assert caught.value.op == "raises_what_cannot_travel"
 
 
 def test_each_failure_tells_the_traceback_of_its_worker(pools: list[AbstractWorkerPool]) -> None:

@@ -206,7 +206,7 @@ def test_a_time_limit_puts_the_warning_off(threads: bu.WorkerThreadPool) -> None
             return True
 
     done = Done()
-    waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()), int, str)
+    waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()))
     for timeout in (None, 7.0):
         waiting.wait(prefetch_buffer.Entry(prefetch_buffer.Job((len, (), {}), Submission(timeout=timeout), None), done))  # type: ignore[arg-type]
     assert done.waited == (prefetch_buffer.STALL_SECONDS, prefetch_buffer.STALL_SECONDS + 7.0)

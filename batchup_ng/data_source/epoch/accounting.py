@@ -23,28 +23,17 @@ class Accounting:
     """Counts that must balance at the end of an epoch; kept by its runner.
 
     Samples are counted as planned, whatever the maps make of them.
-
-    Attributes:
-        batches: Batches that are settled: handed out, or lost as a whole.
-        planned: Samples of these.
-        delivered: Samples that were handed out.
-        failed: Samples that were left out because they could not be made.
-        replaced: Samples among those handed out that stand in the place of others.
-        errors: A record of each sample that failed or was replaced.
-        transports: How many batches came by each transport.
-        arrays: How the arrays of the source reached the workers.
-        failed_before: Samples that failed or were replaced before the epoch was resumed, which are not in `errors`.
     """
 
-    batches: int = 0
-    planned: int = 0
+    batches: int = 0  # that are settled: handed out, or lost as a whole
+    planned: int = 0  # samples of these
     delivered: int = 0
-    failed: int = 0
-    replaced: int = 0
-    errors: list[Any] = dataclasses.field(default_factory=list)
+    failed: int = 0  # samples that were left out because they could not be made
+    replaced: int = 0  # samples among those handed out that stand in the place of others
+    errors: list[Any] = dataclasses.field(default_factory=list)  # of each sample that failed or was replaced
     transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
-    arrays: str = ""
-    failed_before: int = 0
+    arrays: str = ""  # how the arrays of the source reached the workers
+    failed_before: int = 0  # samples that failed or were replaced before the epoch was resumed: not in `errors`
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def counted(self) -> tuple[int, dict[str, int]]:
@@ -62,11 +51,7 @@ class Accounting:
     def settle(
         self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0
     ) -> None:
-        """Enter what became of one batch, all at once, for another thread may save the state meanwhile.
-
-        Raises:
-            AccountingError: it is not the batch whose turn it is, or samples are missing.
-        """
+        """Enter what became of one batch, all at once, for another thread may save the state meanwhile."""
         if number != self.batches or delivered + failed != planned:
             raise AccountingError(
                 f"batch {self.batches} of {planned} samples was to be handed out, but it is batch {number}, with "
@@ -82,11 +67,7 @@ class Accounting:
             self.transports[transport] += 1
 
     def balance(self, n_batches: float) -> None:
-        """Check the accounting at the end of an epoch of `n_batches` batches.
-
-        Raises:
-            AccountingError: it does not balance.
-        """
+        """Check the accounting at the end of an epoch of `n_batches` batches."""
         if n_batches != self.batches:
             raise AccountingError(
                 f"{n_batches} batches were planned for this epoch and {self.batches} were accounted for; this is a "

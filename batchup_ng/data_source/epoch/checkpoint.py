@@ -7,10 +7,11 @@ state says no more than that and how far the epoch is: the plan is made again, a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import StateError
 from ..epoch_options import EpochOptions
+from ..hooks import SourceNode
 from .state import SavedEpoch, digest, from_state
 
 OF_BATCHES = "a choice of sources, rounds of one, or buckets"
@@ -26,33 +27,17 @@ MAX_TOLD = 200
 """Characters of a state that tell what the source looked like; each may take 12 bytes as JSON."""
 
 
-class Fingerprinted(Protocol):
-    """The part of a source that identifies it in a state."""
-
-    def fingerprint(self) -> list[Any]: ...
-
-
 def order_of(options: EpochOptions, stream: bool) -> str:
-    """Return what the order of an epoch is by, in a word.
-
-    Raises:
-        StateError: it is drawn from a generator.
-    """
+    """Return what the order of an epoch is by, in a word; refuse one that is drawn from a generator."""
     if options.rng is not None:
         raise StateError(NO_SEED)
     return "stream" if stream else "seed" if options.shuffled else "in order"
 
 
 def resumed(
-    source: Fingerprinted, options: EpochOptions, state: Any, stream: bool = False
+    source: SourceNode, options: EpochOptions, state: Any, stream: bool = False
 ) -> tuple[EpochOptions, SavedEpoch]:
-    """Return the options of what is left of an epoch, with what the state says.
-
-    Args:
-        source: Makes the batches.
-        options: What was asked for; without ``epoch=`` it is the state's.
-        state: What ``state_dict`` returned.
-        stream: Whether the epoch has no plan.
+    """Return the options of what is left of an epoch, whose number is the state's unless given, with what `state` says.
 
     Raises:
         StateError: the state is damaged, or is that of another source, order, seed or epoch.
@@ -81,29 +66,22 @@ def resumed(
 
 
 def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse another batch size, or other last batches, where batches are what is in order.
-
-    Raises:
-        StateError: they are others.
-    """
+    """Refuse another batch size, or other last batches, where batches are what is in order."""
+    of_batches = f"the order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same"
     if saved.batch_size != options.batch_size:
         raise StateError(
-            f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; the "
-            f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same size"
+            f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; "
+            f"{of_batches} size"
         )
     if saved.drop_last != options.drop_last:
         raise StateError(
-            f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; the "
-            f"order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same ones"
+            f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; "
+            f"{of_batches} ones"
         )
 
 
-def identity(source: Fingerprinted) -> tuple[str, str]:
-    """Return the digest of the fingerprint of a source, and what the source looks like.
-
-    Raises:
-        StateError: JSON cannot hold what a class of the user's tells there.
-    """
+def identity(source: SourceNode) -> tuple[str, str]:
+    """Return the digest of the fingerprint of a source, and what the source looks like."""
     fingerprint = source.fingerprint()
     try:
         return digest(fingerprint), _told(fingerprint)

@@ -38,16 +38,10 @@ class DirectRunner(Runner):
 
 
 def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterator[Any]:
-    """Yield the batches of an epoch that has a plan.
-
-    Args:
-        source: Reads them.
-        epoch: Says which; its accounting gets each.
-        buffers: Where to take memory from.
-    """
+    """Yield the batches of an epoch that has a plan, made in memory of `buffers`."""
     options, plan, accounting, policy = epoch.options, epoch.plan, epoch.accounting, epoch.options.policy or RAISE
     assert plan is not None
-    failures = Failures(source, plan, policy, accounting, epoch.n_samples(), options.shard.world)
+    failures = Failures(source, epoch, policy)
     # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
     seeded = options.shuffled and any_node(source, "runs_user_code")
     make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
@@ -59,8 +53,7 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterat
             accounting.settle(planned.number, n, n, 0, "memory")
             yield batch
         else:
-            remade = functools.partial(_remade, make, source, key, buffers)
-            batch = failures.resolved(planned, batch, remade)
+            batch = failures.resolved(planned, batch, functools.partial(_remade, make, source, key, buffers))
             failures.settle(planned, batch, "memory")
             if batch.kept:
                 yield batch.batch
@@ -73,13 +66,7 @@ def _remade(make: MakeBatch, source: SourceNode, key: BatchKey, buffers: Buffers
 
 
 def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Iterator[Any]:
-    """Yield the batches of a stream, each once it is in the accounting by the samples that it has.
-
-    Args:
-        batches: The batches.
-        accounting: Gets each.
-        buffers: Where the memory comes from of what is not as it is to be handed out; None hands out what there is.
-    """
+    """Yield the batches of a stream, each once it is in the accounting, as they are where `buffers` is None."""
     end = object()
     while True:
         batch = next(batches, end) if buffers is None else finished(next(batches, end), buffers)
@@ -94,19 +81,13 @@ def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Bu
 class StreamRunner(DirectRunner):
     """Makes the batches of a stream, and tells the state of the stream after what was handed out.
 
-    The user's iterator is asked for its state before each batch too: if the batch then fails, in a map or by an
-    interrupt, the iterator is past it, and the batch was not handed out.
-
-    Args:
-        batches: The batches.
-        owner: Has the state of the user's own iterator; None where there is none.
-        epoch: What was asked for.
+    The user's iterator, if `owner` has its state, is asked for it before each batch too: if the batch then fails, in a
+    map or by an interrupt, the iterator is past it, and the batch was not handed out.
     """
 
     def __init__(self, batches: Iterator[Any], owner: Any, epoch: Epoch) -> None:
         super().__init__(batches)
-        self._owner = owner
-        self._options = epoch.options
+        self._now = functools.partial(inner_state, owner, epoch.options)
         self._before: Any = None  # while a batch is made, and after one that failed
 
     def __next__(self) -> Any:
@@ -121,6 +102,3 @@ class StreamRunner(DirectRunner):
 
     def latest_state(self) -> Any:
         return self._now() if self._before is None else self._before
-
-    def _now(self) -> Any:
-        return inner_state(self._owner, self._options)

@@ -102,15 +102,10 @@ class Epochs(Iterator[BatchIterator]):
 
 
 class _Unnumbered:
-    """The latest epoch of a source that was given no number; none where the source is sent, which it is kept with.
-
-    Attributes:
-        latest: Its options and accounting; None before the first.
-        warned: Whether it was warned of epochs that repeat each other.
-    """
+    """The latest epoch of a source that was given no number; none where the source is sent, which it is kept with."""
 
     latest: tuple[EpochOptions, Accounting] | None = None
-    warned = False
+    warned = False  # of epochs that repeat each other
 
     def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
         return _Unnumbered, ()
@@ -201,17 +196,7 @@ class MakesEpochs(OpensEpochs):
             ArgumentTypeError: an option is misspelt, or of a wrong kind.
             StateError: the state is damaged, or is that of another source, order, seed or epoch.
         """
-        options = epoch_options(
-            batch_size,
-            shuffle,
-            epoch=epoch,
-            drop_last=drop_last,
-            shard=shard,
-            uneven=uneven,
-            pad_mask=pad_mask,
-            on_error=on_error,
-            **own,
-        )
+        options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
         opened = prepare(self, options, state)
         if state is None and not options.numbered and options.rng is None:
             warn_of_repeats(self._noted_source(), opened)
@@ -257,17 +242,7 @@ class MakesEpochs(OpensEpochs):
         0 [[0, 1], [2]]
         1 [[0, 1], [2]]
         """
-        options = epoch_options(
-            batch_size,
-            shuffle,
-            epoch=start,
-            drop_last=drop_last,
-            shard=shard,
-            uneven=uneven,
-            pad_mask=pad_mask,
-            on_error=on_error,
-            **own,
-        )
+        options = epoch_options(batch_size, shuffle, start, drop_last, shard, uneven, pad_mask, on_error, own)
         end = math.inf if n is None else options.epoch + validation.not_negative("n", n)
         first = options.epoch if state is None else from_state(state).epoch
         if state is not None and not options.epoch <= first < end:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ...error_context import shortened, without_frames
-from ...errors import SampleWarning, TooManyErrors
+from ...error_context import described, shortened, without_frames
+from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
 from ...faults.policy import ErrorPolicy, SampleError
-from ...faults.sample_errors import NamesSamples, blamed, unblamed
 from ...randomness import word
-from ...sampling.plans.epoch import BatchPlan, PlannedBatch
+from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
 from ...warn import warn_consumer
-from .accounting import Accounting
+from ..hooks import ReadsRows
+from .opening import Epoch
 
 MAX_SHOWN = 1000
 """Characters of an error's text that are shown within another."""
@@ -26,50 +26,24 @@ MAX_REPLACEMENTS = 32
 
 
 class Failures:
-    """Applies the error policy of one epoch to the batches that failed.
+    """Applies the error policy of one epoch to the batches that failed; `source` knows what a sample is called."""
 
-    Args:
-        source: Knows what a sample is called.
-        plan: Has the rows of other samples.
-        policy: What to do about bad samples, and how many there may be.
-        accounting: Where they are entered.
-        n_samples: Samples of the epoch, of those a rank's share; None where that is not known.
-        world: How many ranks share the epoch.
-    """
-
-    def __init__(
-        self,
-        source: NamesSamples,
-        plan: BatchPlan,
-        policy: ErrorPolicy,
-        accounting: Accounting,
-        n_samples: int | None,
-        world: int,
-    ) -> None:
+    def __init__(self, source: ReadsRows, epoch: Epoch, policy: ErrorPolicy) -> None:
         self._source = source
-        self._plan = plan
+        self._epoch = epoch
+        self._accounting = epoch.accounting
         self.policy = policy
-        self._accounting = accounting
-        self._n_samples = n_samples
-        self._world = world
 
     def resolved(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
         """Return what is handed out of a batch that failed, the failures recorded; raise if the policy says so.
 
-        Args:
-            planned: The batch.
-            failed: What is known of it.
-            make: Makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
-
-        Raises:
-            BatchError: the policy says so, or no single sample is to blame.
-            TooManyErrors: more samples failed than the policy allows.
+        `make` makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
         """
         if failed.failures and self.policy.action == "raise":
             place = min(failed.failures)
-            raise blamed(self._source, planned, place, failed.failures[place])
+            raise self._blamed(planned, place, failed.failures[place])
         if failed.error is not None:
-            raise unblamed(planned, failed.error)
+            raise _unblamed(planned, failed.error)
         if self.policy.action == "replace":
             failed = self._replaced(planned, failed, make)
         for place, failure in sorted(failed.failures.items()):
@@ -88,11 +62,8 @@ class Failures:
 
     def check_some_delivered(self) -> None:
         """Raise :class:`TooManyErrors` at the end of an epoch of which every sample failed."""
-        accounting = self._accounting
-        if accounting.failed and not accounting.delivered:
-            raise TooManyErrors(
-                f"all {accounting.failed} samples of this epoch failed; {self._last()}", list(accounting.errors)
-            )
+        if self._accounting.failed and not self._accounting.delivered:
+            raise self._too_many(f"all {self._accounting.failed} samples of this epoch failed")
 
     def _replaced(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
         """Return the batch with other rows in the places of those that failed, tried until all can be made."""
@@ -105,38 +76,36 @@ class Failures:
                     other = self._other(planned, place, attempts[place])
                     attempts[place] += 1
                 if other is None:
-                    raise blamed(self._source, planned, place, failures[place])
+                    raise self._blamed(planned, place, failures[place])
                 rows = put_rows(rows, place, other)
             made = make(rows)
             if type(made) is not PartialBatch:
                 return PartialBatch(made, whole_samples(rows)[1], failures)
             if made.error is not None:
-                raise unblamed(planned, made.error)
+                raise _unblamed(planned, made.error)
             bad = made.failures
             failures = {**bad, **failures}
         raise AssertionError("a batch was replaced of which no sample failed")
 
     def _other(self, planned: PlannedBatch, place: int, attempt: int) -> Any:
         """Return the rows of one other sample: a function of seed, epoch, position and attempt; None if it is none."""
-        key = planned.key
-        row = self._plan.other(word("replace", key.seed, key.epoch, key.position(place), attempt), planned, place)
+        key, plan = planned.key, self._epoch.plan
+        assert plan is not None
+        row = plan.other(word("replace", key.seed, key.epoch, key.position(place), attempt), planned, place)
         own = one_row(take_rows(planned.rows, np.array([place])))
         return None if row is None or one_row(row) == own else row
 
     def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
         """Enter a sample that failed in the accounting; the first of an epoch is warned of."""
-        error = blamed(self._source, planned, place, failure)
+        error, errors = self._blamed(planned, place, failure), self._accounting.errors
         without_frames(error)
-        epoch = planned.key.epoch
-        self._accounting.errors.append(
-            SampleError(error.row, planned.key.position(place), planned.number, epoch, error.source, error)
-        )
-        if len(self._accounting.errors) == 1:
+        position = planned.key.position(place)
+        errors.append(SampleError(error.row, position, planned.number, planned.key.epoch, error.source, error))
+        if len(errors) == 1:
             done = "replaced" if self.policy.action == "replace" else "left out"
             warn_consumer(
                 f"on_error={self.policy.action!r} {done} a sample, the first of this epoch: "
-                f"{shortened(str(error), MAX_SHOWN)}; "
-                f"the iterator's .errors lists all of them",
+                f"{shortened(str(error), MAX_SHOWN)}; the iterator's .errors lists all of them",
                 SampleWarning,
             )
 
@@ -147,12 +116,11 @@ class Failures:
         that they take at the same time would differ. It is not in the accounting, so that a state saved now begins with
         it.
         """
-        if self._world > 1:
-            raise TooManyErrors(
-                f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that "
-                f"{self._world} ranks share: each must hand out as many batches as the others; on_error='replace' "
-                f"keeps them in step; {self._last()}",
-                list(self._accounting.errors),
+        world = self._epoch.options.shard.world
+        if world > 1:
+            raise self._too_many(
+                f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that {world} "
+                f"ranks share: each must hand out as many batches as the others; on_error='replace' keeps them in step"
             )
 
     def _check_limit(self, so_far: int) -> None:
@@ -160,17 +128,49 @@ class Failures:
 
         The batch, which is not handed out then, is not in the accounting, so that a state saved now begins with it.
         """
-        accounting = self._accounting
+        of_epoch = self._epoch.n_samples()
         # A rank whose epoch was shared out later has handed out more than a rank's share of all.
-        n_samples = None if self._n_samples is None else max(self._n_samples, so_far)
-        limit, rule = self.policy.limit(n_samples, so_far)
-        n = accounting.failed_before + len(accounting.errors)
+        limit, rule = self.policy.limit(None if of_epoch is None else max(of_epoch, so_far), so_far)
+        n = self._accounting.failed_before + len(self._accounting.errors)
         if n > limit:
-            samples = "1 sample" if n == 1 else f"{n} samples"
-            raise TooManyErrors(
-                f"{samples} of this epoch failed, more than {rule} allows; {self._last()}", list(accounting.errors)
-            )
+            raise self._too_many(f"{n} sample{'s' * (n > 1)} of this epoch failed, more than {rule} allows")
 
-    def _last(self) -> str:
-        text = shortened(str(self._accounting.errors[-1].error), MAX_SHOWN)
-        return f"the latest: {text}; .errors lists them all"
+    def _too_many(self, why: str) -> TooManyErrors:
+        errors = self._accounting.errors
+        text = shortened(str(errors[-1].error), MAX_SHOWN)
+        return TooManyErrors(f"{why}; the latest: {text}; .errors lists them all", errors)
+
+    def _blamed(self, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:
+        """Return the error that names the sample at `place` of a batch, for which `error` was raised."""
+        rows = take_rows(planned.rows, np.array([place]))
+        row, position = one_row(rows), planned.key.position(place)
+        name = error.source if isinstance(error, SampleReadError) else None
+        if name is None:
+            try:
+                name = self._source.sample_name(rows)
+            except Exception:  # the error itself matters more than a name that cannot be had
+                name = None
+        known = "" if name is None else f", source {name!r}"
+        told = {"row": row, "position": position, "source": name}
+        return _described(planned, error, f"row {row}, position {position}{known}", told)
+
+
+def _unblamed(planned: PlannedBatch, error: BaseException) -> BatchError:
+    """Return the error of a batch of which no single sample is to blame."""
+    where = f"in the whole batch, since no single row is to blame: rows {rows_in_words(planned.rows)}"
+    return _described(planned, error, where, {})
+
+
+def _described(planned: PlannedBatch, error: BaseException, which: str, told: dict[str, Any]) -> BatchError:
+    epoch, number = planned.key.epoch, planned.number
+    # A copy of the rows, which are a part of a long block of them.
+    rows = take_rows(planned.rows, np.arange(whole_samples(planned.rows)[1]))
+    told = {**told, "rows": rows, "epoch": epoch, "batch": number}
+    return described(error, which, f"epoch {epoch}, batch {number}", told)
+
+
+def rows_in_words(rows: Any) -> str:
+    """Return the rows of a batch in words."""
+    if isinstance(rows, tuple):
+        return f"({', '.join(map(rows_in_words, rows))})"
+    return np.array2string(np.asarray(rows), separator=", ", threshold=200, max_line_width=10**9).replace("\n", "")

@@ -10,20 +10,12 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import ArgumentTypeError, PoolClosed, ReentrantIteration
 from .accounting import count_of
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
-
-
-class HasNext(Protocol):
-    """The row of epochs that an iterator is one of."""
-
-    def fill_ahead(self) -> None:
-        """Begin the next epoch, or fill its part of the buffer."""
-        ...
 
 
 class BatchIterator(Iterator[Any]):
@@ -36,15 +28,15 @@ class BatchIterator(Iterator[Any]):
     Args:
         epoch: What it hands out.
         runner: Makes the batches.
-        row: The series of epochs that this is one of; None if it stands alone.
+        series: The :class:`~.epochs.Epochs` that this is one of; None if it stands alone.
     """
 
-    def __init__(self, epoch: Epoch, runner: Runner, row: weakref.ref[HasNext] | None = None) -> None:
+    def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._delivered = 0
         self._samples = 0
         self._waited = 0.0
         self._inside: set[int] = set()  # the threads that are in next()
-        self._row = row
+        self._series = series
         self._begin(epoch, runner)
 
     def _begin(self, epoch: Epoch, runner: Runner) -> None:
@@ -84,13 +76,13 @@ class BatchIterator(Iterator[Any]):
         began = time.perf_counter()
         try:
             batch = next(self._runner)
-            if self._row is not None and self._runner.used_up and (row := self._row()) is not None:
-                row.fill_ahead()
+            if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
+                series.fill_ahead()
         except BaseException as error:
             self.close()
             self._broken_off = "an interrupt" if type(error) is KeyboardInterrupt else ""
-            if isinstance(error, StopIteration):
-                self._balance()
+            if isinstance(error, StopIteration) and self._epoch.plan is not None:
+                self._accounting.balance(self._epoch.plan.n_batches)
             raise
         finally:
             self._waited += time.perf_counter() - began
@@ -137,12 +129,6 @@ class BatchIterator(Iterator[Any]):
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
-
-    def __length_hint__(self) -> int:
-        try:
-            return len(self)
-        except TypeError:
-            return 0
 
     def __enter__(self) -> BatchIterator:
         return self
@@ -248,8 +234,3 @@ class BatchIterator(Iterator[Any]):
     def fill(self) -> None:
         """Submit batches as far as there is room for them."""
         self._runner.fill()
-
-    def _balance(self) -> None:
-        """Raise :class:`~batchup_ng.errors.AccountingError` if not every planned sample was delivered or has failed."""
-        if self._epoch.plan is not None:
-            self._accounting.balance(self._epoch.plan.n_batches)

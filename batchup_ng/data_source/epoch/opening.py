@@ -22,19 +22,15 @@ from .stream_checkpoint import check_stream, counted_of
 
 
 class Runner:
-    """Makes the batches of an epoch in order; this one's methods are those of one that makes none ahead.
+    """Makes the batches of an epoch in order; this one's methods are those of one that makes none ahead."""
 
-    Attributes:
-        used_up: Whether all batches were submitted, so that the next epoch may begin.
-    """
-
-    used_up = False
+    @property
+    def used_up(self) -> bool:
+        """Whether all batches were submitted, so that the next epoch may begin."""
+        return False
 
     def __next__(self) -> Any:
-        """Return the next batch, once it is in the accounting.
-
-        Raises ``StopIteration`` at the end, or what went wrong in making it.
-        """
+        """Return the next batch, once it is in the accounting, or raise what went wrong in making it."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def check_caller(self) -> None:
@@ -64,7 +60,7 @@ class Runner:
 
 
 class OpensEpochs(SourceNode):
-    """A source by which epochs are opened."""
+    """A source of which epochs are opened."""
 
     @property
     def has_plan(self) -> bool:
@@ -76,33 +72,19 @@ class OpensEpochs(SourceNode):
         raise self._no_random_access("plan")
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-        """Start what makes the batches of an epoch.
-
-        Args:
-            epoch: Which batches.
-            before: The iterator of the epoch before, with which this one shares the buffer of a pool.
-        """
+        """Start what makes the batches of an epoch, which shares the buffer of a pool with the iterator `before`."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
 @dataclasses.dataclass
 class Epoch:
-    """An epoch that is prepared.
-
-    Attributes:
-        source: Makes its batches.
-        asked: The options as they were given.
-        options: The same, as a state changed them.
-        plan: Which batches there are; None for a stream.
-        saved: The saved state that it resumes from; None if it is new.
-        accounting: What became of its batches.
-    """
+    """An epoch that is prepared."""
 
     source: OpensEpochs
-    asked: EpochOptions
-    options: EpochOptions
-    plan: BatchPlan | None
-    saved: SavedEpoch | None = None
+    asked: EpochOptions  # as they were given
+    options: EpochOptions  # the same, as a state changed them
+    plan: BatchPlan | None  # None for a stream
+    saved: SavedEpoch | None = None  # the state that it resumes from
     accounting: Accounting = dataclasses.field(default_factory=Accounting)
     _identity: tuple[str, str] | None = None
 
@@ -116,10 +98,7 @@ class Epoch:
         return -(-int(n) // self.options.shard.world) if known_count(n) else None
 
     def state(self, inner: Any) -> dict[str, Any]:
-        """Return the state of the epoch after the batches that are in the accounting.
-
-        Args:
-            inner: The state of the stream; None where there is none.
+        """Return the state of the epoch after the batches in the accounting; `inner` is that of the stream, or None.
 
         Raises:
             StateError: the source only streams, or the order is drawn from a generator.
@@ -155,12 +134,7 @@ class Epoch:
 
 
 def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoch:
-    """Return the epoch that was asked for; starts nothing.
-
-    Args:
-        source: Makes the batches.
-        asked: What was asked for.
-        state: From where on; None from the beginning.
+    """Return the epoch that was asked for, from a state on where there is one; starts nothing.
 
     Raises:
         ArgumentError: a stream cannot do what was asked for.

@@ -16,20 +16,15 @@ from ..hooks import ReadsRows
 class MakeBatch(NamedTuple):
     """Makes a batch of its rows, or finds the samples that cannot be made.
 
-    Attributes:
-        action: What the error policy does about bad samples.
-        retries: How often a batch that failed is made again whole.
-        pad_mask: Whether each batch ends with an array that marks what only pads.
-        own_thread: Whether it runs on the consumer's own thread, where Ctrl-C ends the program.
-        seeded: Whether the global generators are seeded for each batch. On the consumer's thread they are seeded and
-            put back here; a worker process with one thread seeds them itself; threads, which share them, never do.
+    On the consumer's thread the global generators are seeded and put back here; a worker process with one thread seeds
+    them itself; threads, which share them, never do.
     """
 
-    action: str = "raise"
-    retries: int = 0
-    pad_mask: bool = False
-    own_thread: bool = True
-    seeded: bool = False
+    action: str = "raise"  # what the error policy does about bad samples
+    retries: int = 0  # how often a batch that failed is made again whole
+    pad_mask: bool = False  # whether each batch ends with an array that marks what only pads
+    own_thread: bool = True  # whether it runs on the consumer's own thread, where Ctrl-C ends the program
+    seeded: bool = False  # whether the global generators are seeded for each batch
 
     def __call__(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`; a :class:`~batchup_ng.faults.isolation.PartialBatch` where samples fail."""
@@ -62,23 +57,13 @@ class MakeBatch(NamedTuple):
     def isolated(
         self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException
     ) -> Any:
-        """Return what becomes of a batch whose read raised `error`.
+        """Return what becomes of a batch whose read raised `error`; `read` reads some of its rows, with their key."""
 
-        Args:
-            read: Reads some of the rows, with their key.
-            rows: Those of the batch.
-            key: That of the batch.
-            error: What was raised.
-        """
+        def part(rows: Any, places: Any) -> Any:
+            return read(rows, key if places is None else key.part(places))
+
         caught = FAILURES if self.own_thread else (BaseException,)
-        return isolate(
-            lambda rows, places: read(rows, key if places is None else key.part(places)),
-            rows,
-            error,
-            self.action,
-            self.retries,
-            caught,
-        )
+        return isolate(part, rows, error, self.action, self.retries, caught)
 
 
 def read_batch(source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:

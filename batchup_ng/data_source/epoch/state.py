@@ -39,35 +39,20 @@ _LARGEST = 1 << 63
 
 @dataclasses.dataclass(frozen=True)
 class SavedEpoch:
-    """How far an epoch is.
+    """How far an epoch is."""
 
-    Attributes:
-        source: Digest of the fingerprint of the source.
-        told: What the source looked like, in words, for an error.
-        order: ``"in order"``, ``"seed"`` or ``"stream"``.
-        seed: Seed of the order and of the maps' randomness.
-        epoch: Number of the epoch.
-        batch_size: Samples of a batch.
-        drop_last: Whether last batches that are not whole were left out.
-        world: How many ranks shared the epoch.
-        samples: Samples that all ranks together have handed out, failed ones included.
-        batches: The same in batches, of a world of one.
-        counts: How many samples this rank has ``planned``, ``delivered``, ``failed``, ``replaced``.
-        inner: State of the user's own iterator of a stream; None without one.
-    """
-
-    source: str
-    told: str
-    order: str
-    seed: int
+    source: str  # digest of the fingerprint of the source
+    told: str  # what the source looked like, in words, for an error
+    order: str  # "in order", "seed" or "stream"
+    seed: int  # of the order and of the maps' randomness
     epoch: int
     batch_size: int
     drop_last: bool
-    world: int
-    samples: int
-    batches: int
-    counts: dict[str, int]
-    inner: Any = None
+    world: int  # how many ranks shared the epoch
+    samples: int  # that all ranks together have handed out, failed ones included
+    batches: int  # the same in batches, of a world of one
+    counts: dict[str, int]  # how many samples this rank has planned, delivered, failed, replaced
+    inner: Any = None  # state of the user's own iterator of a stream
 
     @property
     def reached(self) -> Reached:
@@ -75,33 +60,28 @@ class SavedEpoch:
         return Reached(self.samples, self.batches)
 
 
-_ORDERS = ("in order", "seed", "stream")
-_NUMBERS = ("epoch", "samples", "batches")
-_POSITIVE = ("batch_size", "world")
+_KINDS = {
+    "source": str, "told": str, "order": str, "seed": int, "epoch": int, "batch_size": int, "drop_last": bool,
+    "world": int, "samples": int, "batches": int,
+}  # fmt: skip
+"""The types of what each state says, but for the counts and the user's own."""
 
 
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
-    """Return the state that says what `saved` says.
-
-    Raises:
-        StateError: the state of the user's own iterator is nothing that JSON can hold.
-    """
+    """Return the state that says what `saved` says; refuse one of the user's own iterator that JSON cannot hold."""
     body = {"format": FORMAT, "version": VERSION, **vars(saved)}
-    named, inner = body.pop("counts"), body.pop("inner")
+    named = body.pop("counts")
+    counts = [named[name] for name in COUNTS]
     try:
-        body = json.loads(json.dumps({**body, "inner": inner}, allow_nan=False, default=_plain_number))
+        body = _plain(body)
     except (TypeError, ValueError) as error:
         raise StateError(f"the state of this stream's own iterator cannot be written as JSON: {error}") from error
-    own, counts = digest(body), [named[name] for name in COUNTS]
+    own = digest(body)
     return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
 
 
 def from_state(state: Any) -> SavedEpoch:
-    """Return what a state says.
-
-    Raises:
-        StateError: it is none, of another version, or was damaged.
-    """
+    """Return what a state says; refuse what is none, is of another version, or was damaged."""
     if not isinstance(state, Mapping):
         hint = "; load_state(path) reads a file" if isinstance(state, (str, os.PathLike)) else ""
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
@@ -116,57 +96,41 @@ def from_state(state: Any) -> SavedEpoch:
             f"this state is of version {_shown(version)} of the format, and this batchup_ng reads version {VERSION}; "
             f"use the release that wrote it"
         )
-    body = _checked_body(state)
+    try:
+        body = _plain(dict(state))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(f"this state is damaged: {error}") from error
+    found, counts = body.pop("digest", None), body.pop("counts", None)
+    if not isinstance(counts, list) or len(counts) != len(COUNTS) + 1:
+        raise StateError("this state is damaged: it does not tell what was delivered")
+    own, (*numbers, of_counts) = digest(body), counts
+    if found != own or of_counts != digest([own, *numbers]):
+        raise StateError("this state is damaged: its digest is not that of what it says")
     del body["format"], body["version"]
-    names = [field.name for field in dataclasses.fields(SavedEpoch)]
-    if sorted(map(str, body)) != sorted(names):
-        raise StateError(f"this state is damaged: it has {sorted(map(str, body))}, not {sorted(names)}")
+    body["counts"] = dict(zip(COUNTS, numbers, strict=True))
+    names = sorted(field.name for field in dataclasses.fields(SavedEpoch))
+    if sorted(body) != names:
+        raise StateError(f"this state is damaged: it has {sorted(body)}, not {names}")
     _check_values(body)
     return SavedEpoch(**body)
 
 
-def _checked_body(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a state says without its digests, which must be those of the rest."""
-    counts = state.get("counts")
-    if not isinstance(counts, (list, tuple)) or len(counts) != len(COUNTS) + 1:
-        raise StateError("this state is damaged: it does not tell what was delivered")
-    try:
-        body = {name: _plain(value) for name, value in state.items() if name not in ("counts", "digest")}
-        numbers = _plain(list(counts[:-1]))
-        wanted = digest(body)
-        wanted_of_counts = digest([wanted, *numbers])
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StateError(f"this state is damaged: {error}") from error
-    for found, own in ((state.get("digest"), wanted), (counts[-1], wanted_of_counts)):
-        if type(found) is not str or found != own:
-            raise StateError("this state is damaged: its digest is not that of what it says")
-    return {**body, "counts": dict(zip(COUNTS, numbers, strict=True))}
-
-
 def _check_values(body: dict[str, Any]) -> None:
     """Refuse values of wrong kinds, which no state that ``state_dict`` made has."""
-    for name in (*_NUMBERS, *_POSITIVE):
-        _check_number(name, body[name], name in _POSITIVE)
-    if type(body["seed"]) is not int:
-        raise StateError(f"this state is damaged: its seed is {_shown(body['seed'])}")
-    if type(body["drop_last"]) is not bool:
-        raise StateError(f"this state is damaged: drop_last is {_shown(body['drop_last'])}")
-    if type(body["source"]) is not str or type(body["told"]) is not str or body["order"] not in _ORDERS:
-        raise StateError("this state is damaged: it does not tell its source and order")
     counts = body["counts"]
-    for name in COUNTS:
-        _check_number(name, counts[name], False)
+    kinds = {**_KINDS, **dict.fromkeys(COUNTS, int)}
+    for name, value in {**body, **counts}.items():
+        wrong = name in kinds and type(value) is not kinds[name]
+        if type(value) is int and name != "seed":
+            wrong = wrong or not (name in ("batch_size", "world")) <= value < _LARGEST
+        if wrong or (name == "order" and value not in ("in order", "seed", "stream")):
+            raise StateError(f"this state is damaged: {name} is {_shown(value)}")
     if counts["planned"] != counts["delivered"] + counts["failed"] or counts["replaced"] > counts["delivered"]:
         raise StateError("this state is damaged: its counts do not add up")
 
 
-def _check_number(name: str, value: Any, positive: bool) -> None:
-    if type(value) is not int or not positive <= value < _LARGEST:
-        raise StateError(f"this state is damaged: {name} is {_shown(value)}")
-
-
 def _shown(value: Any) -> str:
-    """Return what a value looks like, in brief; of what has no text only its type."""
+    """Return what a value looks like, in brief."""
     try:
         return f"{value!r:.40}"
     except Exception:  # a number of thousands of digits, or an object of somebody's
@@ -175,22 +139,19 @@ def _shown(value: Any) -> str:
 
 def digest(body: Any) -> str:
     """Return the digest of what JSON can hold, numbers of NumPy's being as good as Python's: 32 hexadecimal digits."""
-    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_plain_number)
+    text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_as_json)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """Return `value` as JSON has it: numbers of NumPy's as Python's, mappings as dicts, sequences as lists."""
+def _plain(body: dict[str, Any]) -> dict[str, Any]:
+    """Return `body` as it comes back from JSON."""
+    plain: dict[str, Any] = json.loads(json.dumps(body, allow_nan=False, default=_as_json))
+    return plain
+
+
+def _as_json(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return value
-
-
-def _plain_number(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
+        return dict(value)
     raise TypeError(f"JSON has no {type(value).__name__}")

@@ -39,14 +39,16 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
             f"this state has {len(text)} bytes, and a file of at most {MAX_BYTES} is read; let the stream's own "
             f"iterator keep less in its state"
         )
-    mode = _mode_of(target)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     with os.fdopen(os.open(beside, _FLAGS, 0o666), "w", encoding="utf-8") as file:
         try:
-            if mode is not None:
-                with contextlib.suppress(OSError):  # a file system that knows no permissions
-                    os.chmod(beside, mode)
+            with contextlib.suppress(OSError):  # there is no such file yet, or its file system knows no permissions
+                os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -55,36 +57,13 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
-    _sync_folder(folder)
-
-
-def _mode_of(target: str) -> int | None:
-    """Return the permissions of a file, None where there is none.
-
-    Raises:
-        OSError: it is what a file must not take the place of: a folder, a pipe, a device such as /dev/null.
-    """
-    try:
-        mode = os.stat(target).st_mode
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
-    return stat.S_IMODE(mode)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make a new name in a folder last, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # not every file system can
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):  # not every file system can make a new name last
+                os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:

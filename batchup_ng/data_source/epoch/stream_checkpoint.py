@@ -14,11 +14,7 @@ from .state import SavedEpoch
 
 
 def check_stream(source: SourceNode, options: EpochOptions) -> None:
-    """Refuse what a source that only streams cannot do.
-
-    Raises:
-        ArgumentError: the epoch is to be shared out, shuffled, or to leave out bad samples.
-    """
+    """Refuse what a source that only streams cannot do: to share out an epoch, shuffle it, leave out bad samples."""
     if options.shard.world > 1 or options.shard.pad_mask:
         raise ArgumentError(
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
@@ -58,11 +54,7 @@ def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:
 
 
 def counted_of(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
-    """Return the samples that each map had, as a state tells them.
-
-    Raises:
-        StateError: it does not.
-    """
+    """Return the samples that each map had, as a state tells them."""
     try:
         saved.inner["iterator"]
         return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}

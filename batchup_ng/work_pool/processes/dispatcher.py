@@ -31,7 +31,7 @@ import numpy as np
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
-from ..stream import check_process
+from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture
 from .job import REST, Job, ResultFuture, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused

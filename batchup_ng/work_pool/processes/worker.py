@@ -19,11 +19,11 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...data_source.epoch.reading import MakeBatch
+from ...error_context import map_of, traceback_of
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
 from ...memory_pool import FRESH, BufferPool, Buffers
@@ -38,9 +38,6 @@ from .shared_memory import SharedView
 
 GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
-
-MAX_TEXT = 1 << 16
-"""Bytes of an exception's traceback that are sent."""
 
 
 class _Current(threading.local):
@@ -232,11 +229,9 @@ def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
 
 def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
     """Return an exception and its traceback as text; one that cannot be sent becomes a :class:`SerializationError`."""
-    text = traceback_text(error)
+    text, op = traceback_of(error), map_of(error)
     error.__traceback__ = None
     try:
-        if len(text) >= MAX_TEXT:
-            raise TypeError("it is very long")
         pickled = dumps(error)
         if type(load_result(pickled)) is not type(error):
             raise TypeError("it is of another type when loaded")
@@ -247,19 +242,11 @@ def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
         last = text.strip().splitlines()[-1]
         name = type(error).__name__
         error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
-    return error, RemoteTraceback(text)
+    return error, RemoteTraceback(text, op)
 
 
 MAX_PICKLED_ERROR = 1 << 20
 """Bytes of a pickled exception beyond which its text is sent in its place."""
-
-
-def traceback_text(error: BaseException) -> str:
-    """Return the text of a traceback: its beginning and its end, where it is very long."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    if len(text) > MAX_TEXT:
-        text = f"{text[: MAX_TEXT // 2]}\n... {len(text) - MAX_TEXT} characters ...\n{text[-MAX_TEXT // 2 :]}"
-    return text
 
 
 def task_memory() -> Any:

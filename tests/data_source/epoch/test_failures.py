@@ -143,20 +143,6 @@ def test_on_error_of_an_epoch_goes_before_that_of_the_parallel_source() -> None:
             next(iterator)
 
 
-def test_a_map_that_needs_a_whole_batch_keeps_its_own_error() -> None:
-    def whole(x: np.ndarray) -> Any:
-        if len(x) != 4:
-            raise ValueError("needs 4")
-        if 5 in x:
-            raise KeyError("row five")
-        return (x,)
-
-    for policy in ("raise", "skip"):
-        iterator = bu.ArrayDataSource([np.arange(12)]).map(whole).batch_iterator(4, on_error=policy)
-        with iterator, pytest.raises(KeyError, match=r"row five.*in the whole batch"):
-            list(iterator)
-
-
 @pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
 def test_a_fault_that_does_not_come_again_loses_nothing(policy: str) -> None:
     calls: list[int] = []

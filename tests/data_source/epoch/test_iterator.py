@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import operator
 import pickle
 import threading
 import weakref
@@ -25,7 +26,7 @@ def test_the_iterator_tells_its_statistics() -> None:
     stats = iterator.stats()
     assert (stats["batches"], stats["samples"], stats["buffered"]) == (1, 4, 0)
     assert stats["wait_seconds"] > 0
-    assert len(iterator) == iterator.__length_hint__() == 2
+    assert len(iterator) == 2
     assert len(list(iterator)) == 2
     assert len(iterator) == 0
 
@@ -74,7 +75,7 @@ def test_a_stream_of_unknown_length_has_none() -> None:
     iterator = bu.IteratorDataSource(iter([(A,)])).batch_iterator(4)
     with pytest.raises(ArgumentTypeError, match="not known"):
         len(iterator)
-    assert iterator.__length_hint__() == 0
+    assert operator.length_hint(iterator) == 0
     assert len(list(iterator)) == 1
 
 
@@ -158,5 +159,5 @@ def test_an_epoch_that_is_as_good_as_endless_has_no_length(repeats: int) -> None
         with pytest.raises(TypeError, match=r"never ends, so it has no len\(\)"):
             len(long)
     iterator = source.batch_iterator(1, shuffle=1)
-    assert iterator.__length_hint__() == 0
+    assert operator.length_hint(iterator) == 0
     assert len(next(iterator)[0]) == 1

@@ -1,0 +1,63 @@
+"""What sources have in common that make each batch as another source does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..memory_pool import Buffers
+from ..randomness import BatchKey, OrderKey
+from ..sampling.plans.rows import RowPlan
+from .base import AbstractDataSource, PlannedDataSource
+from .composite import checked_source
+
+
+class Wrapped(PlannedDataSource):
+    """A source that makes its batches as another does."""
+
+    runs_user_code = False
+    heeds_shuffle = False
+
+    def __init__(self, source: AbstractDataSource) -> None:
+        self.source = checked_source("source", source)
+
+    @property
+    def is_random_access(self) -> bool:
+        return self.source.is_random_access
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        return self.source.samples_by_indices(indices)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self.source.read(rows, key.child(0), buffers)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        return self.source.read_samples(rows, key.child(0), buffers)
+
+    def sample_name(self, rows: Any) -> str | None:
+        return self.source.sample_name(rows)
+
+
+class SameOrder(Wrapped):
+    """A source that hands out another form of each batch of another."""
+
+    def fingerprint(self) -> list[Any]:
+        return [type(self).__name__, self.source.fingerprint()]
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        return self.source.num_samples(**kwargs)
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        return self.source.row_plan(batch_size, key, drop_last)
+
+    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+        return self.source.drawn_rows(batch_size, rng, drop_last)
+
+    def count(self, batch_size: int, drop_last: bool) -> float | None:
+        return self.source.count(batch_size, drop_last)
+
+    def rows_at(self, positions: Any) -> Any:
+        return self.source.rows_at(positions)
+
+    def permutes_rows(self) -> bool:
+        return self.source.permutes_rows()
