@@ -30,12 +30,12 @@ from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..stream import check_process
 from ..task import Submission, Task
-from .job import Job, ResultFuture, job_of, transport_and_room
+from .job import ProcessJob, ResultFuture, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import SharedCopies
-from .shared_memory import Arena, Slot, SlotPool
+from .shared_memory import Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
 from .worker_handle import WorkerHandle, resolve
 
@@ -57,14 +57,9 @@ class Dispatcher:
     """
 
     def __init__(
-        self,
-        processes: int,
-        threads: int,
-        launcher: Launcher,
-        arena: Arena | None,
-        slots: SlotPool | None,
+        self, processes: int, threads: int, launcher: Launcher, copies: SharedCopies | None, slots: SlotPool | None
     ) -> None:
-        self._schedule: Schedule[WorkerHandle, Job] = Schedule(processes, threads)
+        self._schedule: Schedule[WorkerHandle, ProcessJob] = Schedule(processes, threads)
         self._lock = threading.Lock()
         self._launcher = launcher
         self._replacing = False  # whether the thread below is starting workers
@@ -85,9 +80,8 @@ class Dispatcher:
         self._started = self._opened = False
         self._thread: threading.Thread | None = None
         self._memory = BufferPool(max_free=8)
-        self._arena = arena
         self.slots = slots
-        self.copies = None if arena is None else SharedCopies(arena)
+        self.copies = copies
 
     # -- any thread --------------------------------------------------------------------------------------------
 
@@ -126,7 +120,7 @@ class Dispatcher:
             self.start()
         return job.future
 
-    def _try_submit(self, job: Job) -> bool:
+    def _try_submit(self, job: ProcessJob) -> bool:
         """Submit a job; return False if no worker could be kept alive, and the workers must be started again."""
         with InterruptsHeld(), self._lock:
             self.check_open()
@@ -197,7 +191,7 @@ class Dispatcher:
         if process.death is not None:
             self._poll.watch(process.death, (worker, True))
 
-    def _do(self, actions: Iterable[Action[WorkerHandle, Job]]) -> None:
+    def _do(self, actions: Iterable[Action[WorkerHandle, ProcessJob]]) -> None:
         """Do what the schedule says."""
         given: dict[WorkerHandle, None] = {}
         for action in actions:
@@ -213,7 +207,7 @@ class Dispatcher:
             if worker.writer.waiting:
                 self.wake()
 
-    def _error_of(self, job: Job, why: str) -> BaseException:
+    def _error_of(self, job: ProcessJob, why: str) -> BaseException:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
@@ -346,8 +340,8 @@ class Dispatcher:
     def _receive(self, worker: WorkerHandle, frames: list[Frame]) -> None:
         """Receive messages of a worker: give it and others new work first, then hand over what it sent."""
         now = time.monotonic()
-        done: list[tuple[Frame, Job, Slot | None]] = []
-        actions: list[Action[WorkerHandle, Job]] = []
+        done: list[tuple[Frame, ProcessJob, Slot | None]] = []
+        actions: list[Action[WorkerHandle, ProcessJob]] = []
         with self._lock:
             for frame in frames:
                 kind = frame.kind
@@ -387,8 +381,6 @@ class Dispatcher:
             self._do(self._schedule.died(worker, time.monotonic()))
             if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
                 self.degraded_reason = f"{self._last_exit}{BARREN}"
-            if self._is_missing():
-                self._start_replacements()
 
     # -- replacing workers ---------------------------------------------------------------------------------------
 
@@ -398,8 +390,6 @@ class Dispatcher:
 
     def _start_replacements(self) -> None:
         """Have a thread start workers as long as some are missing."""
-        if self._replacing:
-            return
         thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
         try:
             thread.start()
@@ -439,9 +429,7 @@ class Dispatcher:
 
     def _close_memory(self) -> None:
         self._memory.clear()
-        if self.copies is not None:
+        if self.copies is not None and self.slots is not None:
             self.copies.close()
-        if self.slots is not None:
             self.slots.close()
-        if self._arena is not None:
-            self._arena.close()
+            self.copies.arena.close()

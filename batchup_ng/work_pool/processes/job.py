@@ -65,7 +65,7 @@ class ResultFuture(TaskFuture):
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Job:
+class ProcessJob:
     """A task with what became of it.
 
     `task` is the kind of its frame, the pickle of function and arguments, the memory of large ones, the constants that
@@ -152,15 +152,15 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
     return number, np.frombuffer(rows, np.int64), BatchKey(*key), MakeBatch(*make)
 
 
-def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> Job:
+def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> ProcessJob:
     """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
     future = ResultFuture(number, clock)
     try:
-        return Job(number, how, future, encoded(task))
+        return ProcessJob(number, how, future, encoded(task))
     except Exception as error:
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
-        job = Job(number, how, future, (Kind.TASK, b"", [], []))
+        job = ProcessJob(number, how, future, (Kind.TASK, b"", [], []))
         job.fail(failure)
         return job

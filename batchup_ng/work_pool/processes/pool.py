@@ -23,6 +23,7 @@ from .fork_server import ServerLauncher
 from .job import ResultFuture
 from .process import Launcher
 from .serialization import can_travel
+from .shared_arrays import SharedCopies
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
 from .worker import WorkerBuffers
@@ -70,9 +71,10 @@ class WorkerProcessPool(AbstractWorkerPool):
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd)
+        copies = None if arena is None else SharedCopies(arena)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
         self._warned = self._warned_of_workers = False
-        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, arena, self._slots)
+        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
