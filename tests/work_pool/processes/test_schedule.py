@@ -234,16 +234,6 @@ def test_the_clock_stands_while_a_constant_is_loaded() -> None:
     assert world.schedule.next_tick() == world.now + 1.0
 
 
-def test_workers_that_die_before_they_did_anything_are_not_replaced_for_ever() -> None:
-    world = World(processes=2)
-    job = world.submit(retryable=True)
-    while world.schedule.workers:
-        world.kill(world.schedule.workers[0])
-    assert world.schedule.broken
-    assert job.outcome == DIED
-    assert world.starts <= 2 + rules.MAX_BARREN * 2
-
-
 def test_a_worker_that_never_is_ready_is_killed() -> None:
     world = World(processes=1)
     (worker,) = world.inboxes
