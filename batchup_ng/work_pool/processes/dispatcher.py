@@ -30,7 +30,7 @@ from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..stream import check_process
 from ..task import Submission, Task
-from .job import ProcessJob, ResultFuture, job_of, transport_and_room
+from .job import DONE, ProcessJob, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
@@ -109,16 +109,16 @@ class Dispatcher:
                 self._start, self._thread = start, thread
         start.result()
 
-    def submit(self, task: Task, how: Submission) -> ResultFuture:
+    def submit(self, task: Task, how: Submission) -> ProcessJob:
         self.start()
-        job = job_of(next(self._numbers), task, how, self._running_for)
+        job = job_of(next(self._numbers), task, how)
         while not self._try_submit(job):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # else another has started over already
             if leaving is not None:
                 leaving.join()
             self.start()
-        return job.future
+        return job
 
     def _try_submit(self, job: ProcessJob) -> bool:
         """Submit a job; return False if no worker could be kept alive, and the workers must be started again."""
@@ -133,12 +133,6 @@ class Dispatcher:
                 if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
                     self.wake()  # the dispatcher sleeps, and would miss the time of this one
             return True
-
-    def _running_for(self, number: int) -> float | None:
-        with self._lock:
-            jobs = [(job, at) for worker in self._schedule.workers for job, at in worker.began.items()]
-        began = [at for job, at in jobs if job.number == number]
-        return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerDied` if its dispatcher failed."""
@@ -347,7 +341,6 @@ class Dispatcher:
                 kind = frame.kind
                 if kind >= RESULTS and frame.number:
                     job, slot = worker.sent.pop(frame.number)
-                    job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     actions += self._schedule.result(worker, job, now)
                     done.append((frame, job, slot))
                 elif kind is Kind.READY:
@@ -358,14 +351,15 @@ class Dispatcher:
                     worker.start_error = frame.load()
             self._do(actions)
         for frame, job, slot in done:
-            job.future.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
+            job.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
             if frame.kind is not Kind.ERROR:
                 for constant in job.task[3]:
                     if room != constant.slot_bytes:
                         constant.saw(room)
             if frame.buffers:
                 resolve(frame, slot)
-            job.future.set_result(frame)
+            job.task = DONE
+            job.set_result(frame)
 
     def _lost(self, worker: WorkerHandle) -> None:
         """Replace a worker that is gone, and hand out its tasks again."""

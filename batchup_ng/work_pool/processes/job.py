@@ -1,10 +1,10 @@
-"""A task on its way to a worker process, the future of its result."""
+"""A task on its way to a worker process, which is the future of its result as well."""
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable
+import time
 from typing import Any
 
 import numpy as np
@@ -20,21 +20,49 @@ from .protocol import Frame, Kind, Placed
 from .serialization import can_travel, culprit, dump, load_result
 from .shared_constants import ConstantRef, SharedConstant
 
+Encoded = tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
+"""The kind of a task's frame, the pickle of function and arguments, the memory of large ones, the constants that it
+needs, which each worker gets once."""
 
-class ResultFuture(TaskFuture):
-    """The future of a task in another process; its result is unpickled by the thread that asks for it.
+DONE: Encoded = Kind.TASK, b"", [], []
+"""Stands for a task that is not needed any more."""
 
-    `clock` returns for how many seconds the task of a number has run, None if it has not begun.
+
+class ProcessJob(TaskFuture):
+    """A task in another process; its result is unpickled by the thread that asks for it.
+
+    `began` is when a worker began it, `deaths` how many workers died while they ran it, `finished` whether it has a
+    result or has failed, `unwanted` whether it was cancelled when it was under way.
     """
 
-    __slots__ = ("_clock", "_number", "took", "unwanted")
+    __slots__ = ("_claimed", "began", "deaths", "finished", "how", "number", "task", "unwanted")
 
-    def __init__(self, number: int, clock: Callable[[int], float | None]) -> None:
+    def __init__(self, number: int, how: Submission) -> None:
         super().__init__()
-        self._number = number
-        self._clock = clock
-        self.unwanted = False  # it was cancelled when the task was under way
-        self.took: float | None = None  # seconds, once it is done
+        self.number = number
+        self.how = how
+        self.task = DONE
+        self.began: float | None = None
+        self.deaths = 0
+        self.finished = self.unwanted = self._claimed = False
+
+    # -- the dispatcher's side ---------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
+        if self._claimed:
+            return not self.unwanted
+        self._claimed = super().begin()
+        return self._claimed
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over an exception instead of a result, unless the task was cancelled."""
+        self.finished = True
+        self.task = DONE
+        if self._claimed or super().begin():
+            self.set_exception(error)
+
+    # -- the consumer's side -----------------------------------------------------------------------------------
 
     def result(self) -> Any:
         try:
@@ -56,42 +84,13 @@ class ResultFuture(TaskFuture):
             del self, frame, error  # for the same reason
 
     def running_for(self) -> float | None:
-        return self._clock(self._number) if self.took is None else self.took
+        began = self.began
+        return None if began is None else (self._ended or time.monotonic()) - began
 
     def cancel(self) -> bool:
         cancelled = super().cancel()
         self.unwanted = not cancelled
         return cancelled
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class ProcessJob:
-    """A task with what became of it.
-
-    `task` is the kind of its frame, the pickle of function and arguments, the memory of large ones, the constants that
-    it needs, which each worker gets once; `deaths` is how many workers died while they ran it.
-    """
-
-    number: int
-    how: Submission
-    future: ResultFuture
-    task: tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
-    deaths: int = 0
-    finished: bool = False
-    _claimed: bool = False
-
-    def begin(self) -> bool:
-        """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
-        if self._claimed:
-            return not self.future.unwanted
-        self._claimed = self.future.begin()
-        return self._claimed
-
-    def fail(self, error: BaseException) -> None:
-        """Hand over an exception instead of a result, unless the task was cancelled."""
-        self.finished = True
-        if self._claimed or self.future.begin():
-            self.future.set_exception(error)
 
 
 def _with_causes(made: PartialBatch) -> PartialBatch:
@@ -124,8 +123,8 @@ def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
     return transport, beside + max(placed, slot) if beside else placed
 
 
-def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:
-    """Return the kind, the pickle, the memory of large arguments of a task, the constants among its arguments.
+def encoded(task: Task) -> Encoded:
+    """Return a task in the form that is sent.
 
     That of a batch, of which there are many, is made of nothing but numbers and bytes where it can be: that is packed
     and unpacked in a tenth of the time of what can send any function.
@@ -152,15 +151,14 @@ def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
     return number, np.frombuffer(rows, np.int64), BatchKey(*key), MakeBatch(*make)
 
 
-def job_of(number: int, task: Task, how: Submission, clock: Callable[[int], float | None]) -> ProcessJob:
+def job_of(number: int, task: Task, how: Submission) -> ProcessJob:
     """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
-    future = ResultFuture(number, clock)
+    job = ProcessJob(number, how)
     try:
-        return ProcessJob(number, how, future, encoded(task))
+        job.task = encoded(task)
     except Exception as error:
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
-        job = ProcessJob(number, how, future, (Kind.TASK, b"", [], []))
         job.fail(failure)
-        return job
+    return job

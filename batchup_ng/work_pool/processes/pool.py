@@ -20,7 +20,7 @@ from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
 from .fork_server import ServerLauncher
-from .job import ResultFuture
+from .job import ProcessJob
 from .process import Launcher
 from .serialization import can_travel
 from .shared_arrays import SharedCopies
@@ -79,7 +79,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
 
-    def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
+    def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
         if not self._warned_of_workers and self._dispatcher.degraded_reason:
