@@ -126,14 +126,15 @@ def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
 def encoded(task: Task) -> Encoded:
     """Return a task in the form that is sent.
 
-    That of a batch, of which there are many, is made of nothing but numbers and bytes where it can be: that is packed
-    and unpacked in a tenth of the time of what can send any function.
+    That of a batch, of which there are many, is mostly made of nothing but numbers and bytes: that is packed and
+    unpacked in a tenth of the time of what can send any function.
     """
     fn, args, kwargs = task
     if type(fn) is MakeBatch and type(args[0]) is SharedConstant:
         source, rows, key, _ = args
-        if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
-            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key), tuple(fn)), 5), [], [source]
+        if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64:
+            rows = rows.tobytes()
+        return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(fn)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
     return Kind.TASK, *dump(referred(task) if constants else task), constants
 
@@ -145,10 +146,10 @@ def referred(task: Task) -> Task:
     return fn, args, {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
 
 
-def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
-    """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key, what makes it."""
+def batch_task(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
+    """Return what a BATCH frame says: the number of the source, the rows, the key, what makes it."""
     number, rows, key, make = pickle.loads(pickled)
-    return number, np.frombuffer(rows, np.int64), BatchKey(*key), MakeBatch(*make)
+    return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 
 
 def job_of(number: int, task: Task, how: Submission) -> ProcessJob:
