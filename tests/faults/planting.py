@@ -119,11 +119,11 @@ FrameReader.read = patient
     Bug(
         "a result is loaded by the thread that reads", "work_pool/processes/job.py",
         """
-right = ResultFuture.set_result
+right = ProcessJob.set_result
 def loaded(self, frame):
     frame.load()
     right(self, frame)
-ResultFuture.set_result = loaded
+ProcessJob.set_result = loaded
 """,
         "faults/test_exceptions.py::test_f9_a_result_that_kills_or_cannot_be_loaded_costs_one_error[forkserver]",
         r"in _receive(?s:.*)in refuse_here",

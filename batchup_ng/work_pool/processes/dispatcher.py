@@ -33,12 +33,12 @@ from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture
-from .job import REST, Job, ResultFuture, job_of, transport_and_room
+from .job import DONE, REST, ProcessJob, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import SharedCopies
-from .shared_memory import Arena, Slot, SlotPool
+from .shared_memory import Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
 from .worker_handle import WorkerHandle, resolve
 
@@ -63,14 +63,9 @@ class Dispatcher:
     """
 
     def __init__(
-        self,
-        processes: int,
-        threads: int,
-        launcher: Launcher,
-        arena: Arena | None,
-        slots: SlotPool | None,
+        self, processes: int, threads: int, launcher: Launcher, copies: SharedCopies | None, slots: SlotPool | None
     ) -> None:
-        self._schedule: Schedule[WorkerHandle, Job] = Schedule(processes, threads)
+        self._schedule: Schedule[WorkerHandle, ProcessJob] = Schedule(processes, threads)
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._relieved = False
@@ -93,9 +88,8 @@ class Dispatcher:
         self._started = self._opened = False
         self._thread: threading.Thread | None = None
         self._memory = BufferPool(max_free=8)
-        self._arena = arena
         self.slots = slots
-        self.copies = None if arena is None else SharedCopies(arena)
+        self.copies = copies
 
     # -- any thread --------------------------------------------------------------------------------------------
 
@@ -123,18 +117,18 @@ class Dispatcher:
                 self._start, self._thread = start, thread
         start.result()
 
-    def submit(self, task: Task, how: Submission) -> ResultFuture:
+    def submit(self, task: Task, how: Submission) -> ProcessJob:
         self.start()
-        job = job_of(next(self._numbers), task, how, self)
+        job = job_of(next(self._numbers), task, how, self.serve)
         while not self._try_submit(job):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # else another has started over already
             if leaving is not None:
                 leaving.join()
             self.start()
-        return job.future
+        return job
 
-    def _try_submit(self, job: Job) -> bool:
+    def _try_submit(self, job: ProcessJob) -> bool:
         """Submit a job; return False if no worker could be kept alive, and the workers must be started again."""
         with InterruptsHeld(), self._lock:
             self.check_open()
@@ -147,12 +141,6 @@ class Dispatcher:
                 if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
                     self.wake()  # the dispatcher sleeps, and would miss the time of this one
             return True
-
-    def running_for(self, number: int) -> float | None:
-        with self._lock:
-            jobs = [(job, at) for worker in self._schedule.workers for job, at in worker.began.items()]
-        began = [at for job, at in jobs if job.number == number]
-        return time.monotonic() - min(began) if began else None
 
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerDied` if its dispatcher failed."""
@@ -205,7 +193,7 @@ class Dispatcher:
         if process.death is not None:
             self._poll.watch(process.death, (worker, True))
 
-    def _do(self, actions: Iterable[Action[WorkerHandle, Job]]) -> None:
+    def _do(self, actions: Iterable[Action[WorkerHandle, ProcessJob]]) -> None:
         """Do what the schedule says."""
         given: dict[WorkerHandle, None] = {}
         for action in actions:
@@ -221,7 +209,7 @@ class Dispatcher:
             if worker.writer.waiting:
                 self.wake()
 
-    def _error_of(self, job: Job, why: str) -> BaseException:
+    def _error_of(self, job: ProcessJob, why: str) -> BaseException:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
         if self._schedule.broken:
@@ -392,14 +380,13 @@ class Dispatcher:
     def _receive(self, worker: WorkerHandle, frames: list[Frame]) -> None:
         """Receive messages of a worker: give it and others new work first, then hand over what it sent."""
         now = time.monotonic()
-        done: list[tuple[Frame, Job, Slot | None]] = []
-        actions: list[Action[WorkerHandle, Job]] = []
+        done: list[tuple[Frame, ProcessJob, Slot | None]] = []
+        actions: list[Action[WorkerHandle, ProcessJob]] = []
         with self._lock:
             for frame in frames:
                 kind = frame.kind
                 if kind >= RESULTS and frame.number:
                     job, slot = worker.sent.pop(frame.number)
-                    job.future.took = None if (began := worker.began.get(job)) is None else now - began
                     actions += self._schedule.result(worker, job, now)
                     done.append((frame, job, slot))
                 elif kind is Kind.READY:
@@ -410,14 +397,15 @@ class Dispatcher:
                     worker.start_error = frame.load()
             self._do(actions)
         for frame, job, slot in done:
-            job.future.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
+            job.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
             if frame.kind is not Kind.ERROR:
                 for constant in job.task[3]:
                     if room != constant.slot_bytes:
                         constant.saw(room)
             if frame.buffers:
                 resolve(frame, slot)
-            job.future.set_result(frame)
+            job.task = DONE
+            job.set_result(frame)
 
     def _lost(self, worker: WorkerHandle) -> None:
         """Replace a worker that is gone, and hand out its tasks again."""
@@ -433,8 +421,6 @@ class Dispatcher:
             self._do(self._schedule.died(worker, time.monotonic()))
             if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
                 self.degraded_reason = f"{self._last_exit}{BARREN}"
-            if self._is_missing():
-                self._start_replacements()
 
     # -- replacing workers ---------------------------------------------------------------------------------------
 
@@ -444,8 +430,6 @@ class Dispatcher:
 
     def _start_replacements(self) -> None:
         """Have a thread start workers as long as some are missing."""
-        if self._replacing:
-            return
         thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
         try:
             thread.start()
@@ -485,9 +469,7 @@ class Dispatcher:
 
     def _close_memory(self) -> None:
         self._memory.clear()
-        if self.copies is not None:
+        if self.copies is not None and self.slots is not None:
             self.copies.close()
-        if self.slots is not None:
             self.slots.close()
-        if self._arena is not None:
-            self._arena.close()
+            self.copies.arena.close()

@@ -1,11 +1,12 @@
-"""A task on its way to a worker process, the future of its result."""
+"""A task on its way to a worker process, which is the future of its result as well."""
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
 import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,33 +24,51 @@ from .shared_constants import ConstantRef, SharedConstant
 REST = 0.002
 """Seconds after which a thread looks again whether another reads the results."""
 
+Encoded = tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
+"""The kind of a task's frame, the pickle of function and arguments, the memory of large ones, the constants that it
+needs, which each worker gets once."""
 
-class Serves(Protocol):
-    """What reads the results of workers."""
-
-    def serve(self, future: TaskFuture, deadline: float) -> None:
-        """Read results until `future` is done or the time is up, if no other thread does so just now."""
-        ...
-
-    def running_for(self, number: int) -> float | None:
-        """Return for how many seconds the task of a number has run; None if it has not begun."""
-        ...
+DONE: Encoded = Kind.TASK, b"", [], []
+"""Stands for a task that is not needed any more."""
 
 
-class ResultFuture(TaskFuture):
-    """The future of a task in another process; its result is read and unpickled by the thread that waits for it.
+class ProcessJob(TaskFuture):
+    """A task in another process; its result is read and unpickled by the thread that waits for it.
 
-    `server` reads the results.
+    `began` is when a worker began it, `deaths` how many workers died while they ran it, `finished` whether it has a
+    result or has failed, `unwanted` whether it was cancelled when it was under way. `serve` reads what workers send
+    until a future is done or the time is up, if no other thread does so just now.
     """
 
-    __slots__ = ("_number", "_server", "took", "unwanted")
+    __slots__ = ("_claimed", "_serve", "began", "deaths", "finished", "how", "number", "task", "unwanted")
 
-    def __init__(self, number: int, server: Serves) -> None:
+    def __init__(self, number: int, how: Submission, serve: Callable[[TaskFuture, float], None]) -> None:
         super().__init__()
-        self._number = number
-        self._server = server
-        self.unwanted = False  # it was cancelled when the task was under way
-        self.took: float | None = None  # seconds, once it is done
+        self.number = number
+        self.how = how
+        self.task = DONE
+        self.began: float | None = None
+        self.deaths = 0
+        self.finished = self.unwanted = self._claimed = False
+        self._serve = serve
+
+    # -- the dispatcher's side ---------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
+        if self._claimed:
+            return not self.unwanted
+        self._claimed = super().begin()
+        return self._claimed
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over an exception instead of a result, unless the task was cancelled."""
+        self.finished = True
+        self.task = DONE
+        if self._claimed or super().begin():
+            self.set_exception(error)
+
+    # -- the consumer's side -----------------------------------------------------------------------------------
 
     def result(self) -> Any:
         try:
@@ -75,49 +94,20 @@ class ResultFuture(TaskFuture):
             return True
         deadline, pause = time.monotonic() + seconds, REST
         while (left := deadline - time.monotonic()) > 0:
-            self._server.serve(self, deadline)
+            self._serve(self, deadline)
             if super().wait(min(pause, left)):
                 return True
             pause *= 2  # a thread that reads wakes this one; it only has to see that there is one
         return self.done()
 
     def running_for(self) -> float | None:
-        return self._server.running_for(self._number) if self.took is None else self.took
+        began = self.began
+        return None if began is None else (self._ended or time.monotonic()) - began
 
     def cancel(self) -> bool:
         cancelled = super().cancel()
         self.unwanted = not cancelled
         return cancelled
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class Job:
-    """A task with what became of it.
-
-    `task` is the kind of its frame, the pickle of function and arguments, the memory of large ones, the constants that
-    it needs, which each worker gets once; `deaths` is how many workers died while they ran it.
-    """
-
-    number: int
-    how: Submission
-    future: ResultFuture
-    task: tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
-    deaths: int = 0
-    finished: bool = False
-    _claimed: bool = False
-
-    def begin(self) -> bool:
-        """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
-        if self._claimed:
-            return not self.future.unwanted
-        self._claimed = self.future.begin()
-        return self._claimed
-
-    def fail(self, error: BaseException) -> None:
-        """Hand over an exception instead of a result, unless the task was cancelled."""
-        self.finished = True
-        if self._claimed or self.future.begin():
-            self.future.set_exception(error)
 
 
 def _with_causes(made: PartialBatch) -> PartialBatch:
@@ -150,17 +140,18 @@ def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
     return transport, beside + max(placed, slot) if beside else placed
 
 
-def encoded(task: Task) -> tuple[Kind, bytes, list[memoryview], list[SharedConstant]]:
-    """Return the kind, the pickle, the memory of large arguments of a task, the constants among its arguments.
+def encoded(task: Task) -> Encoded:
+    """Return a task in the form that is sent.
 
-    That of a batch, of which there are many, is made of nothing but numbers and bytes where it can be: that is packed
-    and unpacked in a tenth of the time of what can send any function.
+    That of a batch, of which there are many, is mostly made of nothing but numbers and bytes: that is packed and
+    unpacked in a tenth of the time of what can send any function.
     """
     fn, args, kwargs = task
     if type(fn) is MakeBatch and type(args[0]) is SharedConstant:
         source, rows, key, _ = args
-        if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64 and key.offsets is None:
-            return Kind.BATCH, pickle.dumps((source.number, rows.tobytes(), tuple(key), tuple(fn)), 5), [], [source]
+        if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64:
+            rows = rows.tobytes()
+        return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(fn)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
     return Kind.TASK, *dump(referred(task) if constants else task), constants
 
@@ -172,21 +163,20 @@ def referred(task: Task) -> Task:
     return fn, args, {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
 
 
-def batch_task(pickled: bytes) -> tuple[int, np.ndarray, BatchKey, MakeBatch]:
-    """Return what a BATCH frame says: the number of the source, the rows, ``(n,) int64``, the key, what makes it."""
+def batch_task(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
+    """Return what a BATCH frame says: the number of the source, the rows, the key, what makes it."""
     number, rows, key, make = pickle.loads(pickled)
-    return number, np.frombuffer(rows, np.int64), BatchKey(*key), MakeBatch(*make)
+    return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 
 
-def job_of(number: int, task: Task, how: Submission, server: Serves) -> Job:
+def job_of(number: int, task: Task, how: Submission, serve: Callable[[TaskFuture, float], None]) -> ProcessJob:
     """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
-    future = ResultFuture(number, server)
+    job = ProcessJob(number, how, serve)
     try:
-        return Job(number, how, future, encoded(task))
+        job.task = encoded(task)
     except Exception as error:
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
         failure.__cause__ = error
-        job = Job(number, how, future, (Kind.TASK, b"", [], []))
         job.fail(failure)
-        return job
+    return job

@@ -20,9 +20,10 @@ from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
 from .fork_server import ServerLauncher
-from .job import ResultFuture
+from .job import ProcessJob
 from .process import Launcher
 from .serialization import can_travel
+from .shared_arrays import SharedCopies
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
 from .worker import WorkerBuffers
@@ -70,14 +71,15 @@ class WorkerProcessPool(AbstractWorkerPool):
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd)
+        copies = None if arena is None else SharedCopies(arena)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
         self._warned = self._warned_of_workers = False
-        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, arena, self._slots)
+        self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
 
-    def submit(self, task: Task, how: Submission = ONCE) -> ResultFuture:
+    def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
         if not self._warned_of_workers and self._dispatcher.degraded_reason:

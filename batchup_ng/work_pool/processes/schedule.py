@@ -52,9 +52,13 @@ DIED, LATE = "died", "late"
 
 
 class ScheduledJob(Protocol):
-    """What is to be done; ``begin`` is called before it is sent, and says whether its result is still wanted."""
+    """What is to be done, with the time at which the worker that has it began it.
+
+    ``begin`` is called before it is sent, and says whether its result is still wanted.
+    """
 
     how: Submission
+    began: float | None
     deaths: int
     finished: bool
 
@@ -71,7 +75,6 @@ class ScheduledWorker(Generic[J]):
     started: float
     ready: bool = False
     jobs: list[J] = dataclasses.field(default_factory=list)  # in the order in which they were sent
-    began: dict[J, float] = dataclasses.field(default_factory=dict)  # when each of those that it runs began
     loading: int = 0  # constants that it was sent and has not loaded; no job begins before
     reserved: bool = False  # it runs a job that must be alone
     killed: bool = False  # it is being killed
@@ -169,7 +172,7 @@ class Schedule(Generic[W, J]):
     def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
         """A worker has finished a job."""
         worker.jobs.remove(job)
-        self._mean += (now - worker.began.pop(job, now) - self._mean) / 16
+        self._mean += (now - (now if job.began is None else job.began) - self._mean) / 16
         worker.reserved = False
         worker.finished += 1
         if worker.finished == 1:
@@ -190,6 +193,7 @@ class Schedule(Generic[W, J]):
         for job in worker.jobs:
             why = self._failed(worker, job) if job in running else None
             if why is None:
+                job.began = None
                 retried.append(job)
             else:
                 job.finished = True
@@ -217,7 +221,6 @@ class Schedule(Generic[W, J]):
         jobs = [job for worker in self.workers for job in worker.jobs] + self._waiting.clear()
         for worker in self.workers:
             worker.jobs.clear()
-            worker.began.clear()
         failed = [job for job in jobs if not job.finished]
         for job in failed:
             job.finished = True
@@ -268,10 +271,9 @@ class Schedule(Generic[W, J]):
 
     def _note_begun(self, worker: W, now: float) -> None:
         if worker.loading == 0:
-            began = worker.began
             for job in self._running(worker):
-                if job not in began:
-                    began[job] = now
+                if job.began is None:
+                    job.began = now
 
     def _failed(self, worker: W, job: J) -> str | None:
         """Return why a job, which a worker ran when it died, is not to be tried again; None if it is."""
@@ -290,5 +292,8 @@ class Schedule(Generic[W, J]):
             return math.inf, None
         if not worker.ready:
             return worker.started + START_TIMEOUT, None
-        times = [(at + job.how.timeout, job) for job, at in worker.began.items() if job.how.timeout is not None]
-        return min(times, key=lambda due: due[0], default=(math.inf, None))
+        due: tuple[float, J | None] = math.inf, None
+        for job in self._running(worker):
+            if job.how.timeout is not None and job.began is not None and job.began + job.how.timeout < due[0]:
+                due = job.began + job.how.timeout, job
+        return due

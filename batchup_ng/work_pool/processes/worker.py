@@ -19,10 +19,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from ...data_source.epoch.reading import MakeBatch
 from ...error_context import map_of, traceback_of
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
@@ -115,33 +114,26 @@ class WorkerLoop:
                 del frame
 
     def _run(self, frame: Frame) -> None:
-        number = frame.number
         slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
         memory = _current.memory = TaskMemory(self._view, slot, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
-                constant, rows, key, make = batch_task(frame.pickled)
-                source = WORKER_CONSTANTS.get(constant)
-                answer = self._batch(number, slot, make, (source, rows, key, memory))
+                answer = self._batch(frame, slot, memory)
             else:
                 fn, args, kwargs = frame.load()
                 args = [_resolved(arg) for arg in args]
                 kwargs = {name: _resolved(arg) for name, arg in kwargs.items()}
-                if type(fn) is MakeBatch:
-                    answer = self._batch(number, slot, fn, args)
-                else:
-                    answer = encode_answer(number, fn(*args, **kwargs), memory)
+                answer = encode_answer(frame.number, fn(*args, **kwargs), memory)
         except BaseException as error:
-            answer = encode_error(number, error)
+            answer = encode_error(frame.number, error)
         finally:
             _current.memory = None
         self._send(answer)
 
-    def _batch(
-        self, number: int, slot: Placed | None, make: MakeBatch, args: Sequence[Any]
-    ) -> list[protocol.Piece]:
+    def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> list[protocol.Piece]:
         """Return the answer of a batch: the batch, or a :class:`PartialBatch` if samples fail or cannot be sent."""
-        source, rows, key, memory = args
+        constant, rows, key, make = batch_task(frame.pickled)
+        source = WORKER_CONSTANTS.get(constant)
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
             if make.seeded and self._threads == 1:  # threads share the global generators
@@ -154,7 +146,7 @@ class WorkerLoop:
             return batch
 
         try:
-            return encode_answer(number, read(rows, key, memory), memory)
+            return encode_answer(frame.number, read(rows, key, memory), memory)
         except BaseException as error:
             if not make.catches(error, rows):
                 raise
@@ -168,7 +160,7 @@ class WorkerLoop:
             whole: Any = None if made.error is None else portable(made.error)
             made = dataclasses.replace(made, failures=failures, error=whole)
         memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
-        return encode_answer(number, made, memory)
+        return encode_answer(frame.number, made, memory)
 
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:

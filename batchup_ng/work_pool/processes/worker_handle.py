@@ -9,7 +9,7 @@ from typing import Any
 
 from ...memory_pool import BufferPool
 from . import protocol
-from .job import Job
+from .job import ProcessJob
 from .process import EXIT_UNKNOWN, WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
 from .schedule import START_TIMEOUT, ScheduledWorker
@@ -17,7 +17,7 @@ from .shared_arrays import SharedCopies
 from .shared_memory import Slot, SlotPool
 
 
-class WorkerHandle(ScheduledWorker[Job]):
+class WorkerHandle(ScheduledWorker[ProcessJob]):
     """A worker process; large buffers that come over its socket are read to `memory`, its slots come from `slots`."""
 
     def __init__(self, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None) -> None:
@@ -29,9 +29,9 @@ class WorkerHandle(ScheduledWorker[Job]):
         self.watched = False
         self.start_error = ""
         self._slots = slots
-        self.sent: dict[int, tuple[Job, Slot | None]] = {}
+        self.sent: dict[int, tuple[ProcessJob, Slot | None]] = {}
 
-    def send(self, job: Job, copies: SharedCopies | None) -> None:
+    def send(self, job: ProcessJob, copies: SharedCopies | None) -> None:
         """Queue a job, after the constants that it needs and this worker has not."""
         kind, pickled, buffers, constants = job.task
         for constant in constants:

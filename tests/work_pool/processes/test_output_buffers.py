@@ -106,13 +106,6 @@ def test_a_part_of_a_slots_array_is_not_copied(lender: Lender) -> None:
     assert [place.size for place in lender.places] == [100_032]
 
 
-def test_what_lies_elsewhere_is_copied_to_the_slot(lender: Lender) -> None:
-    memory = lender.memory(MB)
-    (arrived,) = lender.crossed((np.full((300, 300), 5.0),), memory)
-    assert (arrived == 5).all()
-    assert lender.places[0].size == 720_000
-
-
 def test_what_has_no_room_in_the_slot_goes_with_the_message(lender: Lender) -> None:
     memory = lender.memory(100_000)
     parts = tuple([np.full(90_000, k, np.uint8) for k in range(3)])

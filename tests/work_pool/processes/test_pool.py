@@ -158,7 +158,7 @@ def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) 
             one(pool, len, "abc")
 
 
-def test_constants_are_forgotten_with_their_last_reference(lone: Any) -> None:
+def test_a_constant_is_sent_once_and_forgotten_with_its_last_reference(lone: Any) -> None:
     def held() -> int:
         from batchup_ng.work_pool.processes.shared_constants import WORKER_CONSTANTS
 
@@ -168,49 +168,25 @@ def test_constants_are_forgotten_with_their_last_reference(lone: Any) -> None:
     constant = lone.shared_constant(np.arange(10))
     assert lone.shared_constant(constant) is constant
     assert one(lone, np.sum, constant) == 45
+    assert len({one(lone, id, constant) for _ in range(5)}) == 1
     assert one(lone, held) == before + 1
     del constant
     one(lone, len, "abc")
     assert one(lone, held) == before
 
 
-def test_a_constant_is_sent_to_each_worker_once(lone: Any) -> None:
-    class Counted:
-        loads = 0
-
-        def __reduce__(self) -> Any:
-            return counted, ()
-
-    constant = lone.shared_constant(Counted())
-    assert [one(lone, lambda c: c, constant) for _ in range(5)] == [1] * 5
-
-
-_loads = 0
-
-
-def counted() -> int:
-    """Return how often this was called in this process."""
-    global _loads
-    _loads += 1
-    return _loads
-
-
 def test_threads_of_one_process_run_at_once() -> None:
     with bu.WorkerProcessPool(1, threads=4) as pool:
-        stream = pool.work_stream((meet, (4,)) for _ in range(4))
-        assert list(stream.retrieve_iter()) == [True] * 4
+        stream = pool.work_stream((meet,) for _ in range(4))
+        assert sorted(stream.retrieve_iter()) == [0, 1, 2, 3]
 
 
 _barrier = threading.Barrier(4)
 
 
-def meet(n: int) -> bool:
-    """Wait until `n` tasks are here at once; False if they never are."""
-    try:
-        _barrier.wait(20)
-    except threading.BrokenBarrierError:
-        return False
-    return True
+def meet() -> int:
+    """Wait until four tasks are here at once, and return which of them this is; an error if they never are."""
+    return _barrier.wait(20)
 
 
 def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp_path: Path) -> None:
