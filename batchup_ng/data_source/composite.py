@@ -75,9 +75,7 @@ class CompositeDataSource(PlannedDataSource):
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
-        if any(n is None for n in counts):
-            return None
-        return min(whole_groups(n, size) for n, size in zip(counts, self._sizes, strict=True))
+        return None if None in counts else min(map(whole_groups, counts, self._sizes))
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
@@ -123,11 +121,10 @@ class CompositeDataSource(PlannedDataSource):
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
-        parts = [
-            groups_plan(source.row_plan(batch_size * size, own, drop_last and size == 1), size, batch_size, drop_last)
-            for source, size, own in zip(self.datasets, self._sizes, keys, strict=True)
-        ]
+        parts = []
+        for i, (source, size) in enumerate(zip(self.datasets, self._sizes, strict=True)):
+            own = source.row_plan(batch_size * size, key and key.child(i), drop_last and size == 1)
+            parts.append(groups_plan(own, size, batch_size, drop_last))
         return side_by_side(parts, self.trim, batch_size, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
@@ -175,10 +172,9 @@ class CompositeDataSource(PlannedDataSource):
 def _even(rows: Any) -> bool:
     """Return whether the rows of all parts stand for equally many samples; False where that is not known."""
     try:
-        fewest, most = whole_samples(tuple(rows))
+        return len(set(whole_samples(tuple(rows)))) == 1
     except TypeError:  # rows of the user's that have no length, such as slices
         return False
-    return fewest == most
 
 
 def join(parts: Sequence[Any], flatten: bool) -> Any:
@@ -210,9 +206,8 @@ def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
 
 def _least(counts: Iterable[float | None]) -> float | None:
     """Return the least of the counts; None where one is not known."""
-    listed = list(counts)
-    known = [n for n in listed if n is not None]
-    return min(known) if len(known) == len(listed) else None
+    known: list[Any] = list(counts)
+    return None if None in known else min(known)
 
 
 def _checked_sizes(sizes: Any, n: int) -> list[int]:
