@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...batch_layout import finished
+from ...errors import ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
 from ...memory_pool import Buffers
@@ -29,6 +30,13 @@ class DirectRunner(Runner):
 
     def __next__(self) -> Any:
         return next(self._batches)
+
+    def check_caller(self) -> None:
+        if getattr(self._batches, "gi_running", False):
+            raise ReentrantIteration(
+                "the next batch of this iterator was asked for while one is being made: by its map or generator, which "
+                "should iterate over a second batch_iterator there, or by another thread, for which a pool has room"
+            )
 
     def close(self) -> None:
         close = getattr(self._batches, "close", None)

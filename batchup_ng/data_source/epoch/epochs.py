@@ -9,6 +9,7 @@ to the iterator before, so that what was begun ends with the last reference to :
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import warnings
 import weakref
@@ -62,7 +63,8 @@ class Epochs(Iterator[BatchIterator]):
         """Return the next epoch, which shares its buffer with the one before."""
         if self._number >= self._end:
             raise StopIteration
-        epoch = prepare(self._source, self._options.of_epoch(self._number), self._state)
+        options = dataclasses.replace(self._options, epoch=self._number, numbered=True)
+        epoch = prepare(self._source, options, self._state)
         runner = self._source.start(epoch, before)
         self._state = None
         self._number += 1
