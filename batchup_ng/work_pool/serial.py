@@ -33,7 +33,8 @@ class SerialPool(AbstractWorkerPool):
         self.buffers = BufferPool(max_free=4)
 
     def submit(self, task: Task, how: Submission = ONCE) -> _Deferred:
-        self.check_open()
+        if self._closed:
+            self.check_open()  # which says so
         return _Deferred(self, task, how.timeout)
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> SerialPool:
@@ -58,7 +59,8 @@ class _Deferred(TaskFuture):
 
     def wait(self, seconds: float) -> bool:
         """Run the task on this thread, for as long as it takes."""
-        self._pool.check_open()
+        if self._pool._closed:
+            self._pool.check_open()
         if not self.begin():
             return super().wait(seconds)  # another thread runs it
         fn, args, kwargs = self._task
