@@ -12,7 +12,6 @@ from ...errors import ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
 from ...memory_pool import Buffers
-from ...randomness import BatchKey
 from ...sampling.plans.rows import planned_samples
 from ..hooks import SourceNode, any_node
 from .accounting import Accounting, count_of
@@ -61,16 +60,13 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterat
             accounting.settle(planned.number, n, n, 0, "memory")
             yield batch
         else:
-            batch = failures.resolved(planned, batch, functools.partial(_remade, make, source, key, buffers))
+            remade = functools.partial(make.__call__, source, key=key, buffers=buffers)
+            batch = failures.resolved(planned, batch, remade)
             failures.settle(planned, batch, "memory")
             if batch.kept:
                 yield batch.batch
         del batch
     failures.check_some_delivered()
-
-
-def _remade(make: MakeBatch, source: SourceNode, key: BatchKey, buffers: Buffers, rows: Any) -> Any:
-    return make(source, rows, key, buffers)
 
 
 def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Iterator[Any]:

@@ -147,8 +147,7 @@ class BatchIterator(Iterator[Any]):
         another number of ranks and, unless batches are what is in order (a choice of sources, buckets), another batch
         size and ``drop_last=``. JSON can hold it, in at most 4 kB (beside the state of a stream's own iterator).
 
-        It holds a digest of the source's samplers, with their weights, classes and lists of rows. The first call of all
-        reads these arrays once, 0.7 s for 10^8 rows; what they gave is kept for later calls and epochs.
+        The first call of all reads the arrays of the source's samplers once, 0.7 s for 10^8 rows.
 
         Raises:
             StateError: the source only streams, or its order is drawn from a generator and not from an int seed.
