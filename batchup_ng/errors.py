@@ -25,14 +25,11 @@
     ├── WorkerWarning                                  worker processes ended and cannot be replaced
     └── SharedMemoryWarning                            too little shared memory: by socket, or by a file
 
-Each error is also an instance of the built-in exception in brackets, so that code written for BatchUp, which
-caught ``ValueError`` and ``TypeError``, keeps working. An exception that a task of ``work_stream`` raises
-arrives as it is, with a :class:`RemoteTraceback` as its cause when it was raised in another process. One that
-is raised in making a batch arrives as a :class:`BatchError` that is an instance of its type as well.
-
-For that, one class is made for each type of exception, which derives from both. Its instances are built by the
-constructor of the built-in base alone, since a user's constructor may require any arguments. Where no such class can
-be made, a plain :class:`BatchError` is raised.
+Each error is also an instance of the built-in exception in brackets, as BatchUp's were. An exception that a task of
+``work_stream`` raises arrives as it is, with a :class:`RemoteTraceback` as its cause if it comes from another process.
+One that is raised in making a batch arrives as a :class:`BatchError` that is an instance of its type as well, of a
+class that derives from both; the constructor of the built-in base builds it, since a user's may require any arguments.
+Where no such class can be made, it is a plain :class:`BatchError`.
 """
 
 from __future__ import annotations

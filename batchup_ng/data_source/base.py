@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from .. import batch as batches
 from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import FRESH, BufferPool, Buffers
+from ..memory_pool import FRESH, BufferPool
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
 from ..sampling.plans.rows import ListedPlan
@@ -80,9 +80,6 @@ class AbstractDataSource(HasSamples):
                 name.
         """
         return self._followed_by("collate", fn)
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return [batches.marked(sample) for sample in super().read_samples(rows, key, buffers)]
 
     # -- composing ---------------------------------------------------------------------------------------------
 

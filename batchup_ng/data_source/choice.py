@@ -76,8 +76,8 @@ class ChoiceDataSource(PlannedDataSource):
         return self.stratified and all(known_count(n) for n in counts)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
-        parts = tuple([one.row_plan(batch_size, own, drop_last) for one, own in zip(self.datasets, keys, strict=True)])
+        each = enumerate(self.datasets)
+        parts = tuple([one.row_plan(batch_size, key and key.child(i), drop_last) for i, one in each])
         kind = StratifiedPlan if self._spread([part.n_batches for part in parts]) else RoundRobinPlan
         return kind(parts, key)
 

@@ -15,7 +15,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import drawn_groups, group_positions, grouped, groups_plan, ungrouped, whole_groups
-from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
+from ..sampling.plans.rows import RowPlan, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
 from .hooks import any_node, joined_names
@@ -75,13 +75,9 @@ class CompositeDataSource(PlannedDataSource):
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
-        if any(n is None for n in counts):
-            return None
-        return min(whole_groups(n, size) for n, size in zip(counts, self._sizes, strict=True))
+        return None if None in counts else min(map(whole_groups, counts, self._sizes))
 
     def samples_by_indices(self, indices: Any) -> Any:
-        if not self.is_random_access:
-            raise self._no_random_access("samples_by_indices")
         self._check_rows(indices)
         pairs = zip(self.datasets, read_only(self._ungrouped(indices)), strict=True)
         return self._joined([source.samples_by_indices(rows) for source, rows in pairs], indices)
@@ -123,11 +119,10 @@ class CompositeDataSource(PlannedDataSource):
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        keys = [None if key is None else key.child(i) for i in range(len(self.datasets))]
-        parts = [
-            groups_plan(source.row_plan(batch_size * size, own, drop_last and size == 1), size, batch_size, drop_last)
-            for source, size, own in zip(self.datasets, self._sizes, keys, strict=True)
-        ]
+        parts = []
+        for i, (source, size) in enumerate(zip(self.datasets, self._sizes, strict=True)):
+            own = source.row_plan(batch_size * size, key and key.child(i), drop_last and size == 1)
+            parts.append(groups_plan(own, size, batch_size, drop_last))
         return side_by_side(parts, self.trim, batch_size, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
@@ -140,13 +135,9 @@ class CompositeDataSource(PlannedDataSource):
         yield from map(trim_rows, zip(*parts, strict=False)) if self.trim else zip(*parts, strict=False)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        def of_part(source: AbstractDataSource, size: int) -> float | None:
-            if size == 1:
-                return source.count(batch_size, drop_last)
-            n = source.num_samples()
-            return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
-
-        return _least(map(of_part, self.datasets, self._sizes))
+        if None in [source.count(batch_size, drop_last) for source in self.datasets]:
+            return None
+        return self.row_plan(batch_size, OrderKey(0, 0), drop_last).n_batches
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:
@@ -175,10 +166,9 @@ class CompositeDataSource(PlannedDataSource):
 def _even(rows: Any) -> bool:
     """Return whether the rows of all parts stand for equally many samples; False where that is not known."""
     try:
-        fewest, most = whole_samples(tuple(rows))
+        return len(set(whole_samples(tuple(rows)))) == 1
     except TypeError:  # rows of the user's that have no length, such as slices
         return False
-    return fewest == most
 
 
 def join(parts: Sequence[Any], flatten: bool) -> Any:
@@ -210,9 +200,8 @@ def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
 
 def _least(counts: Iterable[float | None]) -> float | None:
     """Return the least of the counts; None where one is not known."""
-    listed = list(counts)
-    known = [n for n in listed if n is not None]
-    return min(known) if len(known) == len(listed) else None
+    known: list[Any] = list(counts)
+    return None if None in known else min(known)
 
 
 def _checked_sizes(sizes: Any, n: int) -> list[int]:

@@ -29,9 +29,8 @@ class ConsumerMaps(NamedTuple):
                 batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:
                 note_map(error, function_name(node.fn))
-                told = {"epoch": key.epoch, "batch": key.batch}
                 when = f"epoch {key.epoch}, batch {key.batch}"
-                raise described(error, "behind the pool", when, told) from error
+                raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 

@@ -50,7 +50,12 @@ def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
     for launcher, rank_name, world_name in LAUNCHERS:
         rank, world = environment.get(rank_name), environment.get(world_name)
         if rank is not None and world is not None:
-            return _checked(launcher, f"{rank_name}={rank!r} and {world_name}={world!r}", rank, world)
+            if rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world):
+                return int(rank), int(world)
+            raise ArgumentError(
+                f"shard is 'auto', and the environment of {launcher} has {rank_name}={rank!r} and "
+                f"{world_name}={world!r}, which are no rank and number of processes; pass shard=(rank, world)"
+            )
         if (rank is not None or world is not None) and launcher != "SLURM":
             halves.append(f"{rank_name} without {world_name}" if world is None else f"{world_name} without {rank_name}")
     if halves:
@@ -58,12 +63,3 @@ def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
             f"shard is 'auto', and the environment has {halves[0]}; set both, or pass shard=(rank, world)"
         )
     return 0, 1
-
-
-def _checked(launcher: str, told: str, rank: str, world: str) -> tuple[int, int]:
-    if rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world):
-        return int(rank), int(world)
-    raise ArgumentError(
-        f"shard is 'auto', and the environment of {launcher} has {told}, which are no rank and number of processes; "
-        f"pass shard=(rank, world)"
-    )

@@ -68,10 +68,6 @@ class EpochOptions:
         key = self.order_key()
         return self.rng if key is None else key.random_state("rng")
 
-    def of_epoch(self, epoch: int) -> EpochOptions:
-        """Return the options for the epoch of that number."""
-        return dataclasses.replace(self, epoch=epoch, numbered=True)
-
     @property
     def given(self) -> dict[str, Any]:
         """What the user gave of the options that functions and sources of the user's may be called with."""

@@ -197,8 +197,8 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
                 )
         if not x:
             raise ArgumentError("Cannot convert x to a data source; x is an empty sequence")
-        return ArrayDataSource(list(x))
-    if isinstance(x, dict):
+        x = list(x)
+    if isinstance(x, (list, dict)):
         return ArrayDataSource(x)
     if isinstance(x, Iterator):
         return IteratorDataSource(x)

@@ -47,8 +47,6 @@ class MapDataSource(SameOrder):
         return [type(self).__name__, self.rng, self.source.fingerprint()]
 
     def samples_by_indices(self, indices: Any) -> Any:
-        if not self.is_random_access:
-            raise self._no_random_access("samples_by_indices")
         batch = as_batch(self.source.samples_by_indices(indices))
         return self._apply(batch, BatchKey(), planned_samples(indices, batch))
 

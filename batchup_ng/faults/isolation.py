@@ -68,7 +68,7 @@ def isolate(
         retries: How often to make the whole batch again first.
         caught: The exceptions that are failures.
     """
-    halves = _Halves(read, rows, action, caught)
+    halves = _Halves(read, rows, whole_samples(rows)[1], action == "raise", caught)
     return search(rows, error, action, retries, halves.read, halves.find_bad)
 
 
@@ -117,29 +117,27 @@ def _together(made: Any, bad: dict[int, BaseException], places: np.ndarray) -> A
     return PartialBatch(made, len(places), bad) if bad else made
 
 
+@dataclasses.dataclass(frozen=True)
 class _Halves:
     """Looks for the bad samples of one batch by reading it in halves, on this thread."""
 
-    def __init__(
-        self, read: Callable[..., Any], rows: Any, action: str, caught: tuple[type[BaseException], ...]
-    ) -> None:
-        self._read = read
-        self._rows = rows
-        self._n = whole_samples(rows)[1]
-        self._first_only = action == "raise"
-        self._caught = caught
+    read_rows: Callable[[Any, np.ndarray | None], Any]
+    rows: Any
+    n: int
+    first_only: bool
+    caught: tuple[type[BaseException], ...]
 
     def read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
         """Return what a read gives, or else what it raises."""
-        whole = len(places) == self._n
+        whole = len(places) == self.n
         try:
-            return self._read(*(self._rows, None) if whole else (take_rows(self._rows, places), places)), None
-        except self._caught as error:
+            return self.read_rows(*(self.rows, None) if whole else (take_rows(self.rows, places), places)), None
+        except self.caught as error:
             return None, error
 
     def find_bad(self, places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
         """Return what is raised for each bad sample at `places`, which raise `error` together."""
-        wanted = type(error) if self._first_only else None
+        wanted = type(error) if self.first_only else None
         found, alone = self._search(places, error, wanted)
         seen = places[places <= max(alone)] if wanted is not None and alone else places
         if len(alone) == len(seen) > 1:  # none can be made alone: bad are those that fail as all do together
@@ -153,7 +151,7 @@ class _Halves:
 
         If all fail alone, bad are those for which it is the same exception as for all together.
         """
-        if len(places) == self._n == 1:
+        if len(places) == self.n == 1:
             return {int(places[0]): error}, {int(places[0])}
         bad: dict[int, BaseException] = {}
         alone: set[int] = set()

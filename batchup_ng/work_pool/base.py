@@ -1,9 +1,10 @@
 """What every pool offers.
 
-A new pool defines ``submit``, ``shared_constant``, ``producer``, ``check_open``, ``close`` and ``abandon``, and has
-``buffers`` and ``processes`` (or ``at_once``). ``submit`` heeds every field of a :class:`~.task.Submission` and returns
-a :class:`~.task.TaskFuture` whose ``transport`` is one of those that ``stats`` counts; while a task runs on a thread of
-this process ``task.current.future`` is its future, so that a map that asks its own iterator for a batch is noticed.
+A new pool defines ``submit`` and ``_own_pool``, has ``buffers`` and ``processes`` (or ``at_once``), and extends
+``close`` and ``abandon`` if its workers have to be ended; one in other processes has a ``shared_constant`` as well.
+``submit`` heeds every field of a :class:`~.task.Submission`; the ``transport`` of the :class:`~.task.TaskFuture` is one
+of those that ``stats`` counts. While a task runs on a thread of this process ``task.current.future`` is its future, so
+that a map that asks its own iterator for a batch is noticed.
 
 Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
 the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
@@ -44,7 +45,6 @@ HOOKS = {"abandon", "at_once", "buffers", "check_open", "own_thread", "producer"
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
-PoolOfOne = TypeVar("PoolOfOne", bound="AbstractWorkerPool")
 
 
 class AbstractWorkerPool:
@@ -61,19 +61,12 @@ class AbstractWorkerPool:
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
+        self._closed = False
 
     @property
     def at_once(self) -> int:
         """How many tasks it runs at once."""
         return getattr(self, "processes", 1) * getattr(self, "threads", 1)
-
-    def _own(self, producer: PoolOfOne) -> PoolOfOne:
-        self._producers.add(producer)
-        return producer
-
-    def _close_producers(self) -> None:
-        for producer in list(self._producers):
-            producer.close()
 
     def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture:
         """Queue a task and return its future.
@@ -90,28 +83,38 @@ class AbstractWorkerPool:
     def shared_constant(self, x: Any) -> Any:
         """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
 
-        `x` must not change afterwards.
+        `x` must not change afterwards. Workers in this process share it as it is.
         """
-        raise NotImplementedError(f"Abstract for type {type(self)}")
+        return x
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
         """Return a pool of one worker that can iterate over `source`, in this process if it must be one that `stays`.
 
         It ends with this one at the latest.
         """
+        self.check_open()
+        producer = self._own_pool(source, stays)
+        self._producers.add(producer)
+        return producer
+
+    def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
+        """Return a new pool of one worker that can iterate over `source`."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def check_open(self) -> None:
         """Raise :class:`~batchup_ng.errors.PoolClosed` if the pool was closed."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
+        if self._closed:
+            raise PoolClosed("this pool was closed; make a new one")
 
     def close(self) -> None:
         """End the workers; may be called again. Results that are still waited for raise ``PoolClosed``."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
+        for producer in list(self._producers):
+            producer.close()
+        self._closed = True
 
     def abandon(self) -> None:
         """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
+        self.close()
 
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:
         """Return a stream of the results of tasks, in order, which starts to fill its buffer now.

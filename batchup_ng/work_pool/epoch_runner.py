@@ -177,24 +177,17 @@ class EpochRunner(PrefetchBuffer):
 
     def _made(self, entry: Entry) -> Any:
         """Return what an entry that is done gives, a batch or a :class:`PartialBatch`; the next are submitted."""
-        failure = None
         try:
-            made = entry.future.result()
-        except BaseException as error:
+            made = self._outcome(entry)
+        finally:
             self.drop(entry)
-            if not isinstance(error, FAILURES) or not isolable(error, entry.job.about.rows):
-                raise
-            failure = error
-        else:
-            self.drop(entry)
-            self._saw(made, entry)
         self.top_up()
-        if failure is None:
+        if not isinstance(made, BaseException):
             return made
         try:
-            return self._repaired(entry.job, failure)
+            return self._repaired(entry.job, made)
         finally:
-            del failure  # its traceback holds this frame
+            del made  # its traceback holds this frame
 
     def _saw(self, made: Any, entry: Entry) -> None:
         """Take note of the size of a batch, and of how it came."""
@@ -252,13 +245,15 @@ class EpochRunner(PrefetchBuffer):
         try:
             for job in jobs:
                 entries.append(self.beside(job))
+            for entry in entries:
+                self.wait(entry)
             return [self._outcome(entry) for entry in entries]
         finally:
             for entry in entries:
                 self.forget(entry)
 
     def _outcome(self, entry: Entry) -> Any:
-        self.wait(entry)
+        """Return what an entry gives: the batch, a :class:`PartialBatch`, or what ended its worker."""
         try:
             made = entry.future.result()
         except FAILURES as error:

@@ -7,6 +7,7 @@ the worker is the epoch, once, as a shared constant; back come its batches, each
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import itertools
 import weakref
 from collections.abc import Iterator
@@ -63,7 +64,8 @@ class PrefetchDataSource(WithConsumerMaps):
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
             place = path + (0,) * len(self._maps)
-            produced = producer.shared_constant(_Produced(self._source, options, place))
+            behind_pool = any_node(self._source, "of_pool")
+            produced = producer.shared_constant(_Produced(self._source, options, place, behind_pool))
             maps = ConsumerMaps(self._maps)
             return ProducerRunner(epoch, producer, produced, bound=self._bound, maps=maps, path=path, state=state)
         except BaseException:
@@ -71,38 +73,38 @@ class PrefetchDataSource(WithConsumerMaps):
             raise
 
 
+@dataclasses.dataclass
 class _Produced:
     """An epoch of a source in the one worker that iterates over it."""
 
-    def __init__(self, source: AbstractDataSource, options: EpochOptions, path: tuple[int, ...]) -> None:
-        self._source = source
-        self._behind_pool = any_node(source, "of_pool")
-        self._options = options
-        self._path = path
-        self._iterator: Iterator[Any] | None = None
-        self._context: contextvars.Context | None = None
-        self._error: BaseException | None = None
+    source: AbstractDataSource
+    options: EpochOptions
+    path: tuple[int, ...]
+    behind_pool: bool  # whether a pool makes its batches, which are as they are to be handed out then
+    iterator: Iterator[Any] | None = None
+    context: contextvars.Context | None = None
+    error: BaseException | None = None
 
     def next(self, buffers: Buffers) -> tuple[Any, ...]:
         """Return ``(batch, state of the stream after it, or None)``, or ``()`` at the end: the task of every batch.
 
         After an error it raises the same again.
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         try:
-            if self._iterator is None or self._context is None:
-                self._iterator = whole_stream(self._source, self._options, self._path)
-                self._context = contextvars.copy_context()
+            if self.iterator is None or self.context is None:
+                self.iterator = whole_stream(self.source, self.options, self.path)
+                self.context = contextvars.copy_context()
             # All in one context, or a `with` of a generator's would not find what it has set.
-            batch = self._context.run(next, self._iterator)
-            if not self._behind_pool:
+            batch = self.context.run(next, self.iterator)
+            if not self.behind_pool:
                 batch = finished(batch, buffers)
-            return batch, inner_state(self._source.checkpointable(), self._options)
+            return batch, inner_state(self.source.checkpointable(), self.options)
         except StopIteration:
             return ()
         except BaseException as error:
-            self._error = error
+            self.error = error
             raise
 
 

@@ -44,55 +44,48 @@ class Allowance:
     batch: float | None
 
 
+@dataclasses.dataclass(frozen=True)
 class Repair:
     """Finds out what becomes of one batch whose worker died or ran out of time."""
 
-    def __init__(
-        self,
-        rows: Any,
-        action: str,
-        allowance: Allowance,
-        at_once: int,  # how many reads the pool can run at once
-        run: Callable[[list[Read]], list[Any]],  # gives for each the batch, a PartialBatch, or what ended its worker
-    ) -> None:
-        self._rows = rows
-        self._action = action
-        self._allowance = allowance
-        self._at_once = at_once
-        self._run = run
+    rows: Any
+    action: str  # what the error policy does about bad samples
+    allowance: Allowance
+    at_once: int  # how many reads the pool can run at once
+    run: Callable[[list[Read]], list[Any]]  # gives for each the batch, a PartialBatch, or what ended its worker
 
     def made(self, error: BaseException, again: int) -> Any:
         """Return the batch that `error` ended if it can be made now, else a ``PartialBatch``; `again` times whole."""
-        return search(self._rows, error, self._action, again, self._read, self._find_bad)
+        return search(self.rows, error, self.action, again, self._read, self._find_bad)
 
     def _read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
-        whole = len(places) == whole_samples(self._rows)[1]
-        rows = self._rows if whole else take_rows(self._rows, places)
-        (made,) = self._run([Read(rows, None if whole else places, False, self._allowance.batch)])
+        whole = len(places) == whole_samples(self.rows)[1]
+        rows = self.rows if whole else take_rows(self.rows, places)
+        (made,) = self.run([Read(rows, None if whole else places, False, self.allowance.batch)])
         return (None, made) if isinstance(made, BaseException) else (made, None)
 
     def _find_bad(self, places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
         """Return what ended the worker of each sample that is to blame, by its place."""
-        limit = self._allowance.sample
+        limit = self.allowance.sample
         if not isinstance(error, SampleTimeout) or limit is None:
-            return self._probe(places, limit, self._action == "raise")
+            return self._probe(places, limit, self.action == "raise")
         bad = self._probe(places, min(SHORT, limit), False)
         late = np.array([place for place, one in bad.items() if isinstance(one, SampleTimeout)], dtype=np.int64)
         if len(late) > 1 and limit > SHORT:
             bad = {place: one for place, one in bad.items() if place not in late}
             bad.update(self._probe(late, limit, False))
         if not bad:
-            self._allowance.batch = limit * whole_samples(self._rows)[1]
+            self.allowance.batch = limit * whole_samples(self.rows)[1]
         told = SampleTimeout(f"a sample took longer than timeout={limit:g} s; raise it if that is right")
         return {place: told if isinstance(one, SampleTimeout) else one for place, one in bad.items()}
 
     def _probe(self, places: np.ndarray, timeout: float | None, first_only: bool) -> dict[int, BaseException]:
         """Return what ended the worker of each of these samples, of the first alone if that is enough."""
         bad: dict[int, BaseException] = {}
-        for start in range(0, len(places), self._at_once):
-            some = places[start : start + self._at_once]
-            reads = [Read(take_rows(self._rows, place), place, True, timeout) for place in some.reshape(-1, 1)]
-            for place, made in zip(some, self._run(reads), strict=True):
+        for start in range(0, len(places), self.at_once):
+            some = places[start : start + self.at_once]
+            reads = [Read(take_rows(self.rows, place), place, True, timeout) for place in some.reshape(-1, 1)]
+            for place, made in zip(some, self.run(reads), strict=True):
                 if isinstance(made, BaseException):
                     bad[int(place)] = made
             if bad and first_only:

@@ -8,11 +8,9 @@ in the midst of a task here, so these two leave it as it was before: it runs aga
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import validation
 from ..data_source.base import AbstractDataSource
-from ..errors import PoolClosed, StallWarning
+from ..errors import StallWarning
 from ..memory_pool import BufferPool
 from ..warn import warn_consumer
 from .base import ELSEWHERE, AbstractWorkerPool
@@ -33,29 +31,18 @@ class SerialPool(AbstractWorkerPool):
     def __init__(self) -> None:
         super().__init__()
         self.buffers = BufferPool(max_free=4)
-        self._closed = False
 
     def submit(self, task: Task, how: Submission = ONCE) -> _Deferred:
-        self.check_open()
+        if self._closed:
+            self.check_open()  # which says so
         return _Deferred(self, task, how.timeout)
 
-    def shared_constant(self, x: Any) -> Any:
-        return x
-
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> SerialPool:
-        return self._own(SerialPool())
-
-    def abandon(self) -> None:
-        self.close()
+    def _own_pool(self, source: AbstractDataSource, stays: bool) -> SerialPool:
+        return SerialPool()
 
     def close(self) -> None:
-        self._close_producers()
-        self._closed = True
+        super().close()
         self.buffers.clear()
-
-    def check_open(self) -> None:
-        if self._closed:
-            raise PoolClosed("this pool was closed; make a new one")
 
 
 class _Deferred(TaskFuture):
@@ -72,7 +59,8 @@ class _Deferred(TaskFuture):
 
     def wait(self, seconds: float) -> bool:
         """Run the task on this thread, for as long as it takes."""
-        self._pool.check_open()
+        if self._pool._closed:
+            self._pool.check_open()
         if not self.begin():
             return super().wait(seconds)  # another thread runs it
         fn, args, kwargs = self._task

@@ -28,7 +28,7 @@ import queue
 import threading
 import time
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import validation
 from ..data_source.base import AbstractDataSource
@@ -229,7 +229,6 @@ class WorkerThreadPool(AbstractWorkerPool):
         super().__init__()
         self.processes = worker_count(processes)
         self.buffers = BufferPool(max_free=64)
-        self._closed = False
         self._pid = os.getpid()
         self._workers = ThreadWorkers(self.processes)
         self._finalizer = weakref.finalize(self, self._workers.end)
@@ -245,17 +244,8 @@ class WorkerThreadPool(AbstractWorkerPool):
         check_process(self._pid)
         return self._workers.submit(task, how)
 
-    def shared_constant(self, x: Any) -> Any:
-        """Return `x` itself, which threads share as it is."""
-        return x
-
-    def check_open(self) -> None:
-        if self._closed:
-            raise PoolClosed("this pool was closed; make a new one")
-
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> WorkerThreadPool:
-        self.check_open()
-        return self._own(WorkerThreadPool(1))
+    def _own_pool(self, source: AbstractDataSource, stays: bool) -> WorkerThreadPool:
+        return WorkerThreadPool(1)
 
     def abandon(self) -> None:
         self._workers.end()
@@ -263,8 +253,7 @@ class WorkerThreadPool(AbstractWorkerPool):
     def close(self) -> None:
         if os.getpid() != self._pid:
             return  # a fork of the user's, which has no such threads
-        self._close_producers()
-        self._closed = True
+        super().close()
         _open_pools.discard(self)
         self._finalizer()
         self.buffers.clear()

@@ -10,7 +10,6 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError
-from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 
@@ -76,11 +75,6 @@ def test_views_that_stand_one_after_the_other_do_not_depend_on_the_batch_size() 
     plain = bu.ArrayDataSource([np.arange(N)]).map(lambda x: (x,)).map(drawing, rng="sample")
     alone = drawn(plain.batch_iterator(6, shuffle=3))
     assert alone.items() <= expected.items()  # the first view draws as the sample itself
-
-
-def test_views_are_reproducible() -> None:
-    for make in (twice, beside, evens):
-        assert_reproducible(views(make), 4, batch_sizes=(), pools=("threads",), workers=(2,), epochs=(0,))
 
 
 @pytest.mark.parametrize("at", [1, 3])

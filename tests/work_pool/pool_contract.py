@@ -192,18 +192,6 @@ class PoolContract(PoolFaultsContract):
             assert len(iterator) == 1
             assert iterator.stats()["samples"] == 20
 
-    def test_an_error_in_a_map_ends_the_epoch(self, pool: AbstractWorkerPool) -> None:
-        def fail(i: Any, x: Any) -> Any:
-            if 17 in i:
-                raise LookupError("sample 17")
-            return i, x
-
-        iterator = pool.parallel_data_source(self.source().map(fail)).batch_iterator(10)
-        next(iterator)
-        with pytest.raises(LookupError, match="sample 17"):
-            next(iterator)
-        assert list(iterator) == []
-
     def test_what_is_no_source_is_refused(self, pool: AbstractWorkerPool) -> None:
         with pytest.raises(TypeError, match="AbstractDataSource"):
             pool.parallel_data_source([np.arange(4)])  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
+from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import AbstractWorkerPool, repair
 
@@ -73,7 +74,7 @@ def test_every_cpu_is_used_by_default() -> None:
 
 def test_the_base_pool_says_what_is_missing() -> None:
     pool = AbstractWorkerPool()
-    for call in (lambda: pool.submit((len, (), {})), lambda: pool.shared_constant(1), lambda: pool.close()):
+    for call in (lambda: pool.submit((len, (), {})), lambda: pool.producer(AbstractDataSource())):
         with pytest.raises(NotImplementedError, match="Abstract for type"):
             call()
 

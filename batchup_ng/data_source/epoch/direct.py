@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...batch_layout import finished
+from ...errors import ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
 from ...memory_pool import Buffers
-from ...randomness import BatchKey
 from ...sampling.plans.rows import planned_samples
 from ..hooks import SourceNode, any_node
 from .accounting import Accounting, count_of
@@ -29,6 +29,13 @@ class DirectRunner(Runner):
 
     def __next__(self) -> Any:
         return next(self._batches)
+
+    def check_caller(self) -> None:
+        if getattr(self._batches, "gi_running", False):
+            raise ReentrantIteration(
+                "the next batch of this iterator was asked for while one is being made: by its map or generator, which "
+                "should iterate over a second batch_iterator there, or by another thread, for which a pool has room"
+            )
 
     def close(self) -> None:
         close = getattr(self._batches, "close", None)
@@ -53,16 +60,13 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterat
             accounting.settle(planned.number, n, n, 0, "memory")
             yield batch
         else:
-            batch = failures.resolved(planned, batch, functools.partial(_remade, make, source, key, buffers))
+            remade = functools.partial(make.__call__, source, key=key, buffers=buffers)
+            batch = failures.resolved(planned, batch, remade)
             failures.settle(planned, batch, "memory")
             if batch.kept:
                 yield batch.batch
         del batch
     failures.check_some_delivered()
-
-
-def _remade(make: MakeBatch, source: SourceNode, key: BatchKey, buffers: Buffers, rows: Any) -> Any:
-    return make(source, rows, key, buffers)
 
 
 def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Iterator[Any]:

@@ -9,6 +9,7 @@ to the iterator before, so that what was begun ends with the last reference to :
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import warnings
 import weakref
@@ -49,8 +50,7 @@ class Epochs(Iterator[BatchIterator]):
         self._may_begin_ahead = options.rng is None
 
     def __next__(self) -> BatchIterator:
-        current = None if self._current is None else self._current()
-        if current is not None:
+        if self._current is not None and (current := self._current()) is not None:
             current.break_off(SUCCESSOR)
         iterator, self._ahead = self._ahead, None
         if iterator is None:
@@ -63,7 +63,8 @@ class Epochs(Iterator[BatchIterator]):
         """Return the next epoch, which shares its buffer with the one before."""
         if self._number >= self._end:
             raise StopIteration
-        epoch = prepare(self._source, self._options.of_epoch(self._number), self._state)
+        options = dataclasses.replace(self._options, epoch=self._number, numbered=True)
+        epoch = prepare(self._source, options, self._state)
         runner = self._source.start(epoch, before)
         self._state = None
         self._number += 1
@@ -81,12 +82,10 @@ class Epochs(Iterator[BatchIterator]):
     def close(self) -> None:
         """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
         self._end = 0
-        current = None if self._current is None else self._current()
-        if current is not None:
-            current.close()
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.close()
+        for iterator in (None if self._current is None else self._current(), self._ahead):
+            if iterator is not None:
+                iterator.close()
+        self._ahead = None
 
     def __repr__(self) -> str:
         number = self._number - (self._ahead is not None)
@@ -130,7 +129,6 @@ def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
 
 
 def _takes_options(source: SourceNode) -> bool:
-    """Return whether options that the library does not know may belong to a function of the user's."""
     return any_node(source, "takes_options")
 
 

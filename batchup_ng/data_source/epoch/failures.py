@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
 from ...warn import warn_consumer
+from ..epoch_options import known_count
 from ..hooks import ReadsRows
 from .opening import Epoch
 
@@ -25,14 +27,13 @@ MAX_REPLACEMENTS = 32
 """How many other rows are tried in the place of a bad one."""
 
 
+@dataclasses.dataclass(frozen=True)
 class Failures:
-    """Applies the error policy of one epoch to the batches that failed; `source` knows what a sample is called."""
+    """Applies the error policy of one epoch to the batches that failed."""
 
-    def __init__(self, source: ReadsRows, epoch: Epoch, policy: ErrorPolicy) -> None:
-        self._source = source
-        self._epoch = epoch
-        self._accounting = epoch.accounting
-        self.policy = policy
+    source: ReadsRows  # knows what a sample is called
+    epoch: Epoch
+    policy: ErrorPolicy
 
     def resolved(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
         """Return what is handed out of a batch that failed, the failures recorded; raise if the policy says so.
@@ -50,7 +51,7 @@ class Failures:
             self._record(planned, place, failure)
         if not failed.kept:
             self._check_alone(planned)
-        self._check_limit(self._accounting.planned + whole_samples(planned.rows)[1])
+        self._check_limit(self.epoch.accounting.planned + whole_samples(planned.rows)[1])
         return failed
 
     def settle(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
@@ -58,12 +59,12 @@ class Failures:
         n, failed = whole_samples(planned.rows)[1], len(made.failures)
         replaced = failed if self.policy.action == "replace" else 0
         came_by = transport if made.kept else ""
-        self._accounting.settle(planned.number, n, made.kept, failed - replaced, came_by, replaced)
+        self.epoch.accounting.settle(planned.number, n, made.kept, failed - replaced, came_by, replaced)
 
     def check_some_delivered(self) -> None:
         """Raise :class:`TooManyErrors` at the end of an epoch of which every sample failed."""
-        if self._accounting.failed and not self._accounting.delivered:
-            raise self._too_many(f"all {self._accounting.failed} samples of this epoch failed")
+        if self.epoch.accounting.failed and not self.epoch.accounting.delivered:
+            raise self._too_many(f"all {self.epoch.accounting.failed} samples of this epoch failed")
 
     def _replaced(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
         """Return the batch with other rows in the places of those that failed, tried until all can be made."""
@@ -89,7 +90,7 @@ class Failures:
 
     def _other(self, planned: PlannedBatch, place: int, attempt: int) -> Any:
         """Return the rows of one other sample: a function of seed, epoch, position and attempt; None if it is none."""
-        key, plan = planned.key, self._epoch.plan
+        key, plan = planned.key, self.epoch.plan
         assert plan is not None
         row = plan.other(word("replace", key.seed, key.epoch, key.position(place), attempt), planned, place)
         own = one_row(take_rows(planned.rows, np.array([place])))
@@ -97,7 +98,7 @@ class Failures:
 
     def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
         """Enter a sample that failed in the accounting; the first of an epoch is warned of."""
-        error, errors = self._blamed(planned, place, failure), self._accounting.errors
+        error, errors = self._blamed(planned, place, failure), self.epoch.accounting.errors
         without_frames(error)
         position = planned.key.position(place)
         errors.append(SampleError(error.row, position, planned.number, planned.key.epoch, error.source, error))
@@ -116,7 +117,7 @@ class Failures:
         that they take at the same time would differ. It is not in the accounting, so that a state saved now begins with
         it.
         """
-        world = self._epoch.options.shard.world
+        world = self.epoch.options.shard.world
         if world > 1:
             raise self._too_many(
                 f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that {world} "
@@ -128,15 +129,16 @@ class Failures:
 
         The batch, which is not handed out then, is not in the accounting, so that a state saved now begins with it.
         """
-        of_epoch = self._epoch.n_samples()
+        n = self.epoch.source.num_samples()
+        share = -(-int(n) // self.epoch.options.shard.world) if known_count(n) else None
         # A rank whose epoch was shared out later has handed out more than a rank's share of all.
-        limit, rule = self.policy.limit(None if of_epoch is None else max(of_epoch, so_far), so_far)
-        n = self._accounting.failed_before + len(self._accounting.errors)
+        limit, rule = self.policy.limit(None if share is None else max(share, so_far), so_far)
+        n = self.epoch.accounting.failed_before + len(self.epoch.accounting.errors)
         if n > limit:
             raise self._too_many(f"{n} sample{'s' * (n > 1)} of this epoch failed, more than {rule} allows")
 
     def _too_many(self, why: str) -> TooManyErrors:
-        errors = self._accounting.errors
+        errors = self.epoch.accounting.errors
         text = shortened(str(errors[-1].error), MAX_SHOWN)
         return TooManyErrors(f"{why}; the latest: {text}; .errors lists them all", errors)
 
@@ -147,7 +149,7 @@ class Failures:
         name = error.source if isinstance(error, SampleReadError) else None
         if name is None:
             try:
-                name = self._source.sample_name(rows)
+                name = self.source.sample_name(rows)
             except Exception:  # the error itself matters more than a name that cannot be had
                 name = None
         known = "" if name is None else f", source {name!r}"

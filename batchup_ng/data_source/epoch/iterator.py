@@ -6,13 +6,12 @@ import contextlib
 import math
 import os
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from ...errors import ArgumentTypeError, PoolClosed, ReentrantIteration
+from ...errors import ArgumentTypeError, PoolClosed
 from .accounting import count_of
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
@@ -35,7 +34,6 @@ class BatchIterator(Iterator[Any]):
         self._delivered = 0
         self._samples = 0
         self._waited = 0.0
-        self._inside: set[int] = set()  # the threads that are in next()
         self._series = series
         self._begin(epoch, runner)
 
@@ -65,14 +63,7 @@ class BatchIterator(Iterator[Any]):
                     f"iterator is closed; make a new one"
                 )
             raise StopIteration
-        me = threading.get_ident()
-        if me in self._inside:
-            raise ReentrantIteration(
-                "the next batch of this iterator was asked for by the map or generator that is making one of its "
-                "batches; iterate over a second batch_iterator there"
-            )
         self._runner.check_caller()
-        self._inside.add(me)
         began = time.perf_counter()
         try:
             batch = next(self._runner)
@@ -86,7 +77,6 @@ class BatchIterator(Iterator[Any]):
             raise
         finally:
             self._waited += time.perf_counter() - began
-            self._inside.discard(me)
         self._delivered += 1
         self._samples += count_of(batch)
         return batch
@@ -157,8 +147,7 @@ class BatchIterator(Iterator[Any]):
         another number of ranks and, unless batches are what is in order (a choice of sources, buckets), another batch
         size and ``drop_last=``. JSON can hold it, in at most 4 kB (beside the state of a stream's own iterator).
 
-        It holds a digest of the source's samplers, with their weights, classes and lists of rows. The first call of all
-        reads these arrays once, 0.7 s for 10^8 rows; what they gave is kept for later calls and epochs.
+        The first call of all reads the arrays of the source's samplers once, 0.7 s for 10^8 rows.
 
         Raises:
             StateError: the source only streams, or its order is drawn from a generator and not from an int seed.

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import StateError
 from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
-from ..epoch_options import EpochOptions, known_count
+from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
 from .accounting import Accounting
 from .checkpoint import check_cut, identity, order_of, resumed
@@ -91,11 +91,6 @@ class Epoch:
     def n_batches(self) -> float | None:
         """Return how many batches there are: an int, ``math.inf``, or None where only the end will tell."""
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
-
-    def n_samples(self) -> int | None:
-        """Return the number of samples of the epoch; with shards, this rank's share; None if it is not known."""
-        n = self.source.num_samples()
-        return -(-int(n) // self.options.shard.world) if known_count(n) else None
 
     def state(self, inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after the batches in the accounting; `inner` is that of the stream, or None.

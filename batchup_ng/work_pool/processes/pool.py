@@ -122,13 +122,12 @@ class WorkerProcessPool(AbstractWorkerPool):
         weakref.finalize(constant, self._dispatcher.forget, constant.number, constant.copies).atexit = False
         return constant
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
+    def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
         """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
-        self.check_open()
         if stays or not can_travel(source):
-            return self._own(WorkerThreadPool(1))
+            return WorkerThreadPool(1)
         method, threads = self._start_method, self._blas_threads
-        return self._own(WorkerProcessPool(1, start_method=method, blas_threads=threads))
+        return WorkerProcessPool(1, start_method=method, blas_threads=threads)
 
     def abandon(self) -> None:
         self._dispatcher.abandon()
@@ -137,7 +136,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._dispatcher.check_open()
 
     def close(self) -> None:
-        self._close_producers()
+        super().close()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
 

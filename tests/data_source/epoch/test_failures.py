@@ -56,14 +56,6 @@ def test_the_direct_loop_does_with_bad_samples_what_a_pool_does(bad: set[int], p
         assert played(direct) == played(pooled)
 
 
-def test_an_error_of_the_direct_loop_names_the_sample_and_has_its_own_type() -> None:
-    iterator = source_with({17}).batch_iterator(8, shuffle=3)
-    with pytest.raises(KeyError, match="row 17") as caught, iterator:
-        list(iterator)
-    assert isinstance(caught.value, bu.BatchError)
-    assert (caught.value.row, caught.value.op) == (17, "refuse")
-
-
 def test_one_bad_sample_is_found_by_halves() -> None:
     reads: list[Any] = []
     source = bu.ArrayDataSource([np.arange(64)]).map(lambda *batch: source_check(reads, *batch))
