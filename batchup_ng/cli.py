@@ -10,7 +10,7 @@ import argparse
 import functools
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ._version import __version__
 from .demo.job import POOLS, WANTED_ACCURACY, Progress, run_demo
@@ -29,20 +29,6 @@ class OneLineParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, those of this process if they are None; return the exit code."""
-    parser = build_parser()
-    parsed = parser.parse_args(arguments)
-    try:
-        return int(parsed.run(parsed))
-    except BatchupError as error:
-        print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
-        return WRONG_OPTION
-    except KeyboardInterrupt:
-        print(f"{parser.prog}: stopped", file=sys.stderr)
-        return INTERRUPTED
-
-
-def build_parser() -> OneLineParser:
-    """Return the parser of every command."""
     parser = OneLineParser(prog="batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -51,14 +37,19 @@ def build_parser() -> OneLineParser:
     demo.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
     demo.add_argument("--epochs", type=int, metavar="N", default=20, help="default: %(default)s")
     demo.add_argument("--seed", type=int, metavar="N", default=1, help="default: %(default)s")
-    demo.set_defaults(run=demo_command)
-    return parser
+    try:
+        return demo_command(**vars(parser.parse_args(arguments)))
+    except BatchupError as error:
+        print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
+        return WRONG_OPTION
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: stopped", file=sys.stderr)
+        return INTERRUPTED
 
 
-def demo_command(parsed: argparse.Namespace) -> int:
+def demo_command(**options: Any) -> int:
     """Run the demo; return 0 if its accuracy is as high as it should be, else 1."""
-    say = functools.partial(print, flush=True)
-    accuracy = run_demo(parsed.pool, parsed.workers, parsed.epochs, parsed.seed, say, progress_bar())
+    accuracy = run_demo(**options, say=functools.partial(print, flush=True), progress=progress_bar())
     reached = accuracy >= WANTED_ACCURACY
     verdict = "reached" if reached else "not reached; try more epochs"
     print(f"test accuracy {accuracy:.3f} ({WANTED_ACCURACY} {verdict})")

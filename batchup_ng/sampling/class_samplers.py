@@ -24,11 +24,8 @@ class ByClass:
     """
 
     def __init__(self, y: np.ndarray) -> None:
-        order, shifted = np.argsort(y.astype(np.uint16), kind="stable"), y >> 16  # NumPy sorts 16 bits by radix, fast
-        while shifted.any():
-            order = order[np.argsort(shifted[order].astype(np.uint16), kind="stable")]
-            shifted >>= 16
-        self._rows = order
+        few_bits = np.min_scalar_type(int(y.max(initial=0)))  # NumPy sorts 16 of them by radix, fast
+        self._rows = order = np.argsort(y.astype(few_bits), kind="stable")
         self._firsts = np.flatnonzero(np.diff(y[order], prepend=-1))
         self.classes = y[order[self._firsts]]
         self.sizes = np.diff(self._firsts, append=len(y))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -65,9 +66,8 @@ def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> R
 
 
 def drawn_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bool) -> Iterator[Any]:
-    """Yield the rows of batch after batch in groups, until one has none."""
-    for rows in drawn:
-        groups = grouped(rows, size)
-        if size > 1 and rows_length(groups) < (batch_size if drop_last else 1):
-            return
-        yield groups
+    """Return an iterator of the rows of batch after batch in groups, until one has none."""
+    if size == 1:
+        return drawn
+    least = batch_size if drop_last else 1
+    return itertools.takewhile(lambda rows: rows_length(rows) >= least, (grouped(rows, size) for rows in drawn))

@@ -194,12 +194,12 @@ class WeightedSubsetSampler(WeightedSampler):
 
 def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
     """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse what are none."""
-    y = whole_numbers("y", y, "pass the class of each row: numpy.unique(y, return_inverse=True)[1]", "iub")
-    if len(y) == 0:
+    classes = whole_numbers("y", y, "pass the class of each row: numpy.unique(y, return_inverse=True)[1]", "iub")
+    if len(classes) == 0:
         raise ArgumentError("y must be a one-dimensional, non-empty array of classes; pass the class of each row")
-    least, greatest = int(y.min()), int(y.max())
+    least, greatest = int(classes.min()), int(classes.max())
     if least < 0:
         raise ArgumentError(f"y must not be negative, and its least class is {least}; number classes from 0")
     if n_classes is not None and greatest >= validation.integer("n_classes", n_classes):
         raise ArgumentError(f"y must be below n_classes, {n_classes}, and its greatest class is {greatest}")
-    return y
+    return classes

@@ -98,7 +98,7 @@ def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
 def test_an_accuracy_too_low_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "run_demo", lambda *_: 0.5)
+    monkeypatch.setattr(cli, "run_demo", lambda **_: 0.5)
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr().out == "test accuracy 0.500 (0.95 not reached; try more epochs)\n"
 

@@ -151,19 +151,6 @@ def test_a_source_counts_its_batches_and_goes_on_with_their_size_only(shuffle: A
         made.batch_iterator(16, shuffle=shuffle, state=state)
 
 
-def test_the_state_of_other_buckets_is_refused() -> None:
-    state = source(max_tokens=1000).batch_iterator(32, shuffle=7).state_dict()
-    for other in (source(max_tokens=1001), source(), source(max_tokens=1000, num_buckets=5)):
-        with pytest.raises(StateError, match="of another source"):
-            other.batch_iterator(32, shuffle=7, state=state)
-    changed = LENGTHS.copy()
-    changed[[10, 11]] = changed[[11, 10]]
-    assert changed[10] != LENGTHS[10]
-    other = bu.ArrayDataSource([np.arange(3000)], sampler=BucketSampler(changed, max_tokens=1000))
-    with pytest.raises(StateError, match="of another source"):
-        other.batch_iterator(32, shuffle=7, state=state)
-
-
 def negative(rows: np.ndarray) -> tuple[np.ndarray]:
     return (-rows,)
 

@@ -79,7 +79,7 @@ class TestBatchSamplers(BatchSamplerContract):
         return self.made()
 
 
-def test_every_option_is_told_apart_by_the_fingerprint() -> None:
+def test_every_option_is_told_apart_by_the_fingerprint_by_which_states_are_refused() -> None:
     other = Y[::-1]
     made = [
         *[BlockShuffleSampler(*options) for options in ((9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2))],
@@ -89,5 +89,12 @@ def test_every_option_is_told_apart_by_the_fingerprint() -> None:
         *[StratifiedSampler(*each) for each in ((Y,), (other,), (Y, None, 2), (Y, np.arange(13)), (Y, [1, 2]))],
         StratifiedSampler(Y, [2, 1]),
         *[BalancedBatchSampler(*options) for options in ((Y, 1), (other, 1), (Y, 2), (Y, 1, 2))],
+        *[BucketSampler(LENGTHS, max_tokens=most) for most in (None, 90, 91)],
+        BucketSampler(LENGTHS, max_tokens=90, num_buckets=5),
+        *[BucketSampler(lengths, max_tokens=90) for lengths in (LENGTHS[::-1], LENGTHS[1:])],
+        *[WeightedSampler(Y), WeightedSampler(other), WeightedSampler(Y, num_samples=5)],
+        *[WeightedSampler(Y, replacement=False, num_samples=5, repeats=repeats) for repeats in (1, 2)],
+        *[WeightedSubsetSampler(Y, rows) for rows in (np.arange(13), np.arange(1, 14))],
+        *[WeightedSampler(some) for some in (np.ones(100_000), np.arange(100_000) != 12_345)],  # no entry is left out
     ]
     assert len({str(sampler.fingerprint()) for sampler in made}) == len(made)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import WeightedSampler, WeightedSubsetSampler
 from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
@@ -250,28 +250,6 @@ def test_a_batch_may_reach_over_the_end_of_a_repeat() -> None:
 
 
 # -- with the rest of the library ------------------------------------------------------------------------------
-
-
-def test_the_state_of_other_weights_or_options_is_refused() -> None:
-    def iterator(*args: Any, state: Any = None, **options: Any) -> Any:
-        sampler = WeightedSampler(*args, **options)
-        return bu.ArrayDataSource([np.arange(100_000)], sampler=sampler).batch_iterator(5, shuffle=1, state=state)
-
-    weights = np.ones(100_000)
-    state = iterator(weights, num_samples=50, replacement=False).state_dict()
-    with pytest.raises(StateError, match="of another source"):
-        iterator(weights, num_samples=50, replacement=False, repeats=2, state=state)
-    state = iterator(weights, num_samples=50).state_dict()
-    iterator(np.ones(100_000), num_samples=50, state=state)
-    other = weights.copy()
-    other[12_345] = 2  # which is not among those that are looked at
-    for args, options in (
-        ((other,), {"num_samples": 50}),
-        ((weights,), {"num_samples": 51}),
-        ((weights,), {"num_samples": 50, "replacement": False}),
-    ):
-        with pytest.raises(StateError, match="of another source"):
-            iterator(*args, **options, state=state)
 
 
 @pytest.mark.parametrize(

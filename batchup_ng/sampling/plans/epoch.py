@@ -168,10 +168,11 @@ class BatchesPlan(BatchPlan):
         return self.rows.n_batches if self._end is None else self._end
 
     def _planned(self, number: int) -> PlannedBatch:
-        own = self.start.batches + (number - self.first) * self.shard.world + self.shard.rank
-        start = min(own * self.batch_size, (1 << 63) - 1)  # all positions are int64
+        own = number if self._end is None else self.reached(number).batches + self.shard.rank
         if self._end is None or own < self.rows.n_batches:
-            return PlannedBatch(number, self.rows.rows(own), BatchKey(self.seed, self.epoch, own, start))
+            key = BatchKey(self.seed, self.epoch, own, own * self.batch_size)
+            return PlannedBatch(number, self.rows.rows(own), key)
+        start = min(own * self.batch_size, (1 << 63) - 1)  # all positions are int64
         again = own % int(self.rows.n_batches)
         rows = self.rows.rows(again)
         offsets = np.arange(whole_samples(rows)[1]) - (start - again * self.batch_size)

@@ -131,9 +131,11 @@ def side_by_side(parts: Sequence[RowPlan], trim: bool, batch_size: int, drop_las
     known = [part.n_samples for part in parts if part.n_samples is not None]
     if len(known) < len(parts) or not (trim or len(set(known)) == 1):
         return _TogetherPlan(parts, trim)
-    return SequencePlan(
-        min(known), batch_size, drop_last, lambda *places: tuple([part.rows_between(*places) for part in parts])
-    )
+
+    def between(start: int, stop: int) -> Any:
+        return tuple([part.rows_between(start, stop) for part in parts])
+
+    return SequencePlan(min(known), batch_size, drop_last, between)
 
 
 class _TogetherPlan(RowPlan):
