@@ -202,8 +202,8 @@ class BatchIterator(Iterator[Any]):
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), over the worker's socket (``"socket"``), small, in a message (``"message"``), or were made in
             this process (``"memory"``); ``arrays``, how large arrays of the source reached worker processes: as one
-            copy in memory that all of them map (``"shared"``), as files that they map (``"mapped"``), as a copy for
-            each (``"sent"``), ``""`` where that was not needed.
+            copy in memory that all of them map (``"shared"``), as one in a temporary file (``"spilled"``), as files
+            that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
         """
         return {
             "batches": self._delivered,

@@ -27,8 +27,6 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-import numpy as np
-
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
 from ..prefetch_buffer import check_process
@@ -37,7 +35,7 @@ from .job import DONE, REST, ProcessJob, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
-from .shared_arrays import SharedCopies
+from .shared_arrays import Copy, SharedCopies
 from .shared_memory import Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
 from .worker_handle import WorkerHandle, resolve
@@ -149,7 +147,7 @@ class Dispatcher:
         if self._closed:
             raise PoolClosed("this pool was closed; make a new one")
 
-    def forget(self, number: int, copies: list[np.ndarray]) -> None:
+    def forget(self, number: int, copies: list[Copy]) -> None:
         """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
         copies.clear()  # so that the memory is free before the dispatcher wakes up
         self._forgotten.append(number)

@@ -7,6 +7,7 @@ forgotten, or the program ends, the dispatcher is closed.
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from typing import Any
 
@@ -23,7 +24,7 @@ from .fork_server import ServerLauncher
 from .job import ProcessJob
 from .process import Launcher
 from .serialization import can_travel
-from .shared_arrays import SharedCopies
+from .shared_arrays import SharedCopies, checked_folder
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
 from .worker import WorkerBuffers
@@ -48,9 +49,11 @@ class WorkerProcessPool(AbstractWorkerPool):
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
+        spill: A folder on a disk, for copies of arrays that workers share and that do not fit into memory. None: the
+            temporary folder, or ``/var/tmp`` if that lies in memory.
 
     Raises:
-        ArgumentError: a number is below 1, or there is no such method.
+        ArgumentError: a number is below 1, or there is no such method or folder.
     """
 
     @validation.known_names(ELSEWHERE)
@@ -61,6 +64,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         threads: int = 1,
         start_method: str | None = None,
         blas_threads: int | None = 1,
+        spill: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         self.processes = worker_count(processes)
@@ -68,10 +72,11 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.buffers = WorkerBuffers()
         self._start_method = validation.one_of("start_method", start_method or "forkserver", START_METHODS)
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
+        self._spill = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
         launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd)
-        copies = None if arena is None else SharedCopies(arena)
+        copies = None if arena is None else SharedCopies(arena, self._spill)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
         self._warned = self._warned_of_workers = False
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)
@@ -110,8 +115,8 @@ class WorkerProcessPool(AbstractWorkerPool):
             x: Anything that can be pickled.
 
         Raises:
-            SerializationError: `x` cannot be pickled, and no process was started for it; or there is no room in memory
-                for a copy of its large arrays.
+            SerializationError: `x` cannot be pickled, and no process was started for it; or there is room for a copy of
+                its large arrays neither in memory nor on a disk.
         """
         self.check_open()
         if isinstance(x, SharedConstant):
@@ -127,7 +132,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         if stays or not can_travel(source):
             return WorkerThreadPool(1)
         method, threads = self._start_method, self._blas_threads
-        return WorkerProcessPool(1, start_method=method, blas_threads=threads)
+        return WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill)
 
     def abandon(self) -> None:
         self._dispatcher.abandon()

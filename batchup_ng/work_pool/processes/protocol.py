@@ -30,7 +30,7 @@ import numpy as np
 from ...memory_pool import FRESH, Buffers
 
 _HEADER = struct.Struct("<BQQI")
-_BUFFER = struct.Struct("<QQ")
+_BUFFER = struct.Struct("<QQii")
 _INLINE = (1 << 64) - 1  # in the place of the offset
 
 MAX_READ = 1 << 22
@@ -49,10 +49,12 @@ Piece = memoryview
 
 
 class Placed(NamedTuple):
-    """A buffer that lies in the shared memory."""
+    """A buffer that lies in the shared memory, or in a file that the process `pid` has open as `fd`."""
 
     offset: int
     size: int
+    pid: int = 0
+    fd: int = -1
 
 
 class Kind(enum.IntEnum):
@@ -133,7 +135,7 @@ def pieces(
         if isinstance(buffer, Placed):
             head += _BUFFER.pack(*buffer)
         else:
-            head += _BUFFER.pack(_INLINE, buffer.nbytes)
+            head += _BUFFER.pack(_INLINE, buffer.nbytes, 0, -1)
             inline.append(buffer)
     return [memoryview(head + pickled), *[piece for piece in inline if piece.nbytes]]
 
@@ -226,10 +228,10 @@ class FrameReader:
         frame, self._frame = self._frame, None
         return frame
 
-    def _buffer(self, offset: int, size: int) -> Any:
+    def _buffer(self, offset: int, size: int, pid: int, fd: int) -> Any:
         """Return where a buffer lies, or the memory that it is to be read to."""
         if offset != _INLINE:
-            return Placed(offset, size)
+            return Placed(offset, size, pid, fd)
         memory: Any = self._memory.empty((size,), np.dtype(np.uint8))
         if size:
             self._todo.append(memoryview(memory))

@@ -1,11 +1,14 @@
 """Large arrays that all workers of a pool read from one place: a copy that they share, or the file that an array maps.
 
-Who owns what. A :class:`SharedCopies` belongs to one pool. A copy lies in the shared memory of the pool and is lent to
-the constants that use it; when the last of them goes, on any thread and in the middle of anything, its block is put on
-a list (one ``deque.append``, without a lock), and goes back at the next :meth:`SharedCopies.sweep`. What crosses the
-boundary is the place of the copy; a worker maps it for itself, so that no other process sees what it writes. Of an
-array over a file, a :class:`FilePart` crosses; the worker opens the file again, by the path that the map was made with,
-which NumPy makes absolute.
+A copy lies in the shared memory of the pool if that has room for it, else in a temporary file without a name, on a
+disk, which workers map in the same way.
+
+Who owns what. A :class:`SharedCopies` belongs to one pool. A :class:`Copy` is lent to the constants that use it; when
+the last of them goes, on any thread and in the middle of anything, its block of the shared memory is put on a list (one
+``deque.append``, without a lock), and goes back at the next :meth:`SharedCopies.sweep`; a file is closed at once, and
+so gone. What crosses the boundary is the place of the copy; a worker maps it for itself, so that no other process sees
+what it writes. Of an array over a file, a :class:`FilePart` crosses; the worker opens the file again, by the path that
+the map was made with, which NumPy makes absolute.
 
 Memory that a living copy was made of is not copied again: it is found by its address, then all its bytes are compared.
 So two sources over one array share a copy, and one that was written to meanwhile gets a new one.
@@ -17,14 +20,16 @@ import collections
 import contextlib
 import mmap
 import os
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import PoolClosed, SampleReadError, SerializationError
+from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
 from ...memory_pool import Returned, on_lease
 from ...system_limits import available
 from .protocol import Placed
@@ -40,20 +45,40 @@ ROOM_TO_SPARE = 0.8
 """The part of the free memory that a copy may take; the rest is for batches and what else the program needs."""
 
 
-class SharedCopies:
-    """The copies of one pool, in its shared memory; safe to use from several threads."""
+class Copy:
+    """A copy that workers share: where it lies, its bytes, ``(n,) uint8``, the descriptor of its file if it has one."""
 
-    def __init__(self, arena: Arena) -> None:
+    __slots__ = ("__weakref__", "bytes", "fd", "placed")
+
+    def __init__(self, placed: Placed, memory: np.ndarray, fd: int = -1) -> None:
+        self.placed = placed
+        self.bytes = memory
+        self.fd = fd
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class SharedCopies:
+    """The copies of one pool; safe to use from several threads.
+
+    `spill` is the folder for those that do not fit into memory; None for the temporary one.
+    """
+
+    def __init__(self, arena: Arena, spill: str | None = None) -> None:
         self.arena = arena
+        self.spill = spill
         self._closed = False
         self._lock = threading.RLock()
-        self._copies: weakref.WeakValueDictionary[tuple[int, int], np.ndarray] = weakref.WeakValueDictionary()
+        self._copies: weakref.WeakValueDictionary[tuple[int, int], Copy] = weakref.WeakValueDictionary()
         self._dropped: collections.deque[Returned] = collections.deque()
 
-    def copy(self, raw: memoryview) -> tuple[Placed, np.ndarray]:
-        """Return the place of a copy of some memory, one that is there or a new one, with its bytes, which keep it.
+    def copy(self, raw: memoryview) -> Copy:
+        """Return a copy of some memory, one that is there or a new one.
 
-        Raises :class:`ArenaFull`; :class:`PoolClosed` if the pool was closed, perhaps meanwhile.
+        Raises :class:`ArenaFull` if there is no room in memory nor in the folder; :class:`PoolClosed` if the pool was
+        closed, perhaps meanwhile.
         """
         self.sweep()
         memory = np.frombuffer(raw, np.uint8)
@@ -61,17 +86,36 @@ class SharedCopies:
         with self._lock:  # one at a time, so that two threads do not copy the same array
             self._check_open()
             copy = self._copies.get(key)
-            if copy is None or not _equal(memory, copy):
+            if copy is None or not _equal(memory, copy.bytes):
                 copy = self._copies[key] = self._new(memory)
-        return Placed(address_of(copy) - self.arena.address, copy.nbytes), copy
+            return copy
 
-    def _new(self, memory: np.ndarray) -> np.ndarray:
+    def _new(self, memory: np.ndarray) -> Copy:
         free = min(available(), self.arena.span - self.arena.taken)
         allowed = free * ROOM_TO_SPARE
-        if memory.nbytes > allowed:
-            raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
-        block = self.arena.take(memory.nbytes, self._pieces(memory))
-        return on_lease(block, self._dropped)[: memory.nbytes]
+        try:
+            if memory.nbytes > allowed:
+                raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
+            block = self.arena.take(memory.nbytes, self._pieces(memory))
+        except ArenaFull as full:
+            return self._spilled(memory, str(full))
+        return Copy(Placed(block.offset, memory.nbytes), on_lease(block, self._dropped)[: memory.nbytes])
+
+    def _spilled(self, memory: np.ndarray, why: str) -> Copy:
+        folder = self.spill or temporary_folder()
+        if folder is None:
+            raise ArenaFull(f"{why}, and the temporary folder lies in memory as well")
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, memory.nbytes)
+                for piece in self._pieces(memory):
+                    file.write(piece)
+                file.flush()
+                mapped = np.frombuffer(mmap.mmap(file.fileno(), memory.nbytes, access=mmap.ACCESS_READ), np.uint8)
+                fd = os.dup(file.fileno())
+        except OSError as error:
+            raise ArenaFull(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
+        return Copy(Placed(0, memory.nbytes, os.getpid(), fd), mapped, fd)
 
     def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
         for start in range(0, memory.nbytes, PIECE):
@@ -98,6 +142,41 @@ class SharedCopies:
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     pieces = range(0, one.nbytes, COMPARED)
     return all(np.array_equal(one[at : at + COMPARED], other[at : at + COMPARED]) for at in pieces)
+
+
+def checked_folder(spill: Any) -> str | None:
+    """Return the folder that the user named for copies that do not fit into memory, None for none.
+
+    Raises :class:`ArgumentError` if it does not exist or lies in memory, :class:`ArgumentTypeError` if it is no path.
+    """
+    if spill is None:
+        return None
+    if not isinstance(spill, (str, os.PathLike)):
+        raise ArgumentTypeError(f"spill must be the path of a folder, or None, not {spill!r}")
+    folder = os.path.abspath(spill)
+    if not os.path.isdir(folder):
+        raise ArgumentError(f"spill must be a folder, and {folder!r} is none; make it first")
+    if _lies_in_memory(folder):
+        raise ArgumentError(f"spill must be a folder on a disk, and {folder!r} lies in memory (tmpfs); name another")
+    return folder
+
+
+def temporary_folder() -> str | None:
+    """Return the temporary folder, or ``/var/tmp`` if that lies in memory; None if both do."""
+    folders = [tempfile.gettempdir(), "/var/tmp"]
+    return next((folder for folder in folders if os.path.isdir(folder) and not _lies_in_memory(folder)), None)
+
+
+def _lies_in_memory(folder: str) -> bool:
+    """Return whether the file system of a folder keeps its files in memory; False where that is not known."""
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+            mount, _, kind = line.partition(" - ")
+            if mount.split()[2] == number:
+                return kind.split()[0] in ("tmpfs", "ramfs")
+    return False
 
 
 # -- the memory of an array --------------------------------------------------------------------------------------

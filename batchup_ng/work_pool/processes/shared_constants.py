@@ -11,13 +11,12 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ...errors import ArgumentTypeError, SerializationError
+from ...errors import ArgumentTypeError, SerializationError, SharedMemoryWarning
+from ...warn import warn_consumer
 from . import protocol
 from .protocol import Frame, Kind, Piece, Placed
 from .serialization import SMALLEST_APART, pack
-from .shared_arrays import SharedCopies, words_for
+from .shared_arrays import Copy, SharedCopies, temporary_folder, words_for
 from .shared_memory import ArenaFull, SharedView
 
 _numbers = itertools.count(1)
@@ -29,8 +28,9 @@ class SharedConstant:
     It is packed when it is made, which copies no large array; :meth:`share` puts those where workers can map them.
 
     Attributes:
-        arrays: How its large arrays reach workers: ``"shared"`` (one copy in memory), ``"mapped"`` (from files),
-            ``"sent"`` (a copy for each worker); ``""`` where there are none or it was not shared yet.
+        arrays: How its large arrays reach workers: ``"shared"`` (one copy in memory), ``"spilled"`` (one copy in a
+            temporary file), ``"mapped"`` (from files), ``"sent"`` (a copy for each worker); ``""`` where there are none
+            or it was not shared yet.
         copies: What keeps the copies of its arrays.
         slot_bytes: How large the slots are to be that results made with it are written to; 0 where that is not known.
 
@@ -42,7 +42,7 @@ class SharedConstant:
         self.value = value
         self.number = next(_numbers)
         self.arrays = ""
-        self.copies: list[np.ndarray] = []
+        self.copies: list[Copy] = []
         self.slot_bytes = 0
         self._packed = pack(value)
         self._home: SharedCopies | None = None
@@ -62,19 +62,30 @@ class SharedConstant:
         """Return where the memory of an array was put; that memory, if it is sent along."""
         if raw.nbytes < SMALLEST_APART:
             return raw
-        self.arrays = "sent" if home is None else "shared"
         if home is None:
+            self.arrays = "sent"
             return raw
+        what = f"{words_for(raw)} in the {type(self.value).__name__}"
+        remedy = "save it by numpy.save and open it by numpy.load(..., mmap_mode='r'), or use WorkerThreadPool"
         try:
-            placed, copy = home.copy(raw)
+            copy = home.copy(raw)
         except ArenaFull as error:
             raise SerializationError(
-                f"{words_for(raw)} in the {type(self.value).__name__} cannot be shared with worker processes: there is "
-                f"no room in memory for a copy; {error}. Save it by numpy.save and open it by numpy.load(..., "
-                f"mmap_mode='r'), so that workers read the file; make it smaller; or use WorkerThreadPool"
+                f"{what} cannot be shared with worker processes: there is no room for a copy; {error}. Make it "
+                f"smaller, {remedy}, or name a folder on a disk that has room: WorkerProcessPool(spill=...)"
             ) from error
         self.copies.append(copy)
-        return placed
+        if copy.fd >= 0:
+            self.arrays = "spilled"
+            warn_consumer(
+                f"{what} does not fit into memory a second time; the copy that workers share lies in a temporary file "
+                f"in {home.spill or temporary_folder()!r}, so rows may have to be read from the disk. To avoid that, "
+                f"{remedy}",
+                SharedMemoryWarning,
+            )
+        elif self.arrays != "spilled":
+            self.arrays = "shared"
+        return copy.placed
 
     def frame(self, home: SharedCopies | None) -> list[Piece]:
         """Return the frame for workers of the pool with those copies; one that it was not shared with gets all data."""

@@ -143,14 +143,27 @@ class SharedView:
 
         Where the system promises no memory for so much private writing, the memory is that of all, read-only.
         """
-        start = min(place.offset for place in places)
-        end = max(place.offset + place.size for place in places)
+        found = {place: _opened(place) for place in places if place.fd >= 0}
+        shared = [place for place in places if place.fd < 0]
+        if not shared:
+            return found
+        start = min(place.offset for place in shared)
+        end = max(place.offset + place.size for place in shared)
         try:
             memory = np.frombuffer(mmap.mmap(self._fd, end - start, mmap.MAP_PRIVATE, offset=start), np.uint8)
         except OSError:
             memory = self.bytes[start:end]
             memory.flags.writeable = False
-        return {place: memory[place.offset - start :][: place.size] for place in places}
+        return {**found, **{place: memory[place.offset - start :][: place.size] for place in shared}}
+
+
+def _opened(place: Placed) -> np.ndarray:
+    """Return the bytes of a file without a name, by way of the descriptor that another process has of it."""
+    with open(f"/proc/{place.pid}/fd/{place.fd}", "rb") as file:
+        try:
+            return np.frombuffer(mmap.mmap(file.fileno(), place.size, mmap.MAP_PRIVATE), np.uint8)
+        except OSError:
+            return np.frombuffer(mmap.mmap(file.fileno(), place.size, access=mmap.ACCESS_READ), np.uint8)
 
 
 class Slot(NamedTuple):

@@ -49,9 +49,9 @@ def wait_until(true: Callable[[], object]) -> None:
 class Crossing:
     """Both sides of a pool's shared memory in one process."""
 
-    def __init__(self, span: int) -> None:
+    def __init__(self, span: int, spill: str | None) -> None:
         self.arena = Arena(span)
-        self.copies = SharedCopies(self.arena)
+        self.copies = SharedCopies(self.arena, spill)
 
     def share(self, value: Any) -> SharedConstant:
         """Return the constant of `value`, shared."""
@@ -68,9 +68,9 @@ class Crossing:
 
 
 @contextmanager
-def crossing(span: int = 256 * MB) -> Iterator[Crossing]:
+def crossing(span: int = 256 * MB, spill: str | None = None) -> Iterator[Crossing]:
     """Give a :class:`Crossing` that ends with the block."""
-    made = Crossing(span)
+    made = Crossing(span, spill)
     try:
         yield made
     finally:

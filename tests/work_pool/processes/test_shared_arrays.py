@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import signal
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +17,9 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import PoolClosed, SerializationError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, SerializationError, SharedMemoryWarning
 from batchup_ng.work_pool.processes import shared_arrays
+from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same, wait_until
 
 
@@ -135,21 +140,94 @@ def test_the_private_memory_of_a_worker_does_not_grow_with_what_is_shared() -> N
 # -- where memory does not suffice -----------------------------------------------------------------------------------
 
 
-def test_without_room_in_memory_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_memory_has_no_room_for_lies_in_a_file(tmp_path: Path) -> None:
+    array = np.arange(1_000_000)
+    with crossing(4 * MB, str(tmp_path)) as both:
+        message = r"an array of shape \(1000000,\) and dtype int64, 8000000 bytes, in the ArrayDataSource .*numpy\.save"
+        with pytest.warns(SharedMemoryWarning, match=message):
+            constant = both.share(bu.ArrayDataSource([array, np.arange(1_000_000, dtype=np.uint8)]))
+        assert constant.arrays == "spilled"
+        assert MB > both.arena.taken - 1_000_000 >= 0, "the small one lies in memory"
+        assert list(tmp_path.iterdir()) == [], "the file has no name"
+        arrived = both.arrived(constant).data[0]
+        assert same(arrived, array)
+        arrived[0] = 7
+        assert both.arrived(constant).data[0][0] == 0, "what a worker writes no other sees"
+        files = open_files(tmp_path)
+        assert len(files) == 1 + 2 + 1, "the copy's descriptor, one for the map of each side, their memory"
+        with pytest.warns(SharedMemoryWarning):
+            again = both.share([array])
+        assert open_files(tmp_path) == files, "one copy for both"
+        del constant, again, arrived
+        assert open_files(tmp_path) == []
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return the files of a folder that this process has open or mapped, without those that it has not."""
+    links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    maps = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    return sorted(link for link in [*links, *set(maps)] if link.startswith(str(folder)))
+
+
+@pytest.mark.parametrize("method", methods("forkserver"))
+def test_batches_of_a_spilled_array_are_those_of_the_source(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = np.random.default_rng(0).random((2000, 100))
+    monkeypatch.setattr(shared_arrays, "available", lambda: 1_000_000)
+    with bu.WorkerProcessPool(2, start_method=method, spill=tmp_path) as pool:
+        with pytest.warns(SharedMemoryWarning, match=re.escape(repr(str(tmp_path)))):
+            parallel = pool.parallel_data_source(bu.ArrayDataSource([array, np.arange(2000)]))
+        with parallel.batch_iterator(64, shuffle=3) as batches:
+            rows = [row for x, y in batches if (x == array[y]).all() for row in y]
+            assert batches.stats()["arrays"] == "spilled"
+        assert sorted(rows) == list(range(2000))
+        pids = pool._dispatcher.pids()
+        os.kill(pids[0], signal.SIGKILL)  # the one in its place maps the file as well
+        with parallel.batch_iterator(64, shuffle=4) as batches:
+            assert all((x == array[y]).all() for x, y in batches)
+
+
+def test_without_room_in_memory_or_on_a_disk_the_error_says_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = np.ones(100_000, np.uint8)
     source = bu.ArrayDataSource([np.arange(10)]).map(lambda x: (x, table))
     message = (
         r"an array of shape \(100000,\) and dtype uint8, 100000 bytes, in the MapDataSource cannot be shared .* no "
-        r"room in memory for a copy; %s.* numpy\.save .* mmap_mode='r'\).* or use WorkerThreadPool"
+        r"room for a copy; .*%s.* numpy\.save .*WorkerThreadPool, or name a folder .*\(spill=\.\.\.\)"
     )
-    with monkeypatch.context() as patch, crossing() as both:
-        patch.setattr(shared_arrays, "available", lambda: 120_000)
-        with pytest.raises(SerializationError, match=message % "of the 120000 bytes .* 96000 may be taken"):
-            both.share(source)
-    monkeypatch.setattr(os, "pwrite", refuse)
-    with crossing() as both, pytest.raises(SerializationError, match=message % ".*No space left on device"):
+
+    def full(fd: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shared_arrays, "available", lambda: 120_000)
+    monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: True)
+    with crossing() as both, pytest.raises(SerializationError, match=message % "lies in memory as well"):
         both.share(source)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with crossing(spill=str(tmp_path)) as both:
+        with pytest.raises(SerializationError, match=message % "No space left on device"):
+            both.share(source)
+        assert open_files(tmp_path) == []
 
 
-def refuse(fd: int, data: Any, offset: int) -> int:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def test_the_folder_for_copies_is_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: folder == str(tmp_path))
+    assert shared_arrays.temporary_folder() == "/var/tmp"
+    assert shared_arrays.checked_folder(tmp_path.parent) == str(tmp_path.parent)
+    with pytest.raises(ArgumentError, match=r"spill must be a folder on a disk, and .* lies in memory \(tmpfs\)"):
+        bu.WorkerProcessPool(1, spill=tmp_path)
+    with pytest.raises(ArgumentError, match=r"spill must be a folder, and .* is none; make it first"):
+        bu.WorkerProcessPool(1, spill=tmp_path / "none")
+    with pytest.raises(ArgumentTypeError, match="spill must be the path of a folder, or None, not 7"):
+        bu.WorkerProcessPool(1, spill=7)  # type: ignore[arg-type]
+
+
+def test_a_file_system_in_memory_is_known(tmp_path: Path) -> None:
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    for _, folder, kind, *_ in mounts:
+        if kind in ("tmpfs", "ext4", "xfs", "overlay") and os.path.isdir(folder) and mounts[-1][1] != folder:
+            top = [mount[2] for mount in mounts if mount[1] == folder][-1]  # the latest hides the others
+            assert shared_arrays._lies_in_memory(folder) == (top == "tmpfs"), folder
