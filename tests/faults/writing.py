@@ -13,14 +13,15 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from batchup_ng.work_pool.processes.output_buffers import TaskMemory
 from batchup_ng.work_pool.processes.protocol import RESULTS
-from batchup_ng.work_pool.processes.worker import task_memory
 
 from .mischief import first_time
 
@@ -111,7 +112,10 @@ def share(part: float, of: int) -> int:
 
 def fill_in_part(part: float, then: Callable[[int, int], None]) -> None:
     """Write garbage to a part of a slot of the task that runs, then do something else."""
-    memory = task_memory()
+    frame: Any = sys._getframe()
+    while type(frame.f_locals.get("memory")) is not TaskMemory:  # until it is that of the worker's loop
+        frame = frame.f_back
+    memory = frame.f_locals["memory"]
     array = memory.empty((SLOT_BYTES,), np.dtype(np.uint8))
     assert memory.written().size >= SLOT_BYTES, "the task has no slot"
     n = share(part, array.nbytes)

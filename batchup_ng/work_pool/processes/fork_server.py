@@ -45,9 +45,6 @@ MESSAGE = struct.Struct("<cii")
 REQUEST = struct.Struct("<II")
 """What it reads: how many descriptors come along, and how many tasks the worker runs at once; or 0 and its number."""
 
-RUNNING = EXIT_UNKNOWN + 1
-"""Stands for the exit code of a worker that has not ended."""
-
 ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to report the exit of a worker."""
 
@@ -76,10 +73,10 @@ def main(fd: int, life_fd: int) -> None:
 
 def _how_it_ended(pid: int) -> bytes:
     try:
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        return MESSAGE.pack(ENDED, pid, EXIT_UNKNOWN)
-    return MESSAGE.pack(ENDED, pid, os.waitstatus_to_exitcode(status) if ended else RUNNING)
+        code = EXIT_UNKNOWN
+    return MESSAGE.pack(ENDED, pid, code)
 
 
 def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> bytes:
@@ -164,20 +161,16 @@ class ForkServer:
     def exit_code(self, pid: int, timeout: float) -> int | None:
         """Return how a worker ended, waiting so long for it; None if it has not."""
         deadline = time.monotonic() + timeout
-        while True:
-            if _state(pid) in "ZX":
-                answer = None
-                if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker, and take long
-                    answer = self._answer([], pid, ANSWER_TIMEOUT)
-                    self._lock.release()
-                if answer is None:
-                    self.was_silent = True  # or dead
-                    return EXIT_UNKNOWN
-                if answer[2] != RUNNING:
-                    return answer[2]
+        while _state(pid) not in "ZX":
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.002)
+        answer = None
+        if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker just now, and take long
+            answer = self._answer([], pid, ANSWER_TIMEOUT)
+            self._lock.release()
+        self.was_silent = self.was_silent or answer is None  # or it is dead
+        return EXIT_UNKNOWN if answer is None else answer[2]
 
     def _answer(self, fds: list[int], number: int, timeout: float) -> tuple[bytes, int, int] | None:
         """Return the answer to a request; None if none comes in time, or the server is dead."""

@@ -39,14 +39,6 @@ GRACE = 0.5
 """Seconds that a task may go on after the pool is gone."""
 
 
-class _Current(threading.local):
-    memory: TaskMemory | None = None
-
-
-_current = _Current()
-"""Holds the memory of the task that a thread runs."""
-
-
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed, `threads` tasks at once: the whole life of a worker.
 
@@ -115,19 +107,17 @@ class WorkerLoop:
 
     def _run(self, frame: Frame) -> None:
         slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
-        memory = _current.memory = TaskMemory(self._view, slot, self._scratch)
+        memory = TaskMemory(self._view, slot, self._scratch)
         try:
             if frame.kind is Kind.BATCH:
                 answer = self._batch(frame, slot, memory)
             else:
                 fn, args, kwargs = frame.load()
-                args = [_resolved(arg) for arg in args]
-                kwargs = {name: _resolved(arg) for name, arg in kwargs.items()}
+                args = [_resolved(arg, memory) for arg in args]
+                kwargs = {name: _resolved(arg, memory) for name, arg in kwargs.items()}
                 answer = encode_answer(frame.number, fn(*args, **kwargs), memory)
         except BaseException as error:
             answer = encode_error(frame.number, error)
-        finally:
-            _current.memory = None
         self._send(answer)
 
     def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> list[protocol.Piece]:
@@ -170,7 +160,13 @@ class WorkerLoop:
             pass  # the pool is gone; the end of the stream is read next
 
 
-def _resolved(argument: Any) -> Any:
+class WorkerBuffers:
+    """Stands for the memory of the task among whose arguments it is."""
+
+
+def _resolved(argument: Any, memory: TaskMemory) -> Any:
+    if type(argument) is WorkerBuffers:
+        return memory
     return WORKER_CONSTANTS.get(argument.number) if type(argument) is ConstantRef else argument
 
 
@@ -239,15 +235,3 @@ def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
 
 MAX_PICKLED_ERROR = 1 << 20
 """Bytes of a pickled exception beyond which its text is sent in its place."""
-
-
-def task_memory() -> Any:
-    """Return the memory of the task that this thread runs."""
-    return _current.memory
-
-
-class WorkerBuffers:
-    """Stands for the memory of the task that it is sent to."""
-
-    def __reduce__(self) -> tuple[Any, tuple[()]]:
-        return task_memory, ()
