@@ -208,5 +208,4 @@ def samples_in_words(source: SourceNode) -> str:
 
 def joined_names(names: Iterable[str | None]) -> str | None:
     """Return the names of the parts of one sample, each once; None if there are none."""
-    known = [name for name in dict.fromkeys(names) if name is not None]
-    return ", ".join(known) if known else None
+    return ", ".join([name for name in dict.fromkeys(names) if name is not None]) or None
