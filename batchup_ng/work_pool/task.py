@@ -40,12 +40,8 @@ class Submission:
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-_stream_ids = itertools.count(1)
-
-
-def new_stream_id() -> int:
-    """Return the number of a stream that was not there before."""
-    return next(_stream_ids)
+new_stream_id = itertools.count(1).__next__
+"""Returns the number of a stream that was not there before."""
 
 
 ONCE = Submission()
