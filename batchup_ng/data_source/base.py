@@ -225,7 +225,7 @@ class PlannedDataSource(EpochSource):
             return SamplesPlan(rows, size, *which, drop_last, options.shard, options.reached)
         return part_of(BatchesPlan(rows, size, *which), options)
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         if epoch.plan is not None:
             return DirectRunner(direct_batches(self, epoch, self._buffers()))
         owner = self.checkpointable()

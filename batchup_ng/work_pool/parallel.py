@@ -55,15 +55,9 @@ class WithConsumerMaps(EpochSource):
         self._source = source
         self._pool = pool
 
-    def _runner(
-        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
-    ) -> Runner:
-        """Return what makes the batches of an epoch, at a place in the graph; `state` is that of a stream."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
-        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
+        with BatchIterator(epoch, self.start(epoch, path=path)) as iterator:
             yield from iterator
 
     def _facts(self) -> list[str]:
@@ -146,12 +140,7 @@ class ParallelDataSource(WithConsumerMaps):
         n_batches = math.inf if source.num_samples() == math.inf else None
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-        return self._runner(epoch, (), before)
-
-    def _runner(
-        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
-    ) -> Runner:
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         return EpochRunner(
             epoch,
             self._pool,
