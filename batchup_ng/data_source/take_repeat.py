@@ -100,9 +100,7 @@ class RoundsDataSource(Wrapped):
         return None if n is None else n * self.times
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        return _until_empty(
-            iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds()
-        )
+        return _until_empty(iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds())
 
 
 def _until_empty(rounds: Iterable[Iterator[Any]]) -> Iterator[Any]:
