@@ -166,12 +166,9 @@ class SourceNode(ReadsRows, PlansRows, Streams):
         return [samples_in_words(self), *arguments(self)]
 
 
-HOOKS = frozenset(
-    name for kind in (ReadsRows, PlansRows, Streams) for name in vars(kind) if not name.startswith("_")
-) | {
-    "fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "resizes", "rng", "runs_user_code", "start",
-    "takes_options",
-}  # fmt: skip
+HOOKS = {"has_plan", "plan_of", "start"}.union(
+    name for kind in (ReadsRows, PlansRows, Streams, SourceNode) for name in vars(kind) if not name.startswith("_")
+)
 """What the library calls, and users do not."""
 
 

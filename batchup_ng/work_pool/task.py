@@ -2,9 +2,7 @@
 
 A :class:`TaskFuture` has two locks. ``_claim`` is taken, once and for all, by the worker that begins the task or by the
 consumer that cancels it, whichever is first. ``_done`` is held from the start and released when there is a result;
-those who wait for the result take it and release it again. Both are bare locks, for a batch waits for one future at a
-time, and a :class:`concurrent.futures.Future`, with a condition and a list of callbacks, costs ten times as much to
-make.
+those who wait for it take it and release it again. A :class:`concurrent.futures.Future` costs ten times as much.
 
 A future is settled once, by the side that runs the task. Where that may be one of two (a thread that ends its task
 just as its time is up), it is theirs to agree on who does.
