@@ -47,11 +47,8 @@ def known_names(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator of functions that refuse keywords they do not have, with a better message than Python's.
 
-    What is decorated keeps its signature, less a ``**`` parameter.
-
-    Args:
-        elsewhere: What to do instead of options that others have, in words.
-        unless: Called with the first argument (``self``); returns whether its ``**`` parameter takes any keyword.
+    What is decorated keeps its signature, less a ``**`` parameter, which takes any keyword if ``unless(self)``.
+    `elsewhere` has what to do instead of options that others have, in words.
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:

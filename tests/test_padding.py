@@ -146,70 +146,54 @@ def test_pad_columns_takes_the_options_of_pad_batch() -> None:
 ONE = [np.ones(1), np.ones(2)]
 
 
+pad = bu.pad_batch
+REFUSED: list[tuple[Any, str]] = [
+    (lambda: pad([1, 2]), r"arrays\[0\] is of shape \(\), which has no axis 0"),
+    (lambda: pad([np.ones((2, 3)), np.ones((2, 4))]),
+     r"arrays\[1\] is of shape \(2, 4\), and arrays\[0\] of \(2, 3\).*along axes=0; name the axes"),
+    (lambda: pad([np.ones((2, 3)), np.ones(2)]), r"arrays\[1\] is of shape \(2,\)"),
+    (lambda: pad([[1], [2], [2.5]]), r"one dtype, and there are arrays\[0\] of int64, arrays\[2\] of float64"),
+    (lambda: pad([[1], [2, 3]], max_length=1),
+     r"max_length is 1, and arrays\[1\] has length 2; raise it, or pass truncation=True"),
+    (lambda: pad([np.array([b"\xff"]), np.array(["a", "b"])], padding_value=""),
+     r"one dtype, and there are arrays\[0\] of \|S1, arrays\[1\] of <U1"),
+    (lambda: pad([[[4]], [[1, 2], [3]]]),
+     r"arrays\[1\] must be an array, and is a list whose own lists differ in length; pad these first"),
+    (lambda: pad(ONE, padding="max"), "padding must be one of 'longest', 'max_length'"),
+    (lambda: pad(ONE, padding_side="top"), "padding_side must be one of"),
+    (lambda: pad(ONE, padding="max_length"), "max_length must be given"),
+    (lambda: pad(ONE, truncation=True), "max_length must be given"),
+    (lambda: pad(ONE, max_length=0), "max_length must be at least 1"),
+    (lambda: pad(ONE, pad_to_multiple_of=0), "pad_to_multiple_of must be at least 1"),
+    (lambda: pad(ONE, pad_to_multiple_of=4, max_length=6),
+     "max_length must be a multiple of pad_to_multiple_of, 4, not 6"),
+    (lambda: pad(ONE, axes=-1), "axes must be at least one axis"),
+    (lambda: pad(ONE, axes=()), "axes must be at least one axis"),
+    (lambda: pad(ONE, axes=(0, 0)), "each once"),
+    (lambda: bu.PadColumns(), "columns must be at least one column"),
+    (lambda: bu.PadColumns(0, 0), "each once"),
+    (lambda: bu.PadColumns(0, padding="max"), "padding must be one of"),
+    (lambda: bu.PadColumns(2)(ONE, ONE), "column 2, and the batch has 2; name one that it has"),
+    (lambda: bu.PadColumns(1)(ONE, [[1], [2.5]]), r"column 1\[0\] of int64"),
+]  # fmt: skip
+OF_ANOTHER_KIND: list[tuple[Any, str]] = [
+    (lambda: pad(ONE, truncation=1), "truncation must be True or False"),
+    (lambda: pad(ONE, padding_value=[1]), "padding_value must be a single value"),
+    (lambda: pad(ONE, axes=0.5), "axes must be a whole number"),
+    (lambda: pad(5), r"arrays must be arrays to be padded .* not 5 of type int"),
+    (lambda: pad(None), "not None of type NoneType"),
+    (lambda: pad(np.array(5)), r"not array\(5\) of type ndarray"),
+    (lambda: bu.PadColumns(0)(5), "column 0 must be arrays to be padded to one"),
+    (lambda: bu.PadColumns(0, pading="max"), "'pading'; did you mean 'padding'"),
+    (lambda: bu.PadColumns("x"), r"columns\[0\] must be a whole number"),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
-    [
-        (lambda: bu.pad_batch([1, 2]), ArgumentError, r"arrays\[0\] is of shape \(\), which has no axis 0"),
-        (
-            lambda: bu.pad_batch([np.ones((2, 3)), np.ones((2, 4))]),
-            ArgumentError,
-            r"arrays\[1\] is of shape \(2, 4\), and arrays\[0\] of \(2, 3\).*along axes=0; name the axes",
-        ),
-        (lambda: bu.pad_batch([np.ones((2, 3)), np.ones(2)]), ArgumentError, r"arrays\[1\] is of shape \(2,\)"),
-        (
-            lambda: bu.pad_batch([[1], [2], [2.5]]),
-            ArgumentError,
-            r"one dtype, and there are arrays\[0\] of int64, arrays\[2\] of float64",
-        ),
-        (
-            lambda: bu.pad_batch([[1], [2, 3]], max_length=1),
-            ArgumentError,
-            r"max_length is 1, and arrays\[1\] has length 2; raise it, or pass truncation=True",
-        ),
-        (
-            lambda: bu.pad_batch([np.array([b"\xff"]), np.array(["a", "b"])], padding_value=""),
-            ArgumentError,
-            r"one dtype, and there are arrays\[0\] of \|S1, arrays\[1\] of <U1",
-        ),
-        (
-            lambda: bu.pad_batch([[[4]], [[1, 2], [3]]]),
-            ArgumentError,
-            r"arrays\[1\] must be an array, and is a list whose own lists differ in length; pad these first",
-        ),
-        (lambda: bu.pad_batch(ONE, padding="max"), ArgumentError, "padding must be one of 'longest', 'max_length'"),
-        (lambda: bu.pad_batch(ONE, padding_side="top"), ArgumentError, "padding_side must be one of"),
-        (lambda: bu.pad_batch(ONE, padding="max_length"), ArgumentError, "max_length must be given"),
-        (lambda: bu.pad_batch(ONE, truncation=True), ArgumentError, "max_length must be given"),
-        (lambda: bu.pad_batch(ONE, truncation=1), ArgumentTypeError, "truncation must be True or False"),
-        (lambda: bu.pad_batch(ONE, max_length=0), ArgumentError, "max_length must be at least 1"),
-        (lambda: bu.pad_batch(ONE, pad_to_multiple_of=0), ArgumentError, "pad_to_multiple_of must be at least 1"),
-        (
-            lambda: bu.pad_batch(ONE, pad_to_multiple_of=4, max_length=6),
-            ArgumentError,
-            "max_length must be a multiple of pad_to_multiple_of, 4, not 6",
-        ),
-        (lambda: bu.pad_batch(ONE, padding_value=[1]), ArgumentTypeError, "padding_value must be a single value"),
-        (lambda: bu.pad_batch(ONE, axes=-1), ArgumentError, "axes must be at least one axis"),
-        (lambda: bu.pad_batch(ONE, axes=()), ArgumentError, "axes must be at least one axis"),
-        (lambda: bu.pad_batch(ONE, axes=(0, 0)), ArgumentError, "each once"),
-        (lambda: bu.pad_batch(ONE, axes=0.5), ArgumentTypeError, "axes must be a whole number"),
-        (
-            lambda: bu.pad_batch(5),
-            ArgumentTypeError,
-            r"arrays must be arrays to be padded .* not 5 of type int",
-        ),
-        (lambda: bu.pad_batch(None), ArgumentTypeError, "not None of type NoneType"),
-        (lambda: bu.pad_batch(np.array(5)), ArgumentTypeError, r"not array\(5\) of type ndarray"),
-        (lambda: bu.PadColumns(0)(5), ArgumentTypeError, "column 0 must be arrays to be padded to one"),
-        (lambda: bu.PadColumns(0, pading="max"), ArgumentTypeError, "'pading'; did you mean 'padding'"),
-        (lambda: bu.PadColumns(), ArgumentError, "columns must be at least one column"),
-        (lambda: bu.PadColumns(0, 0), ArgumentError, "each once"),
-        (lambda: bu.PadColumns("x"), ArgumentTypeError, r"columns\[0\] must be a whole number"),
-        (lambda: bu.PadColumns(0, padding="max"), ArgumentError, "padding must be one of"),
-        (lambda: bu.PadColumns(2)(ONE, ONE), ArgumentError, "column 2, and the batch has 2; name one that it has"),
-        (lambda: bu.PadColumns(1)(ONE, [[1], [2.5]]), ArgumentError, r"column 1\[0\] of int64"),
-    ],
-)
+    [(call, kind, says) for kind, calls in ((ArgumentError, REFUSED), (ArgumentTypeError, OF_ANOTHER_KIND))
+     for call, says in calls],
+)  # fmt: skip
 def test_what_cannot_be_padded_is_refused(call: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         call()

@@ -223,7 +223,7 @@ class PlannedDataSource(EpochSource):
         kind = BatchesPlan if rows.n_samples is None else SamplesPlan
         return kind(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         if epoch.plan is not None:
             return DirectRunner(direct_batches(self, epoch, self._buffers()))
         owner = self.checkpointable()

@@ -78,6 +78,8 @@ class CompositeDataSource(PlannedDataSource):
         return None if None in counts else min(map(whole_groups, counts, self._sizes))
 
     def samples_by_indices(self, indices: Any) -> Any:
+        if not self.is_random_access:
+            raise self._no_random_access("samples_by_indices")
         self._check_rows(indices)
         pairs = zip(self.datasets, read_only(self._ungrouped(indices)), strict=True)
         return self._joined([source.samples_by_indices(rows) for source, rows in pairs], indices)

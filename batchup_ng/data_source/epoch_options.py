@@ -71,12 +71,8 @@ class EpochOptions:
     @property
     def given(self) -> dict[str, Any]:
         """What the user gave of the options that functions and sources of the user's may be called with."""
-        given = {} if self.shuffle is None else {"shuffle": self.shuffle}
-        if self.numbered:
-            given["epoch"] = self.epoch
-        if self.drop_last:
-            given["drop_last"] = True
-        return {**given, **self.own}
+        wanted = {"shuffle": self.shuffle is not None, "epoch": self.numbered, "drop_last": self.drop_last}
+        return {**{name: getattr(self, name) for name, was_given in wanted.items() if was_given}, **self.own}
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
@@ -112,11 +108,9 @@ def epoch_options(
             drawn from NumPy's global state.
         ArgumentTypeError: an option is of a wrong kind.
     """
-    number = _below("epoch", epoch, BITS, "count epochs from 0")
-    if number < 0:
-        raise ArgumentError(f"epoch must not be negative, and is {number}; count epochs from 0")
+    number = validation.not_negative("epoch", _below("epoch", epoch, BITS, "count epochs from 0"))
     rng, shuffled, seed = _order(shuffle)
-    _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
+    size = _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
     part = shard_of(shard, uneven, pad_mask)
     _below("shard[1], the world,", part.world, BITS, "pass the number of processes")
     if part.world > 1 and rng is np.random:
@@ -125,7 +119,7 @@ def epoch_options(
             "epoch has its own; pass the same int to all of them"
         )
     return EpochOptions(
-        batch_size=validation.positive_int("batch_size", batch_size),
+        batch_size=validation.positive_int("batch_size", size),
         shuffle=shuffle,
         rng=rng,
         shuffled=shuffled,
@@ -154,10 +148,7 @@ def _order(shuffle: Any) -> tuple[Any, bool, int]:
     if shuffle is None or shuffle is False:
         return None, False, 0
     if shuffle is not True and isinstance(shuffle, (int, np.integer)):
-        shuffle = _below("shuffle", shuffle, SEED_BITS, "pass a hash of it")
-        if shuffle < 0:
-            raise ArgumentError(f"shuffle must not be a negative seed, and is {shuffle}; pass 0 or more")
-        return None, True, shuffle
+        return None, True, validation.not_negative("shuffle, a seed,", _below("shuffle", shuffle, SEED_BITS, "hash it"))
     rng = randomness.check_rng(shuffle)
     return rng, False, randomness.seed_from_state(rng)
 

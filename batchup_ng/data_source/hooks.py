@@ -166,12 +166,9 @@ class SourceNode(ReadsRows, PlansRows, Streams):
         return [samples_in_words(self), *arguments(self)]
 
 
-HOOKS = frozenset(
-    name for kind in (ReadsRows, PlansRows, Streams) for name in vars(kind) if not name.startswith("_")
-) | {
-    "fingerprint", "has_plan", "heeds_shuffle", "of_pool", "plan_of", "resizes", "rng", "runs_user_code", "start",
-    "takes_options",
-}  # fmt: skip
+HOOKS = {"has_plan", "plan_of", "start"}.union(
+    name for kind in (ReadsRows, PlansRows, Streams, SourceNode) for name in vars(kind) if not name.startswith("_")
+)
 """What the library calls, and users do not."""
 
 
@@ -208,5 +205,4 @@ def samples_in_words(source: SourceNode) -> str:
 
 def joined_names(names: Iterable[str | None]) -> str | None:
     """Return the names of the parts of one sample, each once; None if there are none."""
-    known = [name for name in dict.fromkeys(names) if name is not None]
-    return ", ".join(known) if known else None
+    return ", ".join([name for name in dict.fromkeys(names) if name is not None]) or None

@@ -76,7 +76,7 @@ class IteratorDataSource(PlannedDataSource):
             )
         if not _is_count(n_samples):
             raise ArgumentTypeError(f"n_samples should be None, an int from 0 on, or np.inf, not {n_samples!r}")
-        self.batch_iter = batch_iter
+        self.batch_iter: Any = batch_iter
         self.n_samples = n_samples
         self._used_up = False
 
@@ -89,11 +89,11 @@ class IteratorDataSource(PlannedDataSource):
 
     def state_dict(self) -> Any:
         """Return the state of the iterator, where it has one."""
-        return self.batch_iter.state_dict()  # type: ignore[attr-defined]  # called only where it is there
+        return self.batch_iter.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
         """Put the iterator back, where it can be."""
-        self.batch_iter.load_state_dict(state)  # type: ignore[attr-defined]  # as above
+        self.batch_iter.load_state_dict(state)
         self._used_up = False
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:

@@ -107,10 +107,7 @@ class MapDataSource(SameOrder):
 
 
 class SampleMapDataSource(MapDataSource):
-    """A source whose samples are those of another with a function applied.
-
-    See :meth:`AbstractDataSource.map_samples`.
-    """
+    """A source whose samples are those of another after a function: see :meth:`AbstractDataSource.map_samples`."""
 
     _kinds_of_rng = (None, "sample")
 
@@ -141,8 +138,7 @@ class SampleMapDataSource(MapDataSource):
             samples = [call(self.fn, sample) for sample in batches.samples_of(batch)]
         else:
             rngs = key.sample_rng(batches.length(batch), planned).generators()
-            pairs = zip(batches.samples_of(batch), rngs, strict=True)
-            samples = [call(self.fn, sample, rng=generator) for sample, generator in pairs]
+            samples = [call(self.fn, one, rng=rng) for one, rng in zip(batches.samples_of(batch), rngs, strict=True)]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")

@@ -111,6 +111,4 @@ def _as_tuple(result: Any, single: tuple[type, ...], wanted: str) -> tuple[Any, 
         return (result,)
     if isinstance(result, tuple):
         return result
-    raise ArgumentTypeError(
-        f"Batch function should return a tuple of results, {wanted}, or None, not {type(result)}"
-    )
+    raise ArgumentTypeError(f"Batch function should return a tuple of results, {wanted}, or None, not {type(result)}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..randomness import OrderKey
-from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples, rows_length
+from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples
 from .base import AbstractDataSource
 from .epoch_options import EpochOptions
 from .wrapped import Wrapped
@@ -35,15 +35,7 @@ class TakeDataSource(Wrapped):
         return first_samples(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        left = self.n
-        for rows in self.source.drawn_rows(batch_size, rng, drop_last):
-            cut = first_rows(rows, left)
-            if rows_length(cut) < rows_length(rows) and drop_last:
-                return
-            yield cut
-            left -= rows_length(cut)
-            if left == 0:
-                return
+        return _first(self.source.drawn_rows(batch_size, rng, drop_last), self.n, first_rows, drop_last)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
         plan = self.source.row_plan(batch_size, OrderKey(0, 0), drop_last)
@@ -53,13 +45,20 @@ class TakeDataSource(Wrapped):
         return self.source.rows_at(positions)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        left = self.n
-        for batch in map(as_batch, self.source.stream(options, (*path, 0))):
-            cut = batches.trim(batch, left) if batches.length(batch) > left else batch
-            yield cut
-            left -= batches.length(cut)
-            if left == 0:
+        return _first(map(as_batch, self.source.stream(options, (*path, 0))), self.n, batches.trim, False)
+
+
+def _first(parts: Iterable[Any], n: int, cut: Callable[[Any, int], Any], drop_last: bool) -> Iterator[Any]:
+    """Yield the batches, or rows of batches, of the first `n` samples."""
+    for part in parts:
+        if batches.length(part) > n:
+            if drop_last:
                 return
+            part = cut(part, n)
+        yield part
+        n -= batches.length(part)
+        if n == 0:
+            return
 
 
 class RoundsDataSource(Wrapped):
@@ -101,9 +100,7 @@ class RoundsDataSource(Wrapped):
         return None if n is None else n * self.times
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        return _until_empty(
-            iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds()
-        )
+        return _until_empty(iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds())
 
 
 def _until_empty(rounds: Iterable[Iterator[Any]]) -> Iterator[Any]:

@@ -51,17 +51,20 @@ class ByteBound:
     """How many batches may be ahead, so that they stay within a number of bytes; shared by the epochs of a source."""
 
     size: int  # the most batches that may be ahead in any case
-    buffer_bytes: int  # that all may take
+    buffer_bytes: int | None  # that all may take; None is a quarter of the free memory, 1 GB at most
     first: int  # how many may be ahead until the size of a batch is known
-    least: int = 1  # how many may be ahead of batches that fit at all; one that is larger than all is made alone
     largest: int = 0  # bytes of the largest batch that was seen
+    least: int = 1  # how many may be ahead of batches that fit at all; one that is larger than all is made alone
     _limit: int = 0
 
     def __post_init__(self) -> None:
         self._limit = min(self.size, self.first)
+        if self.buffer_bytes is None:
+            self.buffer_bytes = int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES))
+            self.least = 2
 
     def __str__(self) -> str:
-        nbytes = self.buffer_bytes
+        nbytes = self.buffer_bytes or 0
         return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
 
     def limit(self) -> int:
@@ -78,16 +81,9 @@ class ByteBound:
                 nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
-            fit = self.buffer_bytes // self.largest
+            fit = (self.buffer_bytes or 0) // self.largest
             # Two less than fit: the consumer has one in its hands, and is given another.
             self._limit = min(self.size, max(self.least if fit else 1, fit - 2))
-
-
-def byte_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
-    """Return the bound of a source; without `buffer_bytes` a quarter of the free memory, 1 GB at most."""
-    if buffer_bytes is not None:
-        return ByteBound(size, buffer_bytes, first)
-    return ByteBound(size, int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES)), first, least=2)
 
 
 class EpochRunner(PrefetchBuffer):

@@ -27,7 +27,7 @@ from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..sampling.plans.epoch import BatchPlan
-from .epoch_runner import EpochRunner, byte_bound
+from .epoch_runner import ByteBound, EpochRunner
 from .task import Pool
 
 LONGEST = 1e6
@@ -51,28 +51,22 @@ class WithConsumerMaps(EpochSource):
     def __init__(self, source: AbstractDataSource, size: int, pool: Pool, buffer_bytes: int | None, first: int) -> None:
         size = validation.positive_int("batch_buffer_size", size)
         self.buffer_bytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
-        self._bound = byte_bound(size, self.buffer_bytes, first)
+        self._bound = ByteBound(size, self.buffer_bytes, first)
         self._source = source
         self._pool = pool
 
-    def _runner(
-        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
-    ) -> Runner:
-        """Return what makes the batches of an epoch, at a place in the graph; `state` is that of a stream."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
-        with BatchIterator(epoch, self._runner(epoch, path)) as iterator:
+        with BatchIterator(epoch, self.start(epoch, path=path)) as iterator:
             yield from iterator
 
     def _facts(self) -> list[str]:
+        told = {name: getattr(self, name, None) for name in ("timeout", "on_error")}
+        options = [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
+        maps = [[word for word in arguments(node) if not word.startswith("resizes")] for node in self._maps]
         samples = samples_in_words(self._source if self.has_plan else self)
-        return [samples, f"at most {self._bound} ahead", *self._options_in_words(), f"by {self._pool!r}",
-                *self._maps_in_words()]  # fmt: skip
-
-    def _options_in_words(self) -> list[str]:
-        return []
+        return [samples, f"at most {self._bound} ahead", *options, f"by {self._pool!r}",
+                *[f"then {', '.join(words)}" for words in maps]]  # fmt: skip
 
     def fingerprint(self) -> list[Any]:
         return self._maps[-1].fingerprint() if self._maps else self._source.fingerprint()
@@ -96,10 +90,6 @@ class WithConsumerMaps(EpochSource):
             f"the source that it was made of; apply it to that source, then give the result to the pool: "
             f"pool.parallel_data_source(result)"
         )
-
-    def _maps_in_words(self) -> list[str]:
-        told = [[word for word in arguments(node) if not word.startswith("resizes")] for node in self._maps]
-        return [f"then {', '.join(words)}" for words in told]
 
     def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
         node: MapDataSource = self._functions[kind](self, fn, **options)
@@ -150,16 +140,7 @@ class ParallelDataSource(WithConsumerMaps):
         n_batches = math.inf if source.num_samples() == math.inf else None
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
 
-    def _options_in_words(self) -> list[str]:
-        told = {"timeout": self.timeout, "on_error": self.on_error}
-        return [f"{name}={value!r}" for name, value in told.items() if value not in (None, RAISE)]
-
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-        return self._runner(epoch, (), before)
-
-    def _runner(
-        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
-    ) -> Runner:
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         return EpochRunner(
             epoch,
             self._pool,

@@ -48,18 +48,13 @@ class PrefetchDataSource(WithConsumerMaps):
     def checkpointable(self) -> Any:
         return self._source.checkpointable()
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-        owner = self.checkpointable()
-        put_back(owner, epoch.saved)
-        return self._runner(epoch, (), state=inner_state(owner, epoch.options))
-
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.stream_count(options)
 
-    def _runner(
-        self, epoch: Epoch, path: tuple[int, ...], before: weakref.ref[Any] | None = None, state: Any = None
-    ) -> Runner:
-        options = epoch.options
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
+        owner, options = self.checkpointable(), epoch.options
+        put_back(owner, epoch.saved)
+        state = inner_state(owner, options)
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:

@@ -2,9 +2,7 @@
 
 A :class:`TaskFuture` has two locks. ``_claim`` is taken, once and for all, by the worker that begins the task or by the
 consumer that cancels it, whichever is first. ``_done`` is held from the start and released when there is a result;
-those who wait for the result take it and release it again. Both are bare locks, for a batch waits for one future at a
-time, and a :class:`concurrent.futures.Future`, with a condition and a list of callbacks, costs ten times as much to
-make.
+those who wait for it take it and release it again. A :class:`concurrent.futures.Future` costs ten times as much.
 
 A future is settled once, by the side that runs the task. Where that may be one of two (a thread that ends its task
 just as its time is up), it is theirs to agree on who does.
@@ -40,12 +38,8 @@ class Submission:
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-_stream_ids = itertools.count(1)
-
-
-def new_stream_id() -> int:
-    """Return the number of a stream that was not there before."""
-    return next(_stream_ids)
+new_stream_id = itertools.count(1).__next__
+"""Returns the number of a stream that was not there before."""
 
 
 ONCE = Submission()

@@ -33,7 +33,7 @@ def test_true_draws_from_the_global_state_of_numpy() -> None:
 
 
 def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="negative seed"):
+    with pytest.raises(ArgumentError, match="shuffle, a seed, must not be negative"):
         bu.ArrayDataSource([A]).batch_iterator(3, shuffle=-1)
 
 

@@ -17,7 +17,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
-from batchup_ng.work_pool.epoch_runner import ByteBound, byte_bound
+from batchup_ng.work_pool.epoch_runner import ByteBound
 from batchup_ng.work_pool.prefetch_buffer import Job, PrefetchBuffer
 from batchup_ng.work_pool.task import Submission
 from tests.extent import quick
@@ -51,8 +51,8 @@ def test_the_size_counts_where_the_bytes_do_not() -> None:
 def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     for free, nbytes in ((8000, 2000), (1e12, 10**9), (math.inf, 10**9)):
         monkeypatch.setattr(system_limits, "available", lambda free=free: free)
-        assert byte_bound(20, None, 3).buffer_bytes == nbytes
-    assert byte_bound(20, 5, 3).buffer_bytes == 5
+        assert ByteBound(20, None, 3).buffer_bytes == nbytes
+    assert ByteBound(20, 5, 3).buffer_bytes == 5
 
 
 def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time(
@@ -60,7 +60,7 @@ def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time
 ) -> None:
     monkeypatch.setattr(system_limits, "available", lambda: 4000.0)
     for nbytes, most in ((10, 20), (100, 8), (400, 2), (1000, 2), (1001, 1)):
-        bound = byte_bound(20, None, 3)
+        bound = ByteBound(20, None, 3)
         bound.saw(np.zeros(nbytes, np.uint8))
         assert bound.limit() == most
 

@@ -48,9 +48,7 @@ class Accounting:
             setattr(self, name, counts[name])
         self.failed_before = counts["failed"] + counts["replaced"]
 
-    def settle(
-        self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0
-    ) -> None:
+    def settle(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
         """Enter what became of one batch, all at once, for another thread may save the state meanwhile."""
         if number != self.batches or delivered + failed != planned:
             raise AccountingError(

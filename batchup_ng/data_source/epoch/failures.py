@@ -113,9 +113,7 @@ class Failures:
     def _check_alone(self, planned: PlannedBatch) -> None:
         """Raise :class:`TooManyErrors` if a batch of which nothing is left is one of an epoch that is shared out.
 
-        Without it this rank would be a batch behind the others for good: they would wait for it at the end, and states
-        that they take at the same time would differ. It is not in the accounting, so that a state saved now begins with
-        it.
+        Without it this rank would be a batch behind the others for good. A state that is saved now begins with it.
         """
         world = self.epoch.options.shard.world
         if world > 1:
@@ -127,7 +125,7 @@ class Failures:
     def _check_limit(self, so_far: int) -> None:
         """Raise :class:`TooManyErrors` if more samples failed than may of `so_far` that were planned up to this batch.
 
-        The batch, which is not handed out then, is not in the accounting, so that a state saved now begins with it.
+        A state that is saved then begins with the batch.
         """
         n = self.epoch.source.num_samples()
         share = -(-int(n) // self.epoch.options.shard.world) if known_count(n) else None

@@ -71,8 +71,11 @@ class OpensEpochs(SourceNode):
         """Return the plan of the epoch that `options` ask for."""
         raise self._no_random_access("plan")
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-        """Start what makes the batches of an epoch, which shares the buffer of a pool with the iterator `before`."""
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
+        """Start what makes the batches of an epoch, which shares the buffer of a pool with the iterator `before`.
+
+        `path` is the place of this node in the graph.
+        """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 

@@ -54,9 +54,7 @@ class MakeBatch(NamedTuple):
         """Return whether to search the batch for the samples that caused `error`; if not, it is raised."""
         return (isinstance(error, FAILURES) or not self.own_thread) and isolable(error, rows)
 
-    def isolated(
-        self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException
-    ) -> Any:
+    def isolated(self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException) -> Any:
         """Return what becomes of a batch whose read raised `error`; `read` reads some of its rows, with their key."""
 
         def part(rows: Any, places: Any) -> Any:
