@@ -39,15 +39,6 @@ def sample_name(accessor: Any, row: int) -> str | None:
     return name
 
 
-def file_name(accessor: Any) -> str | None:
-    """Return the file that an array is mapped from; None if it is from none."""
-    while accessor is not None:
-        if isinstance(accessor, np.memmap) and accessor.filename is not None:
-            return str(accessor.filename)
-        accessor = getattr(accessor, "base", None) if isinstance(accessor, np.ndarray) else None
-    return None
-
-
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
     """Return `rows` of an array or accessor, in memory from `buffers` where that spares an allocation.
 
