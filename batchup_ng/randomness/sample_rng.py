@@ -17,13 +17,10 @@ from .portable_math import normal_deviates
 class SampleRng:
     """Draws one row of random numbers a sample, each row keyed by its sample's position in the stream.
 
-    The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter.
-    Every method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map
-    must make the same calls for each batch.
-
-    Where a map before this one made more samples of a batch than were planned, they are counted off in views: of n
-    planned samples, row i is view ``i // n`` of the sample at place ``i % n``, as where whole copies of a batch stand
-    one after the other. Each view has draws of its own, so that no two rows of an epoch share one.
+    The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter. Every
+    method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map must make
+    the same calls for each batch. Where a map before this one made more samples of a batch than the n planned, row i is
+    view ``i // n`` of the sample at place ``i % n``, and each view has draws of its own.
 
     What bounds a draw (`low`, `high`, `loc`, `scale`, `p`) is a number, or an array that broadcasts to ``(n, *size)``:
     of shape ``(n,)`` without `size`, ``(n, 1)`` with a `size` of one axis, for one bound a sample.
