@@ -35,8 +35,7 @@ def is_quantized(value: Any) -> bool:
 
 
 def _is_exact_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and type(value) is getattr(torch, "Tensor", None)
+    return type(value) is getattr(sys.modules.get("torch"), "Tensor", None)
 
 
 def is_dense(tensor: Any) -> bool:

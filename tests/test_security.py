@@ -41,7 +41,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 """All that reads a file which a user names."""
 
-READ_NO_FILES = {"Accessor", "ImageArrayUInt8ToFloat32", "MapStyle", "NamesSamples", "ReadsInto", "gather"}
+READ_NO_FILES = {"Accessor", "ImageArrayUInt8ToFloat32", "MapStyle", "gather"}
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -1,8 +1,8 @@
 """Array-likes over storage, one format a file."""
 
-from .base import Accessor, NamesSamples, ReadsInto, gather
+from .base import Accessor, gather
 from .image_files import ImageFiles
 from .map_style import MapStyle
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
-__all__ = ["Accessor", "ImageArrayUInt8ToFloat32", "ImageFiles", "MapStyle", "NamesSamples", "ReadsInto", "gather"]
+__all__ = ["Accessor", "ImageArrayUInt8ToFloat32", "ImageFiles", "MapStyle", "gather"]

@@ -1,10 +1,4 @@
-"""What an accessor is, what the library asks of one.
-
-An accessor is an array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``, the
-last two giving rows in the order asked for. An array of rows that the library hands to it is read-only. NumPy arrays
-and memmaps are accessors as they are. One that can fill memory it is given is a :class:`ReadsInto` as well, which saves
-a copy a batch; one that knows what its samples are called is a :class:`NamesSamples`, so that errors can tell.
-"""
+"""What an accessor is, what the library asks of one."""
 
 from __future__ import annotations
 
@@ -23,51 +17,26 @@ from .paging import announce_rows, exceeds_memory
 
 @runtime_checkable
 class Accessor(Protocol):
-    """An array-like over storage."""
+    """An array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``.
+
+    The last two give rows in the order asked for; an array of rows that the library hands to it is read-only. NumPy
+    arrays and memmaps are accessors as they are. Two further methods are used where an accessor has them:
+
+    - ``read_into(rows, out)``, with the properties ``shape`` (of all the data, the first axis the rows') and ``dtype``,
+      writes rows of one shape into memory that it is given, ``out: (len(rows), *shape[1:])`` of `dtype`, in C order,
+      which saves a copy a batch.
+    - ``sample_name(row)`` returns the path or key of a row, exactly as it was given, for errors; None if it has none.
+    """
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Any) -> Any: ...
 
 
-@runtime_checkable
-class ReadsInto(Protocol):
-    """An accessor whose rows are of one shape, that can read them into a given array."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of all the data, the first axis the rows'."""
-        ...
-
-    @property
-    def dtype(self) -> Any: ...
-
-    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows` into `out`: ``(len(rows), *shape[1:])`` of `dtype`, in C order."""
-        ...
-
-
-@runtime_checkable
-class NamesSamples(Protocol):
-    """An accessor that knows where each of its rows lies, or what it is called."""
-
-    def sample_name(self, row: int) -> str | None:
-        """Return the path or key of a row, exactly as it was given; None if it has none."""
-        ...
-
-
 def sample_name(accessor: Any, row: int) -> str | None:
     """Return what `row` of `accessor` is called; None if it has no name."""
-    return accessor.sample_name(row) if isinstance(accessor, NamesSamples) else None
-
-
-def file_name(accessor: Any) -> str | None:
-    """Return the file that an array is mapped from; None if it is from none."""
-    while accessor is not None:
-        if isinstance(accessor, np.memmap) and accessor.filename is not None:
-            return str(accessor.filename)
-        accessor = getattr(accessor, "base", None) if isinstance(accessor, np.ndarray) else None
-    return None
+    name: str | None = accessor.sample_name(row) if hasattr(accessor, "sample_name") else None
+    return name
 
 
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:

@@ -24,14 +24,14 @@ def as_column(name: str, column: Any) -> Any:
     of rows, or has missing values for which NumPy has no place.
     """
     kind = type(column).__name__
-    if not isinstance(column, Sized) or getattr(column, "ndim", 1) == 0:
-        raise _no_array(name, kind)
     if isinstance(column, _NOT_INDEXED_BY_ROWS):
         raise ArgumentTypeError(
             f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {_instead(column)}"
         )
-    if not hasattr(column, "__getitem__"):
-        raise _no_array(name, kind)
+    if not (isinstance(column, Sized) and hasattr(column, "__getitem__")) or getattr(column, "ndim", 1) == 0:
+        raise ArgumentTypeError(
+            f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
+        )
     if isinstance(column, np.ma.MaskedArray):
         raise ArgumentTypeError(
             f"{name} is a masked array, whose mask would be lost on the way; pass x.filled(value), and x.mask as a "
@@ -49,20 +49,12 @@ def as_column(name: str, column: Any) -> Any:
     return _of_pandas(name, column) if "pandas" in sys.modules else column
 
 
-def _no_array(name: str, kind: str) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
-    )
-
-
 def _of_pandas(name: str, column: Any) -> Any:
     """Return the plain array of what pandas calls an array; tables and series, which have labels, are refused."""
     pandas: Any = sys.modules["pandas"]
     kind = type(column).__name__
     if hasattr(column, "iloc"):
-        raise ArgumentTypeError(
-            f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()"
-        )
+        raise ArgumentTypeError(f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()")
     if isinstance(column, pandas.MultiIndex):
         raise ArgumentTypeError(f"{name} is a pandas {kind}; pass each level: .get_level_values(0).to_numpy()")
     if not isinstance(column, (pandas.api.extensions.ExtensionArray, pandas.Index)):

@@ -32,11 +32,9 @@ class MapStyle:
     - tuples: a tuple of such columns; mappings: a ``dict`` of them, keys in the order of the first sample;
     - strings, ``None``, lists, pictures, all other objects: the list of them.
 
-    With no rows, row 0 is read to learn the structure. A data set with ``__getitems__(list of int)`` (a convention
-    of torch) is asked for all the rows at once.
-
-    In an ``ArrayDataSource`` the columns of a data set of tuples stand side by side: where samples are ``(x, y)``,
-    the batches of ``ArrayDataSource([MapStyle(dataset), weights])`` are ``(x, y, weights)``.
+    With no rows, row 0 is read to learn the structure. A data set with ``__getitems__(list of int)`` (a convention of
+    torch) is asked for all the rows at once. In an ``ArrayDataSource`` the columns of samples ``(x, y)`` stand beside
+    the others: batches of ``ArrayDataSource([MapStyle(dataset), weights])`` are ``(x, y, weights)``.
 
     >>> squares = MapStyle([(i, i * i) for i in range(5)])
     >>> squares[1:4]

@@ -27,7 +27,7 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
     """Let the system begin to read `rows`, ``(n,) int64`` in range, of an array in C order, if it lies over a file that
     is larger than half of the memory.
     """
-    if not exceeds_memory(array) or not _is_mapped(array):
+    if not exceeds_memory(array) or file_name(array) is None:
         return
     row_bytes = array.nbytes // len(array)
     starts = array.__array_interface__["data"][0] + rows * row_bytes
@@ -46,12 +46,13 @@ def _half_of_memory() -> float:
     return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), system_limits.memory_limit()) / 2
 
 
-def _is_mapped(array: np.ndarray) -> bool:
-    """Return whether `array` lies over a mapping that Python made."""
-    owner: Any = array
-    while owner is not None and not isinstance(owner, mmap.mmap):
-        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-    return owner is not None
+def file_name(accessor: Any) -> str | None:
+    """Return the file that an array is mapped from; None if it is from none."""
+    while accessor is not None:
+        if isinstance(accessor, np.memmap) and accessor.filename is not None:
+            return str(accessor.filename)
+        accessor = getattr(accessor, "base", None) if isinstance(accessor, np.ndarray) else None
+    return None
 
 
 _LIBC = ctypes.PyDLL(None)

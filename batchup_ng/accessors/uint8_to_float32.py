@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from .base import file_name, sample_name
+from .base import sample_name
+from .paging import file_name
 
 
 class ImageArrayUInt8ToFloat32:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
-from ..accessors.base import file_name, gather, sample_name
+from ..accessors.base import gather, sample_name
 from ..accessors.column import as_column
 from ..accessors.image_files import ImageFiles
 from ..accessors.map_style import MapStyle
+from ..accessors.paging import file_name
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..display import array_words, listed
 from ..errors import ArgumentError, ArgumentTypeError

@@ -12,19 +12,15 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from .hashing import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 from .portable_math import normal_deviates
-from .weights import cumulative_weights
 
 
 class SampleRng:
     """Draws one row of random numbers a sample, each row keyed by its sample's position in the stream.
 
-    The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter.
-    Every method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map
-    must make the same calls for each batch.
-
-    Where a map before this one made more samples of a batch than were planned, they are counted off in views: of n
-    planned samples, row i is view ``i // n`` of the sample at place ``i % n``, as where whole copies of a batch stand
-    one after the other. Each view has draws of its own, so that no two rows of an epoch share one.
+    The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter. Every
+    method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map must make
+    the same calls for each batch. Where a map before this one made more samples of a batch than the n planned, row i is
+    view ``i // n`` of the sample at place ``i % n``, and each view has draws of its own.
 
     What bounds a draw (`low`, `high`, `loc`, `scale`, `p`) is a number, or an array that broadcasts to ``(n, *size)``:
     of shape ``(n,)`` without `size`, ``(n, 1)`` with a `size` of one axis, for one bound a sample.
@@ -192,3 +188,32 @@ def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
             f"{name} must broadcast to (samples, *size), which is {shape}, and is of shape {own}; for one value a "
             f"sample shape it {(shape[0], *[1] * (len(shape) - 1))}"
         )
+
+
+def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
+    """Raise :class:`ArgumentError` if one of `weights`, the first of which is number `start`, cannot be one."""
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ArgumentError(
+            f"{name} must be finite and not negative, but {name}[{start + first}] is {weights[first]}; replace it by 0 "
+            f"to leave the sample out"
+        )
+
+
+def cumulative_weights(name: str, weights: Any, length: int) -> np.ndarray:
+    """Return the cumulative distribution of `length` weights, ending in exactly 1: ``(length,) float64``."""
+    try:
+        weights = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{name} must be numbers: {error}") from error
+    if weights.shape != (length,):
+        raise ArgumentError(f"{name} must be {length} numbers, not of shape {weights.shape}")
+    check_weights(name, weights)
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if total == 0.0 or total == np.inf:
+        raise ArgumentError(f"{name} should not sum to {total:g}; at least one must be above 0, all far below 1e308")
+    cdf: np.ndarray = (weights / total).cumsum()
+    cdf /= cdf[-1]
+    return cdf

@@ -18,10 +18,10 @@ from .standard import RepeatedSampler
 class BlockShuffleSampler(RepeatedSampler):
     """Hands out each row once a repeat, in an order that storage likes: some blocks of neighbouring rows at a time.
 
-    The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled and shared out to
-    windows of at most `window` of them; the rows of a window are shuffled among themselves and handed out before those
-    of the next are begun. So a cache of `window` blocks reads each block once, where a full shuffle goes anywhere. In
-    order, without ``shuffle=``, the rows come as they lie.
+    The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled and shared out to windows of at
+    most `window` of them; the rows of a window are shuffled among themselves and handed out before those of the next
+    are begun. So a cache of `window` blocks reads each block once. In order, without ``shuffle=``, the rows come as
+    they lie.
 
     The more blocks a window has for the size of a batch, the better the mixing: where the window is a small part of the
     data, :func:`measure_mixing` gives about ``window / (window + batch_size)``. How long the blocks are hardly matters
@@ -34,8 +34,7 @@ class BlockShuffleSampler(RepeatedSampler):
         repeats: How often each row is handed out, the blocks and the rows shuffled again each time; -1 without end.
 
     Raises:
-        ArgumentError: `block` or `window` is below 1, `length` is negative or above 2^62, or `repeats` is neither -1
-            nor at least 1.
+        ArgumentError: one of them is out of range.
     """
 
     def __init__(self, length: int, block: int, window: int = 16, repeats: int = 1) -> None:

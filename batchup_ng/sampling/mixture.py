@@ -36,12 +36,12 @@ class MixtureSampler(RandomAccessSampler):
     Args:
         lengths: How many rows each part has.
         weights: How much of each to hand out, not negative, in any unit; equal where it is None.
-        length: Positions of an epoch. None: as many whole periods as it takes to hand out each row of each part, those
-            of a part that is small for its share several times. -1: no end.
+        length: Positions of an epoch; -1: no end. None: as many whole periods as it takes to hand out each row of each
+            part, those of a part that is small for its share several times.
 
     Raises:
-        ArgumentError: there are no parts, their number is not that of the weights, these are all 0, negative, not
-            finite or too unlike each other, or a part that is to be handed out is empty.
+        ArgumentError: there are no parts, a part that is to be handed out is empty, or the weights are no proportions
+            of so many parts, or too unlike each other.
 
     >>> MixtureSampler([3, 1]).rows_at(np.arange(6), None)
     array([0, 3, 1, 3, 2, 3])

@@ -19,8 +19,6 @@ REPEATS = 64
 
 class RepeatedSampler(RandomAccessSampler):
     """What samplers have in common that hand out each of `length` rows once a repeat, `repeats` times, -1 without end.
-
-    A batch may reach over the end of a repeat into the next.
     """
 
     def __init__(self, length: int, repeats: int = 1) -> None:
@@ -74,15 +72,12 @@ def by_repeat(positions: np.ndarray, length: int, order: Callable[[int, np.ndarr
 class StandardSampler(RepeatedSampler):
     """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or in another shuffled order each repeat.
 
-    A batch may reach over the end of a repeat into the next.
-
     Args:
-        length: How many rows there are.
-        repeats: How often each is handed out; -1 without end.
+        length: How many rows there are, at most 2^62.
+        repeats: How often each is handed out; -1 without end. A batch may reach over the end of a repeat into the next.
 
     Raises:
-        ArgumentError: `repeats` is 0 or below -1, `length` is negative or above 2^62, or nothing is to be repeated for
-            ever.
+        ArgumentError: `length` or `repeats` is out of range, or there is nothing to repeat without end.
     """
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:

@@ -16,18 +16,16 @@ class StridedSampler(StandardSampler):
     """Hands out every `stride`-th row from `start` on, before `stop`: the rows ``range(length)[start:stop:stride]``.
 
     In order they come as they lie, backwards where `stride` is negative; with ``shuffle=`` the same rows are shuffled.
-    As in Python's slices, negative `start` and `stop` count from the end, and those beyond it mean the end.
 
     Args:
         length: How many rows there are, at most 2^62.
-        start: The first row; None is the first there is, the last where `stride` is negative.
-        stop: The row before which to stop; None goes on to the end.
+        start: The first row, from the end if negative; None is the first there is, the last where `stride` is negative.
+        stop: The row before which to stop, from the end if negative; None goes on to the end.
         stride: How far the next row is, not 0.
         repeats: How often each is handed out; -1 without end.
 
     Raises:
-        ArgumentError: `stride` is 0, no row is left of those that there are, `length` is negative or above 2^62, or
-            `repeats` is neither -1 nor at least 1.
+        ArgumentError: `stride` is 0, no row is left of those that there are, or `length` or `repeats` is out of range.
 
     >>> StridedSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
     array([1, 4, 7])

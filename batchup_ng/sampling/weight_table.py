@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import unit_floats, words_at
 from ..randomness.portable_math import minus_log
-from ..randomness.weights import check_weights
+from ..randomness.sample_rng import check_weights
 from .base import array_fingerprint, given_array
 
 RUN = 32

@@ -169,7 +169,7 @@ class WeightedSubsetSampler(WeightedSampler):
 
     @property
     def sub_weights(self) -> np.ndarray:
-        """The weights divided by their sum: ``(n,) float64``."""
+        """As `weights`: BatchUp's name."""
         return self.weights
 
     def fingerprint(self) -> list[Any]:

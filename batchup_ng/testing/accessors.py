@@ -21,8 +21,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-THREADS = 4
-
 Made: TypeAlias = "tuple[Any, list[np.ndarray]]"
 
 
@@ -109,15 +107,15 @@ class AccessorContract(ABC):
 
     def test_several_threads_may_read_at_once(self, made: Made) -> None:
         accessor, expected = made
-        start = threading.Barrier(THREADS, timeout=60)
+        start = threading.Barrier(4, timeout=60)
         orders = [np.roll(np.arange(len(expected)), turn) for turn in range(8)]
 
         def read(thread: int) -> list[Any]:
             start.wait()
             return [accessor[np.roll(order, thread)] for order in orders]
 
-        with ThreadPoolExecutor(THREADS) as threads:
-            for thread, batches in enumerate(threads.map(read, range(THREADS))):
+        with ThreadPoolExecutor(4) as threads:
+            for thread, batches in enumerate(threads.map(read, range(4))):
                 for order, batch in zip(orders, batches, strict=True):
                     assert_same_rows(batch, [expected[row] for row in np.roll(order, thread)])
 

@@ -79,9 +79,9 @@ def test_only_arrays_over_files_are_announced(tmp_path: Path) -> None:
     numbers = np.zeros((4, 5000))
     np.save(tmp_path / "rows.npy", numbers)
     array = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    assert paging._is_mapped(array)
-    assert paging._is_mapped(np.asarray(array)[1:].reshape(-1, 10))
-    assert not paging._is_mapped(numbers[1:])
+    assert paging.file_name(array)
+    assert paging.file_name(np.asarray(array)[1:].reshape(-1, 10))
+    assert not paging.file_name(numbers[1:])
 
 
 def test_memory_is_what_a_container_allows(monkeypatch: pytest.MonkeyPatch) -> None:
