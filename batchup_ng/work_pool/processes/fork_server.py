@@ -164,7 +164,7 @@ class ForkServer:
         while _state(pid) not in "ZX":
             if time.monotonic() > deadline:
                 return None
-            time.sleep(0.002)
+            time.sleep(0.001)
         answer = None
         if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker just now, and take long
             answer = self._answer([], pid, ANSWER_TIMEOUT)

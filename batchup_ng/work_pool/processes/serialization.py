@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
+import dataclasses
 import functools
 import inspect
 import io
@@ -231,6 +232,7 @@ LARGEST = 512
 _IMPORTABLE = sys.stdlib_module_names | {"numpy"}
 
 
+@dataclasses.dataclass(eq=False)
 class PackedList:
     """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
 
@@ -239,17 +241,16 @@ class PackedList:
     after the other, ``(n,) uint8``; `ends` says where each ends, ``(items,) int64``.
     """
 
-    def __init__(self, pickles: np.ndarray, ends: np.ndarray) -> None:
-        self._pickles = pickles
-        self._ends = ends
+    pickles: np.ndarray
+    ends: np.ndarray
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.ends)
 
     def __getitem__(self, place: int) -> Any:
         place = range(len(self))[place]
-        start = self._ends[place - 1] if place else 0
-        return pickle.loads(self._pickles[start : self._ends[place]].data)
+        start = self.ends[place - 1] if place else 0
+        return pickle.loads(self.pickles[start : self.ends[place]].data)
 
 
 def packed_list(items: Sequence[Any]) -> PackedList | None:
