@@ -357,11 +357,8 @@ def _reduced_tensor(tensor: Any) -> Any:
 
 # -- the name of the part that cannot travel ---------------------------------------------------------------------
 
-MAX_SECONDS = 0.05
-"""Seconds to look for a name that is more exact."""
-
-MAX_DEPTH = 16
-"""Steps from the value to a part, beyond which none is named."""
+MAX_SECONDS, MAX_DEPTH = 0.05, 16
+"""Seconds to look for a name that is more exact, and steps from the value to a part, beyond which none is named."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
