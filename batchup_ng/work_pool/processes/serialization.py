@@ -188,13 +188,14 @@ class _Packer(Pickler):
         if small or array.dtype.hasobject or not _pickles_like_an_array(kind):
             return None
         kind = np.ndarray if kind is np.memmap else kind
-        part = file_part(array) if array.nbytes >= SMALLEST_APART else None
-        if part is not None:
+        where: Any = file_part(array) if array.nbytes >= SMALLEST_APART else None
+        if where is not None:
             self.mapped += 1
-            return arrive_from_file, (part, kind, array.shape, array.dtype, array.strides)
-        memory, strides, start = memory_of(array)
-        buffer = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
-        return arrive, (buffer, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
+            strides, start = array.strides, where.start
+        else:
+            memory, strides, start = memory_of(array)
+            where = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
+        return arrive, (where, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
 
 
 def _pickles_like_an_array(kind: type) -> bool:
@@ -204,21 +205,14 @@ def _pickles_like_an_array(kind: type) -> bool:
 
 
 def arrive(
-    memory: Any, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], start: int, writable: bool
+    where: Any, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], start: int, writable: bool
 ) -> np.ndarray:
-    """Return an array over memory that has arrived in a worker."""
-    array = np.ndarray(shape, dtype, memory, start, strides)
+    """Return an array over memory that has arrived in a worker, or over a file that this opens for itself."""
+    memory = reopened(where) if isinstance(where, FilePart) else where
+    array: np.ndarray = np.ndarray(shape, dtype, memory, start, strides)
     if not writable:
         array.flags.writeable = False
     return array if kind is np.ndarray else array.view(kind)
-
-
-def arrive_from_file(
-    part: FilePart, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]
-) -> np.ndarray:
-    """Return an array over a file that this worker opens for itself."""
-    memory = reopened(part)
-    return arrive(memory, kind, shape, dtype, strides, part.start, part.writable and memory.flags.writeable)
 
 
 # -- long lists --------------------------------------------------------------------------------------------------
