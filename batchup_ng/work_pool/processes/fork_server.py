@@ -10,8 +10,8 @@ Who owns what. A pool has a server to itself from its first worker until its wor
 one server for the next pool, which need not wait until NumPy and this package are imported once more. A server that was
 started in other surroundings (environment, folder, ``sys.path``, standard output, user, limits, CPUs) is not used.
 
-What happens on a crash. The server ends when its socket is closed; if the pool's process is gone the system kills it,
-as it does the workers. If it dies by itself the workers live on, and their exit codes are not known.
+The server ends when its socket is closed; if the pool's process is gone the system kills it, as it does the workers. If
+it dies by itself the workers live on, and their exit codes are not known.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ForkServer:
         while _state(pid) not in "ZX":
             if time.monotonic() > deadline:
                 return None
-            time.sleep(0.002)
+            time.sleep(0.001)
         answer = None
         if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker just now, and take long
             answer = self._answer([], pid, ANSWER_TIMEOUT)

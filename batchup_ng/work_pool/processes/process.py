@@ -2,14 +2,10 @@
 
 There are two ways to start one, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker
 (:class:`Launcher`). ``forkserver`` starts one, the server (:mod:`.fork_server`), which forks a worker when asked. None
-of them runs the user's main module again, so scripts need no ``__main__`` guard: functions travel by value.
+of them runs the user's main module again: functions travel by value.
 
 Who owns what. A :class:`Launcher` belongs to one pool; any thread may use it. A :class:`WorkerProcess` owns the pool's
-end of one socket. The shared memory is the pool's; a worker gets a descriptor.
-
-What happens on a crash. A worker's death is seen by its end of the socket being closed; its parent, the server or this
-process, reports how it died. Where the system refuses a process or a descriptor, the error is a
-:class:`~batchup_ng.errors.WorkerDied` that names the limit, and nothing is left of the attempt.
+end of one socket, whose end says that the worker died. Of a start that fails nothing is left.
 """
 
 from __future__ import annotations

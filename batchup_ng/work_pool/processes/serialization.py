@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
+import dataclasses
 import functools
 import inspect
 import io
@@ -187,13 +188,14 @@ class _Packer(Pickler):
         if small or array.dtype.hasobject or not _pickles_like_an_array(kind):
             return None
         kind = np.ndarray if kind is np.memmap else kind
-        part = file_part(array) if array.nbytes >= SMALLEST_APART else None
-        if part is not None:
+        where: Any = file_part(array) if array.nbytes >= SMALLEST_APART else None
+        if where is not None:
             self.mapped += 1
-            return arrive_from_file, (part, kind, array.shape, array.dtype, array.strides)
-        memory, strides, start = memory_of(array)
-        buffer = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
-        return arrive, (buffer, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
+            strides, start = array.strides, where.start
+        else:
+            memory, strides, start = memory_of(array)
+            where = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
+        return arrive, (where, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
 
 
 def _pickles_like_an_array(kind: type) -> bool:
@@ -203,21 +205,14 @@ def _pickles_like_an_array(kind: type) -> bool:
 
 
 def arrive(
-    memory: Any, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], start: int, writable: bool
+    where: Any, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], start: int, writable: bool
 ) -> np.ndarray:
-    """Return an array over memory that has arrived in a worker."""
-    array = np.ndarray(shape, dtype, memory, start, strides)
+    """Return an array over memory that has arrived in a worker, or over a file that this opens for itself."""
+    memory = reopened(where) if isinstance(where, FilePart) else where
+    array: np.ndarray = np.ndarray(shape, dtype, memory, start, strides)
     if not writable:
         array.flags.writeable = False
     return array if kind is np.ndarray else array.view(kind)
-
-
-def arrive_from_file(
-    part: FilePart, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]
-) -> np.ndarray:
-    """Return an array over a file that this worker opens for itself."""
-    memory = reopened(part)
-    return arrive(memory, kind, shape, dtype, strides, part.start, part.writable and memory.flags.writeable)
 
 
 # -- long lists --------------------------------------------------------------------------------------------------
@@ -231,6 +226,7 @@ LARGEST = 512
 _IMPORTABLE = sys.stdlib_module_names | {"numpy"}
 
 
+@dataclasses.dataclass(eq=False)
 class PackedList:
     """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
 
@@ -239,17 +235,16 @@ class PackedList:
     after the other, ``(n,) uint8``; `ends` says where each ends, ``(items,) int64``.
     """
 
-    def __init__(self, pickles: np.ndarray, ends: np.ndarray) -> None:
-        self._pickles = pickles
-        self._ends = ends
+    pickles: np.ndarray
+    ends: np.ndarray
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.ends)
 
     def __getitem__(self, place: int) -> Any:
         place = range(len(self))[place]
-        start = self._ends[place - 1] if place else 0
-        return pickle.loads(self._pickles[start : self._ends[place]].data)
+        start = self.ends[place - 1] if place else 0
+        return pickle.loads(self.pickles[start : self.ends[place]].data)
 
 
 def packed_list(items: Sequence[Any]) -> PackedList | None:
@@ -356,11 +351,8 @@ def _reduced_tensor(tensor: Any) -> Any:
 
 # -- the name of the part that cannot travel ---------------------------------------------------------------------
 
-MAX_SECONDS = 0.05
-"""Seconds to look for a name that is more exact."""
-
-MAX_DEPTH = 16
-"""Steps from the value to a part, beyond which none is named."""
+MAX_SECONDS, MAX_DEPTH = 0.05, 16
+"""Seconds to look for a name that is more exact, and steps from the value to a part, beyond which none is named."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 

@@ -222,22 +222,6 @@ def test_a_closed_launcher_starts_nothing() -> None:
         starter.start()
 
 
-@pytest.mark.parametrize("method", methods("forkserver"))
-def test_without_descriptors_none_is_started_and_later_one_is(method: str) -> None:
-    with starting(method) as starter:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        before = len(os.listdir("/proc/self/fd"))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-        try:
-            with pytest.raises(WorkerDied, match="RLIMIT_NOFILE sets a limit of 0 descriptors; raise it by ulimit -n"):
-                starter.start()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert len(os.listdir("/proc/self/fd")) == before
-        worker = started(starter)
-        worker.end()
-
-
 def test_a_server_without_descriptors_says_so() -> None:
     with starting("forkserver") as starter:
         worker = started(starter)

@@ -70,12 +70,6 @@ def test_blocks_never_overlap_and_all_of_the_room_comes_back(steps: list[tuple[b
         arena.close()
 
 
-def test_a_full_arena_is_an_error(arena: Arena) -> None:
-    arena.take(40 * MB)
-    with pytest.raises(ArenaFull, match="taken"):
-        arena.take(40 * MB)
-
-
 def test_memory_that_the_system_does_not_give_is_an_error(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(fd: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
