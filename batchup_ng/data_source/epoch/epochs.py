@@ -28,9 +28,6 @@ from .iterator import BatchIterator
 from .opening import Epoch, OpensEpochs, prepare
 from .state import from_state
 
-SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
-"""What closed an epoch whose iterator is still asked for batches."""
-
 
 class Epochs(Iterator[BatchIterator]):
     """Iterators of the batches of one epoch after the other: see :meth:`EpochSource.epochs`.
@@ -51,7 +48,9 @@ class Epochs(Iterator[BatchIterator]):
 
     def __next__(self) -> BatchIterator:
         if self._current is not None and (current := self._current()) is not None:
-            current.break_off(SUCCESSOR)
+            current.break_off(
+                "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
+            )
         iterator, self._ahead = self._ahead, None
         if iterator is None:
             iterator = self._begun()
