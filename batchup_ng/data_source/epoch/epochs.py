@@ -127,10 +127,6 @@ def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
     kept.latest = options, epoch.accounting
 
 
-def _takes_options(source: SourceNode) -> bool:
-    return any_node(source, "takes_options")
-
-
 class MakesEpochs(OpensEpochs):
     """The methods by which the library's own sources hand out epochs."""
 
@@ -149,7 +145,7 @@ class MakesEpochs(OpensEpochs):
         """
         return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
 
-    @validation.known_names(unless=_takes_options)
+    @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
     def batch_iterator(
         self,
         batch_size: int,
@@ -199,7 +195,7 @@ class MakesEpochs(OpensEpochs):
             warn_of_repeats(self._noted_source(), opened)
         return BatchIterator(opened, self.start(opened))
 
-    @validation.known_names(unless=_takes_options)
+    @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
     def epochs(
         self,
         n: int | None,
