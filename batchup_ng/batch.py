@@ -143,7 +143,8 @@ def stack(samples: Sequence[Any]) -> Any:
         return tuple([stack(parts) for parts in zip(*samples, strict=True)])
     if isinstance(first, (np.str_, np.bytes_)) and all(type(sample) is type(first) for sample in samples):
         return np.array(samples)
-    if isinstance(first, (str, bytes)) or not _stackable(first):
+    stackable = isinstance(first, (bool, int, float, complex)) or hasattr(first, "__array__")
+    if isinstance(first, (str, bytes)) or not stackable:
         return list(samples)
     if any(isinstance(sample, np.ma.MaskedArray) for sample in samples):
         return list(samples)
@@ -151,10 +152,6 @@ def stack(samples: Sequence[Any]) -> Any:
     if any(array.shape != arrays[0].shape for array in arrays):
         return list(samples)
     return np.stack(arrays)
-
-
-def _stackable(sample: Any) -> bool:
-    return isinstance(sample, (bool, int, float, complex)) or hasattr(sample, "__array__")
 
 
 def samples_of(batch: Any) -> Iterator[Any]:

@@ -92,10 +92,7 @@ def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
     if type(value) is list:
         if _PLAIN.issuperset(map(type, value)):  # texts and tokens, of which there are many
             return value if exclusive else list(value)
-        if not exclusive:
-            return [_finished(False, part, buffers) for part in value]
-        value[:] = [_finished(getrefcount(part) <= _HELD, part, buffers) for part in value]
-        return value
+        return [_finished(exclusive and getrefcount(part) <= _HELD, part, buffers) for part in value]
     if isinstance(value, MutableMapping):
         held = value if exclusive else copy.copy(value)
         for name in list(held):

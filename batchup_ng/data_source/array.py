@@ -158,12 +158,11 @@ def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ..
 
 def _common_length(data: dict[Any, Any]) -> int:
     """Return the length that all of `data`, by name or number, have."""
-    lengths = {i: len(array) for i, array in data.items()}
-    first = next(iter(lengths))
-    for i, length in lengths.items():
-        if length != lengths[first]:
+    (first, n), *others = [(name, len(array)) for name, array in data.items()]
+    for name, length in others:
+        if length != n:
             raise ArgumentError(
-                f"Arrays have inconsistent length; array {first!r} has length {lengths[first]}, while array {i!r} has "
-                f"length {length}; each row of one belongs to the row of that number of the others"
+                f"Arrays have inconsistent length; array {first!r} has length {n}, while array {name!r} has length "
+                f"{length}; each row of one belongs to the row of that number of the others"
             )
-    return lengths[first]
+    return n

@@ -48,28 +48,24 @@ class MapDataSource(SameOrder):
 
     def samples_by_indices(self, indices: Any) -> Any:
         batch = as_batch(self.source.samples_by_indices(indices))
-        return self._apply(batch, BatchKey(), planned_samples(indices, batch))
+        return self._apply(self._mapped, batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        return self._apply(batch, key, planned_samples(rows, batch))
+        return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         return PlannedDataSource.read_samples(self, rows, key, buffers)  # of what the map made
 
-    def _apply(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return the batch, of so many planned samples, after the map, whose name an exception carries along."""
+    def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return what `make` makes of a batch of so many planned samples; an exception carries along the map's name."""
         try:
-            return self._mapped(batch, key, planned)
+            return make(batch, key, planned)
         except BaseException as error:
-            self._note(error)
-            raise
-
-    def _note(self, error: BaseException) -> None:
-        """Note the name of the map on what it raised; ``StopIteration``, which would end the loop, is another error."""
-        name = function_name(self.fn)
-        note_map(error, name)
-        if isinstance(error, StopIteration):
+            name = function_name(self.fn)
+            note_map(error, name)
+            if not isinstance(error, StopIteration):
+                raise
             told = RuntimeError(f"a map raised StopIteration({error.value!r}), which would end the loop over batches")
             note_map(told, name)
             raise told from error
@@ -97,7 +93,7 @@ class MapDataSource(SameOrder):
             start = options.counted.get(path, 0)
             n = batches.length(batch)
             options.counted[path] = start + n
-            yield self._apply(batch, BatchKey(options.seed, options.epoch, number, start, path), n)
+            yield self._apply(self._mapped, batch, BatchKey(options.seed, options.epoch, number, start, path), n)
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self.source.stream_count(options)
@@ -113,11 +109,8 @@ class SampleMapDataSource(MapDataSource):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        try:
-            return self._samples(batch, key, planned_samples(rows, batch))
-        except BaseException as error:
-            self._note(error)
-            raise
+        samples: list[Any] = self._apply(self._samples, batch, key, planned_samples(rows, batch))
+        return samples
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         return self.result_of(batch, key, planned)
@@ -151,7 +144,7 @@ class CollateDataSource(MapDataSource):
     _kinds_of_rng = (None,)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
+        return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
         return self.result_of(batch, key, planned)

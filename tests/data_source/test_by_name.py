@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 
@@ -127,17 +126,6 @@ def test_padding_by_number_is_refused_and_dicts_become_sources() -> None:
     with pytest.raises(bu.ArgumentTypeError, match=r"by name: image, label; map a function that pads"):
         next(named().map(bu.PadColumns(0)).batch_iterator(3))
     assert list(next(bu.coerce_data_source({"image": X}).batch_iterator(3))) == ["image"]
-
-
-@pytest.mark.thorough
-def test_named_sources_are_reproducible() -> None:
-    def noisy(image: Any, label: Any, rng: Any) -> Any:
-        return {"image": image + rng.normal(size=(1,)), "label": label}
-
-    unlabelled = bu.ArrayDataSource({"u": X.repeat(7)}).map(lambda u, rng: {"u": u + rng.normal()}, rng="sample")
-    both = bu.CompositeDataSource([named(), unlabelled], batch_size=[1, 7])
-    for source in (named().map(noisy, rng="sample"), both):
-        assert_reproducible(source, epochs=(0,), pools=("serial", "threads"), workers=(2,))
 
 
 def without_five(x: Any, y: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,34 +25,16 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "SHORT", 0.1)
 
 
-class TestSerial(PoolContract):
-    limits_time = False
-    own_thread = True
-
-    def make(self) -> AbstractWorkerPool:
-        return SerialPool()
+def contract(make: Callable[[], AbstractWorkerPool], **attributes: bool) -> Any:
+    """Return the tests of a pool that `make` makes."""
+    return type("Contract", (PoolContract,), {"make": lambda self: make(), **attributes})
 
 
-class TestThreads(PoolContract):
-    def make(self) -> AbstractWorkerPool:
-        return WorkerThreadPool(2)
-
-
-class TestProcesses(PoolContract):
-    def make(self) -> AbstractWorkerPool:
-        return WorkerProcessPool(2)
-
-
-@pytest.mark.thorough
-class TestOneSpawnedProcess(PoolContract):
-    def make(self) -> AbstractWorkerPool:
-        return WorkerProcessPool(1, start_method="spawn")
-
-
-@pytest.mark.thorough
-class TestProcessesWithThreads(PoolContract):
-    def make(self) -> AbstractWorkerPool:
-        return WorkerProcessPool(2, threads=2)
+TestSerial = contract(SerialPool, limits_time=False, own_thread=True)
+TestThreads = contract(lambda: WorkerThreadPool(2))
+TestProcesses = contract(lambda: WorkerProcessPool(2))
+TestOneSpawnedProcess = pytest.mark.thorough(contract(lambda: WorkerProcessPool(1, start_method="spawn")))
+TestProcessesWithThreads = pytest.mark.thorough(contract(lambda: WorkerProcessPool(2, threads=2)))
 
 
 @pytest.mark.parametrize("make", [WorkerThreadPool, WorkerProcessPool])

@@ -240,6 +240,21 @@ def sum_with_a_pool(kind: str) -> int:
         return int(sum(x.sum() for (x,) in pool.parallel_data_source(source).batch_iterator(3)))
 
 
+def test_the_generator_of_a_broken_loop_is_closed() -> None:
+    closed = []
+
+    def tasks() -> Any:
+        try:
+            while True:
+                yield (len, ("abc",))
+        finally:
+            closed.append(True)
+
+    with bu.WorkerThreadPool(1) as pool:
+        pool.work_stream(tasks()).close()
+    assert closed == [True]
+
+
 # -- how it is filled ----------------------------------------------------------------------------------------------
 
 

@@ -14,15 +14,6 @@ from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
 from .state import SavedEpoch, digest, from_state
 
-OF_BATCHES = "a choice of sources, rounds of one, or buckets"
-"""What kinds of order are of batches, not of samples, in words."""
-
-NO_SEED = (
-    "the order of this epoch is drawn from a generator (shuffle=True, a RandomState or a Generator), which others may "
-    "draw from too, so that it cannot be saved or resumed; pass an int seed as shuffle="
-)
-"""Why an epoch without a seed has no state."""
-
 MAX_TOLD = 200
 """Characters of a state that tell what the source looked like; each may take 12 bytes as JSON."""
 
@@ -30,7 +21,10 @@ MAX_TOLD = 200
 def order_of(options: EpochOptions, stream: bool) -> str:
     """Return what the order of an epoch is by, in a word; refuse one that is drawn from a generator."""
     if options.rng is not None:
-        raise StateError(NO_SEED)
+        raise StateError(
+            "the order of this epoch is drawn from a generator (shuffle=True, a RandomState or a Generator), which "
+            "others may draw from too, so that it cannot be saved or resumed; pass an int seed as shuffle="
+        )
     return "stream" if stream else "seed" if options.shuffled else "in order"
 
 
@@ -67,7 +61,10 @@ def resumed(
 
 def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
     """Refuse another batch size, or other last batches, where batches are what is in order."""
-    of_batches = f"the order of this source ({OF_BATCHES}) is one of batches, which only goes on with the same"
+    of_batches = (
+        "the order of this source (a choice of sources, rounds of one, or buckets) is one of batches, which only goes "
+        "on with the same"
+    )
     if saved.batch_size != options.batch_size:
         raise StateError(
             f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; "

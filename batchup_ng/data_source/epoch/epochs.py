@@ -28,9 +28,6 @@ from .iterator import BatchIterator
 from .opening import Epoch, OpensEpochs, prepare
 from .state import from_state
 
-SUCCESSOR = "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
-"""What closed an epoch whose iterator is still asked for batches."""
-
 
 class Epochs(Iterator[BatchIterator]):
     """Iterators of the batches of one epoch after the other: see :meth:`EpochSource.epochs`.
@@ -51,7 +48,9 @@ class Epochs(Iterator[BatchIterator]):
 
     def __next__(self) -> BatchIterator:
         if self._current is not None and (current := self._current()) is not None:
-            current.break_off(SUCCESSOR)
+            current.break_off(
+                "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
+            )
         iterator, self._ahead = self._ahead, None
         if iterator is None:
             iterator = self._begun()
@@ -128,10 +127,6 @@ def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
     kept.latest = options, epoch.accounting
 
 
-def _takes_options(source: SourceNode) -> bool:
-    return any_node(source, "takes_options")
-
-
 class MakesEpochs(OpensEpochs):
     """The methods by which the library's own sources hand out epochs."""
 
@@ -150,7 +145,7 @@ class MakesEpochs(OpensEpochs):
         """
         return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
 
-    @validation.known_names(unless=_takes_options)
+    @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
     def batch_iterator(
         self,
         batch_size: int,
@@ -200,7 +195,7 @@ class MakesEpochs(OpensEpochs):
             warn_of_repeats(self._noted_source(), opened)
         return BatchIterator(opened, self.start(opened))
 
-    @validation.known_names(unless=_takes_options)
+    @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
     def epochs(
         self,
         n: int | None,

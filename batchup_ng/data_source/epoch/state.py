@@ -34,8 +34,6 @@ CANNOT = (
 )
 """Why an epoch of a stream cannot be saved or resumed."""
 
-_LARGEST = 1 << 63
-
 
 @dataclasses.dataclass(frozen=True)
 class SavedEpoch:
@@ -122,7 +120,7 @@ def _check_values(body: dict[str, Any]) -> None:
     for name, value in {**body, **counts}.items():
         wrong = name in kinds and type(value) is not kinds[name]
         if type(value) is int and name != "seed":
-            wrong = wrong or not (name in ("batch_size", "world")) <= value < _LARGEST
+            wrong = wrong or not (name in ("batch_size", "world")) <= value < 1 << 63
         if wrong or (name == "order" and value not in ("in order", "seed", "stream")):
             raise StateError(f"this state is damaged: {name} is {_shown(value)}")
     if counts["planned"] != counts["delivered"] + counts["failed"] or counts["replaced"] > counts["delivered"]:
