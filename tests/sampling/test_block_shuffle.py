@@ -174,7 +174,7 @@ def test_a_full_shuffle_measures_one_and_no_shuffle_next_to_nothing(batch_size: 
 
 @pytest.mark.parametrize("window", quick([16], [4, 16, 64]))
 def test_blocks_mix_as_the_documentation_says(window: int) -> None:
-    sampler = BlockShuffleSampler(100_000, 10, window)
+    sampler = BlockShuffleSampler(200_000, 100, window)
     strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), 50) for epoch in range(30)]
     assert window / (window + 50) == pytest.approx(1 / np.mean(strayed), rel=0.15)
 
