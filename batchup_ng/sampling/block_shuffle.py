@@ -23,9 +23,9 @@ class BlockShuffleSampler(RepeatedSampler):
     are begun. So a cache of `window` blocks reads each block once. In order, without ``shuffle=``, the rows come as
     they lie.
 
-    The more blocks a window has for the size of a batch, the better the mixing: where the window is a small part of the
-    data, :func:`measure_mixing` gives about ``window / (window + batch_size)``. How long the blocks are hardly matters
-    to it, so take them as short as storage reads them well, and as many as memory holds.
+    The more blocks a window has for the size of a batch, the better the mixing: where a window is a small part of the
+    data, many batches long, :func:`measure_mixing` gives about ``window / (window + batch_size)``, otherwise more. How
+    long the blocks are hardly matters to it: take them as short as storage reads well, as many as memory holds.
 
     Args:
         length: How many rows there are, at most 2^62.

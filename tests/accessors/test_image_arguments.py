@@ -54,9 +54,17 @@ def test_paths_may_be_a_column_of_a_table_by_position(tmp_path, dtype):
         ImageFiles(table)
 
 
-@pytest.mark.parametrize("paths", ["one.jpg", b"one.jpg", Path("one.jpg")])
-def test_one_path_is_refused_with_a_hint(paths):
-    with pytest.raises(ArgumentTypeError, match=r"not the one path .*; pass \[.*one\.jpg.*\]"):
+@pytest.mark.parametrize(
+    ("paths", "remedy"),
+    [
+        *[(one, r"not the one path .*; pass \[.*one\.jpg.*\]") for one in ("one.jpg", b"one.jpg", Path("one.jpg"))],
+        ("data/*.png", r"pass sorted\(glob\.glob\('data/\*\.png'\)\)"),
+        ("data/**/?.png", r"pass sorted\(glob\.glob\('data/\*\*/\?\.png', recursive=True\)\)"),
+        (Path().glob("*.png"), r"sorted\(paths\).*Path\.glob"),
+    ],
+)
+def test_one_path_a_pattern_and_a_search_are_refused_with_a_remedy(paths, remedy):
+    with pytest.raises(ArgumentTypeError, match=remedy):
         ImageFiles(paths)
 
 

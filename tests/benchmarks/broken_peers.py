@@ -31,11 +31,6 @@ class Good:
         pass
 
 
-class NoImport(Good):
-    def __init__(self, workload: Workload, workers: int) -> None:
-        raise ImportError("libnothing.so is missing")
-
-
 class RaisesInSecondEpoch(Good):
     def epoch(self, number: int) -> Iterator[Batch]:
         if number == 1:
@@ -116,7 +111,6 @@ make = partial(Variant, module=__name__, family="other")
 VARIANTS = (
     make(name="absent", open=Good, needs=("no_such_module_anywhere",)),
     make(name="good", open=Good),
-    make(name="no-import", open=NoImport),
     make(name="raises", family="ours", open=RaisesInSecondEpoch),
     make(name="dies", open=Dies),
     make(name="drops", open=Drops),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BlockShuffleSampler, RandomAccessSampler, StandardSampler, measure_mixing
 from tests.extent import quick
@@ -174,7 +174,7 @@ def test_a_full_shuffle_measures_one_and_no_shuffle_next_to_nothing(batch_size: 
 
 @pytest.mark.parametrize("window", quick([16], [4, 16, 64]))
 def test_blocks_mix_as_the_documentation_says(window: int) -> None:
-    sampler = BlockShuffleSampler(100_000, 10, window)
+    sampler = BlockShuffleSampler(200_000, 100, window)
     strayed = [1 / measure_mixing(order(sampler, OrderKey(3, epoch)), 50) for epoch in range(30)]
     assert window / (window + 50) == pytest.approx(1 / np.mean(strayed), rel=0.15)
 
@@ -188,28 +188,6 @@ def test_no_window_is_much_smaller_than_the_others() -> None:
     rows = order(BlockShuffleSampler(1010, 10, 100))  # 101 blocks, of which one would be left over
     first, last = rows[:510] // 10, rows[510:] // 10
     assert (len(set(first)), len(set(last))) == (51, 50)
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: BlockShuffleSampler(-1, 3), ArgumentError, "length must not be negative"),
-        (lambda: BlockShuffleSampler(10, 0), ArgumentError, "block must be at least 1"),
-        (lambda: BlockShuffleSampler(10, 3, 0), ArgumentError, "window must be at least 1"),
-        (lambda: BlockShuffleSampler(10, 3.0), ArgumentTypeError, "block must be a whole number"),  # type: ignore[arg-type]
-        (lambda: BlockShuffleSampler(10, 3, repeats=0), ArgumentError, "repeats"),
-        (lambda: BlockShuffleSampler(0, 3, repeats=-1), ArgumentError, "no rows to repeat"),
-        (lambda: measure_mixing(range(10), 6), ArgumentError, "batch_size must be at most half of the 10 rows"),
-        (
-            lambda: bu.ArrayDataSource([np.arange(9)], sampler=BlockShuffleSampler(10, 3)),
-            ArgumentError,
-            "sampler is for data of 10 rows, but there are 9",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
-        make()
 
 
 def test_data_of_any_other_length_are_refused() -> None:

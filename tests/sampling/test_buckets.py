@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
+from batchup_ng.errors import ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import BatchSampler, BucketSampler, StandardSampler
+from batchup_ng.sampling import BucketSampler, StandardSampler
 
 LENGTHS = np.random.default_rng(4).lognormal(3, 0.8, 3000).astype(int)
 KEY = OrderKey(3, 1)
@@ -191,41 +191,3 @@ def test_no_rows_give_no_batches() -> None:
     for sampler in (BucketSampler([]), BucketSampler([3, 4], indices=[], max_tokens=2)):
         assert epoch(sampler, 4) == epoch(sampler, 4, None) == []
         assert sampler.count(4, False) == 0
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: BucketSampler([[1]]), ArgumentError, "lengths must be one-dimensional"),
-        (lambda: BucketSampler([1.5]), ArgumentTypeError, "lengths must be whole numbers, not float64"),
-        (
-            lambda: BucketSampler([[1, 2], [3]]),
-            ArgumentTypeError,
-            r"is a list of lists; pass \[len\(row\) for row in rows\]",
-        ),
-        (lambda: BucketSampler([1, -2]), ArgumentError, r"lengths\[1\] is -2"),
-        (lambda: BucketSampler(np.array([3, 2**63], np.uint64)), ArgumentError, "lengths must be below 2.63"),
-        (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
-        (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
-        (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
-        (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
-        (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
-        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers below 1"),
-        (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
-        (
-            lambda: BucketSampler([1, 9, 2, 7], max_tokens=6, indices=[0, 3]),
-            ArgumentError,
-            r"max_tokens is 6, and row 3 alone is longer: 7; raise it.*flatnonzero\(lengths <= 6\)",
-        ),
-        (
-            lambda: bu.ArrayDataSource([np.arange(3)], sampler=BucketSampler([1, 2])),
-            ArgumentError,
-            "sampler is for data of 2 rows, but there are 3",
-        ),
-        (lambda: BatchSampler().row_plan(3, None, False), NotImplementedError, "Abstract for type"),
-        (lambda: BatchSampler().count(3, False), NotImplementedError, "Abstract for type"),
-    ],
-)
-def test_bad_arguments_are_refused(make: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
-        make()

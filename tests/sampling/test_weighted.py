@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling import WeightedSampler, WeightedSubsetSampler
+from batchup_ng.sampling import WeightedSampler
 from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
 from tests.extent import quick
 
@@ -250,35 +250,3 @@ def test_a_batch_may_reach_over_the_end_of_a_repeat() -> None:
 
 
 # -- with the rest of the library ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: WeightedSampler([1, 2], num_samples=0), ArgumentError, "num_samples must be at least 1, not 0"),
-        (lambda: WeightedSampler([1, 2], num_samples=1.5), ArgumentTypeError, "num_samples must be a whole number"),
-        (lambda: WeightedSampler([1, 2], replacement=0), ArgumentTypeError, "replacement must be True or False, not 0"),
-        (lambda: WeightedSampler([1, 2], repeats=2), ArgumentError, "repeats is for replacement=False"),
-        (lambda: WeightedSampler([1, 2], replacement=False, repeats=0), ArgumentError, "should be >= 1 or -1"),
-        (
-            lambda: WeightedSampler([1, 0, 2], replacement=False, num_samples=3),
-            ArgumentError,
-            "num_samples must be at most 2, the number of weights above 0, with replacement=False, not 3",
-        ),
-        (
-            lambda: WeightedSubsetSampler([1, -1], [5, 6]),
-            ArgumentError,
-            r"sub_weights must be finite and not negative, but sub_weights\[1\] is -1",
-        ),
-        (lambda: WeightedSampler(["a", "b"]), ArgumentTypeError, "weights must be numbers, not <U1"),
-        (lambda: WeightedSampler([[1], [2, 3]]), ArgumentTypeError, "weights must be one-dimensional, and is"),
-        (lambda: WeightedSampler([1j]), ArgumentTypeError, "weights must be numbers, not complex"),
-        (lambda: WeightedSampler([object(), 1.0]), ArgumentTypeError, "weights must be numbers"),
-        (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),
-        (lambda: WeightedSampler([1.0] * CHUNK + [0, np.nan]), ArgumentError, rf"weights\[{CHUNK + 1}\] is nan"),
-        (lambda: WeightedSampler([1, 2], True), TypeError, "positional"),
-    ],
-)
-def test_bad_arguments_are_refused(make: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
-        make()

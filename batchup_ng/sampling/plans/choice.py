@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...randomness import OrderKey
-from .permutation import keyed_permutation, sent_to
+from .permutation import sent_to
 from .rows import ChoiceBatch, RowPlan
 
 
@@ -22,18 +22,17 @@ class RoundRobinPlan(RowPlan):
         self.n_batches = min(part.n_batches for part in parts)
         if self.n_batches != math.inf:
             rounds = int(self.n_batches)
-            last_round = [parts[i].n_batches > rounds for i in self._order(rounds)]
+            last_round = [parts[self._source(rounds, turn)].n_batches > rounds for turn in range(len(parts))]
             self.n_batches = rounds * len(parts) + last_round.index(False)
 
-    def _order(self, number: int) -> np.ndarray:
-        turns = np.arange(len(self._parts))
+    def _source(self, which_round: int, turn: int) -> int:
         if self._key is None:
-            return turns
-        return keyed_permutation(len(self._parts), self._key.word("round", number))(turns)
+            return turn
+        return sent_to(len(self._parts), self._key.word("round", which_round), turn)
 
     def rows(self, number: int) -> ChoiceBatch:
         which_round, turn = divmod(number, len(self._parts))
-        source = int(self._order(which_round)[turn])
+        source = self._source(which_round, turn)
         return ChoiceBatch(self._parts[source].rows(which_round), source)
 
 
