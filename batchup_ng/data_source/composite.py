@@ -15,7 +15,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import drawn_groups, group_positions, grouped, groups_plan, ungrouped, whole_groups
-from ..sampling.plans.rows import RowPlan, read_only, side_by_side, take_rows, trim_rows, whole_samples
+from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
 from .hooks import any_node, joined_names
@@ -137,9 +137,13 @@ class CompositeDataSource(PlannedDataSource):
         yield from map(trim_rows, zip(*parts, strict=False)) if self.trim else zip(*parts, strict=False)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        if None in [source.count(batch_size, drop_last) for source in self.datasets]:
-            return None
-        return self.row_plan(batch_size, OrderKey(0, 0), drop_last).n_batches
+        def of_part(source: AbstractDataSource, size: int) -> float | None:
+            if size == 1:
+                return source.count(batch_size, drop_last)
+            n = source.num_samples()
+            return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
+
+        return _least(map(of_part, self.datasets, self._sizes))
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:

@@ -19,7 +19,7 @@ import contextvars
 import dataclasses
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,23 +86,29 @@ class ByteBound:
             self._limit = min(self.size, max(self.least if fit else 1, fit - 2))
 
 
+class Making(NamedTuple):
+    """How a pool makes the batches of a source."""
+
+    pool: Pool
+    source: AbstractDataSource
+    shared: Any  # stands for the source in the arguments of a task
+    policy: ErrorPolicy
+    timeout: float | None  # seconds that a sample may take
+    bound: ByteBound
+
+
 class EpochRunner(PrefetchBuffer):
-    """Makes the batches of one epoch."""
+    """Makes the batches of one epoch.
+
+    The maps, of which the outermost has its place in the graph at `path`, are applied here, to what the pool made.
+    `before` is the iterator of the epoch with which this one shares the buffer, if there is one.
+    """
 
     def __init__(
-        self,
-        epoch: Epoch,
-        pool: Pool,
-        source: AbstractDataSource,
-        shared: Any,  # stands for the source in the arguments of a task
-        *,
-        policy: ErrorPolicy,
-        timeout: float | None,  # seconds that a sample may take
-        bound: ByteBound,
-        maps: ConsumerMaps,  # applied here, to what the pool made
-        path: tuple[int, ...] = (),  # the place in the graph of the outermost of these, for the random numbers
-        before: weakref.ref[Any] | None = None,  # the iterator of the epoch with which this one shares the buffer
+        self, epoch: Epoch, making: Making, maps: ConsumerMaps, path: tuple[int, ...], before: weakref.ref[Any] | None
     ) -> None:
+        pool, source, shared, on_error, timeout, bound = making
+        policy = epoch.options.policy or on_error
         options, plan = epoch.options, epoch.plan
         assert plan is not None
         self._accounting = epoch.accounting

@@ -27,7 +27,7 @@ from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..sampling.plans.epoch import BatchPlan
-from .epoch_runner import ByteBound, EpochRunner
+from .epoch_runner import ByteBound, EpochRunner, Making
 from .task import Pool
 
 LONGEST = 1e6
@@ -45,7 +45,7 @@ class WithConsumerMaps(EpochSource):
     """
 
     of_pool = True
-    _not_parts = ("_maps", "_shared")
+    _not_parts = ("_maps",)
     _maps: tuple[MapDataSource, ...] = ()
 
     def __init__(self, source: AbstractDataSource, size: int, pool: Pool, buffer_bytes: int | None, first: int) -> None:
@@ -126,7 +126,7 @@ class ParallelDataSource(WithConsumerMaps):
         super().__init__(ds, batch_buffer_size, pool, buffer_bytes, pool.at_once + 1)
         self.on_error = error_policy(on_error)
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
-        self._shared = pool.shared_constant(ds)
+        self._making = Making(pool, ds, pool.shared_constant(ds), self.on_error, self.timeout, self._bound)
 
     @property
     def has_plan(self) -> bool:
@@ -141,18 +141,8 @@ class ParallelDataSource(WithConsumerMaps):
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
-        return EpochRunner(
-            epoch,
-            self._pool,
-            self._source,
-            self._shared,
-            policy=epoch.options.policy or self.on_error,
-            timeout=self.timeout,
-            bound=self._bound,
-            maps=ConsumerMaps(self._maps, epoch.options.shard.pad_mask),
-            path=path,
-            before=before,
-        )
+        maps = ConsumerMaps(self._maps, epoch.options.shard.pad_mask)
+        return EpochRunner(epoch, self._making, maps, path, before)
 
     def stream_count(self, options: EpochOptions) -> float | None:
         return self._source.count(options.batch_size, options.drop_last)

@@ -190,6 +190,7 @@ class PrefetchBuffer(Runner):
     def close(self) -> None:
         """Cancel what has not begun, drop the rest."""
         self._ended = self.closed = True
+        self._failure = None
         close = getattr(self._jobs, "close", None)
         if close is not None:
             with contextlib.suppress(ValueError):  # it is running just now, on another thread

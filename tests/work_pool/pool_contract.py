@@ -87,6 +87,10 @@ class PoolContract(PoolFaultsContract):
         assert [stream.retrieve(), stream.retrieve()] == [4, 9]
         with pytest.raises(KeyError, match="no more"):
             stream.retrieve()
+        assert stream.retrieve() is None
+        closed = pool.work_stream(tasks())
+        closed.close()
+        assert closed.retrieve() is None
 
     @pytest.mark.parametrize("whose", ["task", "generator"])
     def test_an_error_goes_with_its_last_reference(self, pool: AbstractWorkerPool, whose: str) -> None:
