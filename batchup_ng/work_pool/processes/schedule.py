@@ -7,7 +7,8 @@ rules can be tested in a simulated world.
 The rules:
 
 * A worker runs as many jobs at once as it has threads, in the order in which they came, and holds one more, so
-  that it need not wait; some more while jobs are so quick that the way to it takes longer.
+  that it need not wait; some more while jobs are so quick that the way to it takes longer. What it holds is of streams
+  that it has a job of anyway: a worker that stands still holds up no other stream.
 * A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
   fails. One that was exclusive from the start fails at the second death. Jobs that a worker held but had not begun
@@ -243,7 +244,7 @@ class Schedule(Generic[W, J]):
         while self._waiting:
             job = self._waiting.peek()
             exclusive = job.how.exclusive or job.deaths >= MAX_DEATHS - 1
-            worker = self._worker_for(exclusive)
+            worker = self._worker_for(exclusive, job.how.stream_id)
             if worker is None:
                 break
             self._waiting.take()
@@ -255,14 +256,15 @@ class Schedule(Generic[W, J]):
             actions.append(Send(worker, job))
         return actions
 
-    def _worker_for(self, exclusive: bool) -> W | None:
+    def _worker_for(self, exclusive: bool, stream_id: int) -> W | None:
         # While workers start, each job is left for one that has nothing else to do.
         ahead = 0 if self._starting else AHEAD_OF_QUICK if self._mean < QUICK else AHEAD
         fewest = 1 if exclusive else self._threads + ahead
         best: W | None = None
         for worker in self.workers:
             n = len(worker.jobs)
-            if n < fewest and worker.ready and not worker.killed and not worker.reserved:
+            able = n < fewest and worker.ready and not worker.killed and not worker.reserved
+            if able and (n < self._threads or any(each.how.stream_id == stream_id for each in worker.jobs)):
                 best, fewest = worker, n
         return best
 

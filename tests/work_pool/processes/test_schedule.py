@@ -98,6 +98,7 @@ class World:
         starting = not all(each.ready for each in self.schedule.workers)
         ahead = rules.AHEAD_OF_QUICK if self.schedule._mean < rules.QUICK else rules.AHEAD
         assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else ahead))
+        assert len(inbox) < self.threads or job.how.stream_id in [each.how.stream_id for each in inbox], "behind others"
         assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "not exclusive"
         if not job.sent:
             earlier = [each for each in self.jobs[: job.number] if each.stream_id == job.stream_id and not each.sent]
@@ -271,6 +272,17 @@ def test_workers_hold_more_jobs_while_these_are_quick() -> None:
     assert held() == 1 + rules.AHEAD_OF_QUICK
     run(3, 0.01)
     assert held() == 1 + rules.AHEAD
+
+
+def test_a_worker_that_stands_still_holds_no_job_of_another_stream() -> None:
+    world = World(processes=2)
+    world.all_ready()
+    stuck = world.submit(stream_id=1)
+    others = [world.submit(stream_id=2) for _ in range(5)]
+    for job in others:
+        worker = world.holder(job)
+        assert worker is not world.holder(stuck)
+        assert world.finish(worker) is job
 
 
 def test_streams_take_turns() -> None:
