@@ -32,7 +32,7 @@ from ...memory_pool import BufferPool
 from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture
 from .job import DONE, REST, ProcessJob, job_of, transport_and_room
-from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
+from .process import CLOSE_TIMEOUT, GRACE, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import Copy, SharedCopies
@@ -327,8 +327,9 @@ class Dispatcher:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not
             worker.process.hang_up()
-        deadline = time.monotonic() + CLOSE_TIMEOUT
+        began = time.monotonic()
         for worker in workers:
+            deadline = began + (GRACE if worker.sent else CLOSE_TIMEOUT)
             worker.process.end(max(0.0, deadline - time.monotonic()))
 
     def _seconds_to_wait(self) -> float | None:
