@@ -32,6 +32,7 @@ from .serialization import culprit, dump, dumps, encode, load_result
 from .shared_constants import WORKER_CONSTANTS, ConstantRef
 from .shared_memory import SharedView
 
+
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed, `threads` tasks at once: the whole life of a worker.
 
