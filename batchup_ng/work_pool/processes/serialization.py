@@ -34,7 +34,6 @@ from cloudpickle import cloudpickle as internals  # what it has no public names 
 
 from ... import tensors
 from ...accessors.map_style import MapStyle
-from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
 from ...error_context import function_name
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
@@ -164,18 +163,16 @@ class _Packer(Pickler):
         self.buffers = buffers = list[memoryview]()  # by a name of its own, or the callback would make a cycle
         super().__init__(file, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
         self.mapped = 0
-        self._lists: dict[int, MapStyle] = {}
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray):
             reduced = self._reduce_array(obj)
             if reduced is not None:
                 return reduced
-        elif isinstance(obj, ArrayDataSource):  # which asks its lists for nothing but items
-            lists = [each for each in obj.data if type(each) is MapStyle and type(each.dataset) in (list, tuple)]
-            self._lists.update({id(each): each for each in lists})
-        elif id(obj) in self._lists and (items := packed_list(obj.dataset)) is not None:
-            return MapStyle, (items,)
+        elif type(obj) is MapStyle and type(obj.dataset) in (list, tuple):
+            items = packed_list(obj.dataset)
+            if items is not None:
+                return MapStyle, (items,)
         elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
             _send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
