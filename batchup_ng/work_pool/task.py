@@ -60,11 +60,12 @@ class TaskFuture:
     """The future of one task; safe to use from several threads.
 
     Attributes:
+        began: When a worker began the task, by the monotonic clock; None if none has.
         transport: How the result came, once it is there: ``"slots"``, ``"socket"``, ``"message"``, ``"memory"``
             or ``""``.
     """
 
-    __slots__ = ("__weakref__", "_began", "_claim", "_done", "_ended", "_error", "_result", "transport")
+    __slots__ = ("__weakref__", "_claim", "_done", "_error", "_result", "began", "transport")
 
     def __init__(self) -> None:
         self._claim = threading.Lock()
@@ -72,8 +73,7 @@ class TaskFuture:
         self._done.acquire()
         self._result: Any = None
         self._error: BaseException | None = None
-        self._began: float | None = None
-        self._ended: float | None = None
+        self.began: float | None = None
         self.transport = ""
 
     # -- the worker's side -------------------------------------------------------------------------------------
@@ -82,26 +82,22 @@ class TaskFuture:
         """Return whether the task is to be run: False if it was cancelled. Called once, before the task is run."""
         if not self._claim.acquire(blocking=False):
             return False
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         return True
 
     def put_back(self) -> None:
         """Let the task be as if it had not begun: it was interrupted."""
-        self._began = None
+        self.began = None
         self._claim.release()
 
     def set_result(self, result: Any) -> None:
         """Hand over the result."""
         self._result = result
-        self._settle()
+        self._done.release()
 
     def set_exception(self, error: BaseException) -> None:
         """Hand over an exception instead of a result."""
         self._error = error
-        self._settle()
-
-    def _settle(self) -> None:
-        self._ended = time.monotonic()
         self._done.release()
 
     # -- the consumer's side -----------------------------------------------------------------------------------
@@ -130,12 +126,6 @@ class TaskFuture:
             return False
         self._done.release()
         return True
-
-    def running_for(self) -> float | None:
-        """Return for how many seconds the task has run, or ran; None if no worker has begun it."""
-        if self._began is None:
-            return None
-        return (self._ended or time.monotonic()) - self._began
 
     def done(self) -> bool:
         """Return whether the result is there, or the task was cancelled."""
