@@ -270,8 +270,7 @@ def _leave_to_parent() -> None:
         server._life.close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class ServerLauncher(Launcher):
