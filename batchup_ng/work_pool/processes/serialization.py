@@ -59,7 +59,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
         if kind is typing.NewType and not _goes_by_name(obj):
             return _new_type, (obj.__name__, obj.__supertype__, obj.__module__)
-        if tensors.is_tensor(obj) or tensors.is_quantized(obj):
+        if tensors.is_tensor(obj):
             return _reduced_tensor(obj)
         if isinstance(obj, BaseException) and _skips_init(kind):
             state = state_of(obj)
@@ -336,10 +336,6 @@ def _reduced_tensor(tensor: Any) -> Any:
 
     Of a slice only its own elements travel.
     """
-    if tensors.is_quantized(tensor):
-        raise SerializationError(
-            f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives"
-        )
     if not tensors.is_dense(tensor):
         tensor = tensor.clone().resolve_conj().resolve_neg()
     memory = tensors.bytes_of(tensor)
