@@ -191,7 +191,7 @@ class TooManyErrors(BatchupError, RuntimeError):
 
     Args:
         message: How many failed, what the limit is.
-        errors: A :class:`~batchup_ng.SampleError` for each.
+        errors: A :class:`BatchError` for each.
     """
 
     def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
