@@ -20,7 +20,6 @@ so that a pool that was forgotten does not keep the program from ending.
 
 from __future__ import annotations
 
-import atexit
 import contextvars
 import itertools
 import os
@@ -79,6 +78,7 @@ class ThreadWorkers:
 
     def __init__(self, n_threads: int) -> None:
         self.limited = False
+        self._pid = os.getpid()
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._waiting: FairQueue[ThreadFuture] = FairQueue()
         self._running: dict[ThreadFuture, threading.Thread] = {}
@@ -100,6 +100,7 @@ class ThreadWorkers:
 
     def submit(self, task: Task, how: Submission) -> ThreadFuture:
         """Queue a task, unless the workers have ended."""
+        check_process(self._pid)
         future = ThreadFuture(self, task, how)
         with self._lock:  # so that no task is queued behind the end mark
             if self._ended:
@@ -158,6 +159,8 @@ class ThreadWorkers:
 
     def end(self) -> None:
         """Fail what is queued, then end the threads; those in tasks that were given up are not waited for."""
+        if os.getpid() != self._pid:
+            return  # a fork of the user's, which has no such threads
         with self._lock:
             self._ended = True
             threads = list(self._threads)
@@ -214,11 +217,8 @@ class WorkerThreadPool(AbstractWorkerPool):
         super().__init__()
         self.processes = worker_count(processes)
         self.buffers = BufferPool(max_free=64)
-        self._pid = os.getpid()
         self._workers = ThreadWorkers(self.processes)
-        self._finalizer = weakref.finalize(self, self._workers.end)
-        self._finalizer.atexit = False
-        _open_pools.add(self)
+        self._finalizer = weakref.finalize(self, self._workers.end)  # at exit as well
 
     @property
     def abandoned_threads(self) -> int:
@@ -226,7 +226,6 @@ class WorkerThreadPool(AbstractWorkerPool):
         return self._workers.abandoned()
 
     def submit(self, task: Task, how: Submission = ONCE) -> ThreadFuture:
-        check_process(self._pid)
         return self._workers.submit(task, how)
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> WorkerThreadPool:
@@ -236,18 +235,6 @@ class WorkerThreadPool(AbstractWorkerPool):
         self._workers.end()
 
     def close(self) -> None:
-        if os.getpid() != self._pid:
-            return  # a fork of the user's, which has no such threads
         super().close()
-        _open_pools.discard(self)
         self._finalizer()
         self.buffers.clear()
-
-
-_open_pools: weakref.WeakSet[WorkerThreadPool] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for pool in list(_open_pools):
-        pool.close()

@@ -51,7 +51,6 @@ LONGEST = 3600.0
 
 NO_OTHER = ", and no other could be started: "
 BARREN = "; others ended before they had done anything, too"
-ORDINALS = {2: "second", 3: "third"}
 
 
 class Dispatcher:
@@ -214,8 +213,7 @@ class Dispatcher:
             return PoolBroken(
                 f"worker processes cannot be kept alive: {self._last_exit}{BARREN}; see their own messages above"
             )
-        times = f" ({ORDINALS[job.deaths]} time)" if job.deaths > 1 else ""
-        return WorkerDied(f"{self._last_exit} while running this task{times}")
+        return WorkerDied(f"{self._last_exit} while running this task")
 
     def _forget(self) -> None:
         while self._forgotten:

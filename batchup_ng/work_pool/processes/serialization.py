@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import inspect
 import io
-import os
 import pickle
 import sys
 import time
@@ -286,21 +285,10 @@ def _send_by_value_if_need_be(obj: Any) -> None:
 
 
 def _can_be_imported(module: types.ModuleType) -> bool:
-    """Return whether another process with the same ``sys.path`` finds the module by its name."""
-    package, _, _ = module.__name__.rpartition(".")
-    file = getattr(module, "__file__", None)
-    if not _is_found(module.__name__.partition(".")[0], None):
-        return False
-    if not (package and type(module) is types.ModuleType and file and os.path.isabs(file) and file.endswith(".py")):
-        return True  # if it is part of a package, a library made it when it was imported, and will make it again
-    path = getattr(sys.modules.get(package), "__path__", None)
-    return path is not None and _is_found(module.__name__, path)
-
-
-def _is_found(name: str, path: Any) -> bool:
+    """Return whether another process with the same ``sys.path`` finds the module's package by its name."""
     for finder in sys.meta_path:
         with contextlib.suppress(Exception):  # a finder of another library
-            if finder.find_spec(name, path) is not None:
+            if finder.find_spec(module.__name__.partition(".")[0], None) is not None:
                 return True
     return False
 

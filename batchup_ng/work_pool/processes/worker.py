@@ -99,7 +99,7 @@ class WorkerLoop:
                 kwargs = {name: _resolved(arg, memory) for name, arg in kwargs.items()}
                 answer = encode_answer(frame.number, fn(*args, **kwargs), memory)
         except BaseException as error:
-            answer = encode_error(frame.number, error)
+            answer = encode(Kind.ERROR, frame.number, portable(error))
         self._send(answer)
 
     def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> list[protocol.Piece]:
@@ -190,11 +190,6 @@ def _comes_back(value: Any) -> bool:
     except BaseException:
         return False
     return True
-
-
-def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
-    """Return the frame of an exception with the text of its traceback."""
-    return encode(Kind.ERROR, number, portable(error))
 
 
 def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
