@@ -131,8 +131,6 @@ class Dispatcher:
             self.check_open()
             if not self._started or self._schedule.broken:
                 return False
-            if self._forgotten:
-                self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
                 if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
@@ -261,8 +259,7 @@ class Dispatcher:
 
     def _serve_once(self, seconds: float) -> None:
         """Wait for messages, that long at most; deal with them. With the turn held."""
-        due = self._seconds_to_wait()
-        ready = self._poll.wait(seconds if due is None else min(due, seconds))
+        ready = self._poll.wait(min(self._seconds_to_wait(), seconds))
         try:
             for found in ready:
                 if found is None:
@@ -290,7 +287,7 @@ class Dispatcher:
                     left = deadline - time.monotonic()
                     if left <= 0:
                         break
-                    self._serve_once(min(left, LONGEST))
+                    self._serve_once(left)
                     self._relieved = True
             finally:
                 self._turn.release()
@@ -330,7 +327,7 @@ class Dispatcher:
             deadline = began + (GRACE if worker.sent else CLOSE_TIMEOUT)
             worker.process.end(max(0.0, deadline - time.monotonic()))
 
-    def _seconds_to_wait(self) -> float | None:
+    def _seconds_to_wait(self) -> float:
         now = time.monotonic()
         if now < self._looks_at and not self._look_now:
             return self._looks_at - now
@@ -348,7 +345,7 @@ class Dispatcher:
             self._watch_writers()
             self._wakes_at = due
             self._looks_at = min(now + LOOK_EVERY, due)
-        return None if due == math.inf else max(0.0, due - time.monotonic())
+        return min(LONGEST, max(0.0, due - time.monotonic()))
 
     def _wake_up(self) -> None:
         self._look_now = True
