@@ -77,7 +77,7 @@ from .sampling import (
     measure_mixing,
     num_batches,
 )
-from .work_pool import ErrorPolicy, SampleError, SerialPool, WorkerProcessPool, WorkerThreadPool
+from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerThreadPool
 
 __all__ = [
     "AbstractDataSource",
@@ -112,7 +112,6 @@ __all__ = [
     "RandomAccessDataSource",
     "ReentrantIteration",
     "RepeatedEpochWarning",
-    "SampleError",
     "SampleReadError",
     "SampleRng",
     "SampleTimeout",

@@ -1,31 +1,6 @@
-"""Every exception that batchup_ng raises.
+"""Every exception that batchup_ng raises; ``docs/api/base.md`` draws the tree of them.
 
-    BatchupError
-    ├── ArgumentError          (ValueError)            an argument breaks a rule; nothing was started
-    ├── ArgumentTypeError      (TypeError)             an argument is of a wrong kind, or an option is misspelt
-    │   └── SerializationError                         a source or function cannot be sent to another process
-    ├── MapResultError         (TypeError, ValueError) a map returned no batch: the map's fault, not a sample's
-    ├── InOrderNotSupported    (NotImplementedError)   the sampler only draws at random; pass ``shuffle=``
-    ├── SampleReadError        (OSError)               a stored sample cannot be read; ``.source`` is its file
-    ├── BatchError             (the original's type)   a batch could not be made; names the sample
-    ├── SampleTimeout          (TimeoutError)          making a sample took longer than ``timeout=``
-    ├── StateError             (ValueError)            a saved state is damaged, or of another source, seed or version
-    ├── TooManyErrors          (RuntimeError)          more samples failed than the error policy allows
-    ├── ReentrantIteration     (RuntimeError)          an iterator was asked for a batch from inside its own ``next``
-    ├── PoolClosed             (RuntimeError)          the pool was closed before it was used, or meanwhile
-    ├── WorkerDied             (RuntimeError)          a worker process ended while it had work
-    │   └── PoolBroken                                 no worker process can be kept alive
-    ├── AccountingError        (RuntimeError)          delivered and planned samples differ: a bug of the library
-    └── NotReproducible        (AssertionError)        a source gave other batches when they were made in another way
-
-    RuntimeWarning
-    ├── StallWarning                                   a result is waited for unusually long
-    ├── SampleWarning                                  samples are left out or replaced, as the policy says
-    ├── RepeatedEpochWarning                           two epochs in a row have the same order and random numbers
-    ├── WorkerWarning                                  worker processes ended and cannot be replaced
-    └── SharedMemoryWarning                            too little shared memory: by socket, or by a file
-
-Each error is also an instance of the built-in exception in brackets, as BatchUp's were. An exception that a task of
+Each error is also an instance of a built-in exception, as BatchUp's were. An exception that a task of
 ``work_stream`` raises arrives as it is, with a :class:`RemoteTraceback` as its cause if it comes from another process.
 One that is raised in making a batch arrives as a :class:`BatchError` that is an instance of its type as well, of a
 class that derives from both; the constructor of the built-in base builds it, since a user's may require any arguments.
@@ -67,7 +42,7 @@ class SerializationError(ArgumentTypeError):
 
 
 class InOrderNotSupported(BatchupError, NotImplementedError):
-    """A sampler that only draws at random was asked for samples in order."""
+    """A sampler that only draws at random was asked for samples in order; pass ``shuffle=``."""
 
 
 class SampleReadError(BatchupError, OSError):
@@ -120,12 +95,6 @@ class BatchError(BatchupError):
 
     def __setattr__(self, name: str, value: Any) -> None:
         BaseException.__setattr__(self, name, value)  # whatever the original's class makes of it
-
-    def __copy__(self) -> BatchError:
-        return _built(self._kind, self.args, state_of(self))
-
-    def __deepcopy__(self, memo: Any) -> BatchError:
-        return self.__copy__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         kind, args, state = self._kind, self.args, state_of(self)
@@ -222,7 +191,7 @@ class TooManyErrors(BatchupError, RuntimeError):
 
     Args:
         message: How many failed, what the limit is.
-        errors: A :class:`~batchup_ng.SampleError` for each.
+        errors: A :class:`BatchError` for each.
     """
 
     def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
@@ -250,7 +219,7 @@ class PoolBroken(WorkerDied):
 
 
 class AccountingError(BatchupError, RuntimeError):
-    """The batches delivered in an epoch are not those that were planned."""
+    """The batches delivered in an epoch are not those that were planned: a bug of the library."""
 
 
 class NotReproducible(BatchupError, AssertionError):

@@ -17,7 +17,7 @@ from .memory_pool import SMALLEST_LEASE, Buffers
 
 def is_tensor(value: Any) -> bool:
     """Return whether `value` is a plain tensor; imports nothing."""
-    if not _is_exact_tensor(value):
+    if type(value) is not getattr(sys.modules.get("torch"), "Tensor", None):
         return False
     plain: bool = value.layout is sys.modules["torch"].strided and value.device.type == "cpu"
     return plain and not value.requires_grad and not value.is_quantized
@@ -27,15 +27,6 @@ def is_any_tensor(value: Any) -> bool:
     """Return whether `value` is a tensor of any kind, a parameter of a model too; imports nothing."""
     kind: Any = getattr(sys.modules.get("torch"), "Tensor", ())
     return isinstance(value, kind)
-
-
-def is_quantized(value: Any) -> bool:
-    """Return whether `value` is a quantized tensor."""
-    return _is_exact_tensor(value) and bool(value.is_quantized)
-
-
-def _is_exact_tensor(value: Any) -> bool:
-    return type(value) is getattr(sys.modules.get("torch"), "Tensor", None)
 
 
 def is_dense(tensor: Any) -> bool:

@@ -158,17 +158,6 @@ def test_tensors_that_are_kept_are_copied(made: dict[str, Any]) -> None:
     assert not memory.any()
 
 
-def test_a_quantized_tensor_is_refused_by_name(made: dict[str, Any]) -> None:
-    import torch
-
-    def quantize(x: np.ndarray) -> Any:
-        return (torch.quantize_per_tensor(torch.ones(len(x)), 0.1, 0, torch.qint8),)
-
-    source = made["processes"].parallel_data_source(bu.ArrayDataSource([np.arange(4)]).map(quantize))
-    with pytest.raises(bu.SerializationError, match=r"quantized tensor .*qint8.* what tensor.dequantize\(\) gives"):
-        list(source.batch_iterator(4))
-
-
 class Augmenting:
     """A data set as torchvision's are: it draws from the global generators."""
 

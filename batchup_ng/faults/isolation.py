@@ -2,10 +2,9 @@
 
 The worker that has the batch does so, or the consumer's thread where it makes the batches itself, so that an exception
 costs one trip: the answer holds the good samples and what was raised for the others. A sample is bad if it fails when
-it is read alone, with the random numbers that it has in its batch. The rows are read again in halves, then in halves of
-those that fail, so that one bad sample among n costs about 2 log2(n) reads. If each sample can be made alone, or if all
-of a part fail alone in another way than they do together (a map that needs several samples), no sample is to blame: the
-batch is made again once, and if it fails again the whole batch is to blame.
+it is read alone, with the random numbers that it has in its batch. If each sample can be made alone, or if all fail
+alone in another way than they do together (a map that needs several samples), no sample is to blame: the batch is made
+again once, and if it fails again the whole batch is to blame.
 """
 
 from __future__ import annotations
@@ -68,8 +67,29 @@ def isolate(
         retries: How often to make the whole batch again first.
         caught: The exceptions that are failures.
     """
-    halves = _Halves(read, rows, whole_samples(rows)[1], action == "raise", caught)
-    return search(rows, error, action, retries, halves.read, halves.find_bad)
+    n = whole_samples(rows)[1]
+
+    def tried(places: np.ndarray) -> tuple[Any, BaseException | None]:
+        try:
+            return read(*(rows, None) if len(places) == n else (take_rows(rows, places), places)), None
+        except caught as raised:
+            return None, raised
+
+    def find_bad(places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
+        bad: dict[int, BaseException] = {}
+        all_fail = True
+        for place in places:
+            raised = error if n == 1 else tried(place.reshape(1))[1]
+            all_fail = all_fail and raised is not None
+            if raised is not None:
+                bad[int(place)] = raised
+                if action == "raise" and type(raised) is type(error):
+                    break
+        if all_fail and len(bad) > 1:  # bad are those that fail as all do together
+            bad = {place: one for place, one in bad.items() if type(one) is type(error)} if first else {}
+        return bad
+
+    return search(rows, error, action, retries, tried, find_bad)
 
 
 def search(
@@ -115,57 +135,3 @@ def _together(made: Any, bad: dict[int, BaseException], places: np.ndarray) -> A
         failures = {int(places[place]): error for place, error in made.failures.items()}
         return dataclasses.replace(made, failures={**failures, **bad})
     return PartialBatch(made, len(places), bad) if bad else made
-
-
-@dataclasses.dataclass(frozen=True)
-class _Halves:
-    """Looks for the bad samples of one batch by reading it in halves, on this thread."""
-
-    read_rows: Callable[[Any, np.ndarray | None], Any]
-    rows: Any
-    n: int
-    first_only: bool
-    caught: tuple[type[BaseException], ...]
-
-    def read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
-        """Return what a read gives, or else what it raises."""
-        whole = len(places) == self.n
-        try:
-            return self.read_rows(*(self.rows, None) if whole else (take_rows(self.rows, places), places)), None
-        except self.caught as error:
-            return None, error
-
-    def find_bad(self, places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
-        """Return what is raised for each bad sample at `places`, which raise `error` together."""
-        wanted = type(error) if self.first_only else None
-        found, alone = self._search(places, error, wanted)
-        seen = places[places <= max(alone)] if wanted is not None and alone else places
-        if len(alone) == len(seen) > 1:  # none can be made alone: bad are those that fail as all do together
-            found = {place: one for place, one in found.items() if type(one) is type(error)} if first else {}
-        return found
-
-    def _search(
-        self, places: np.ndarray, error: BaseException, wanted: type[BaseException] | None
-    ) -> tuple[dict[int, BaseException], set[int]]:
-        """Return what is raised for each bad sample up to one that raises `wanted`, and which samples fail alone.
-
-        If all fail alone, bad are those for which it is the same exception as for all together.
-        """
-        if len(places) == self.n == 1:
-            return {int(places[0]): error}, {int(places[0])}
-        bad: dict[int, BaseException] = {}
-        alone: set[int] = set()
-        for part in np.array_split(places, 2) if len(places) > 1 else [places]:
-            _, raised = self.read(part)
-            if raised is None:
-                continue
-            found, failed = {int(part[0]): raised}, {int(part[0])}
-            if len(part) > 1:
-                found, failed = self._search(part, raised, wanted)
-            bad.update(found)
-            alone |= failed
-            if any(type(one) is wanted for one in found.values()):
-                break
-        if len(alone) == len(places) > 1:
-            bad = {place: one for place, one in bad.items() if type(one) is type(error)}
-        return bad, alone

@@ -88,24 +88,3 @@ def error_policy(on_error: Any) -> ErrorPolicy:
         )
     action = validation.one_of("on_error", on_error, ACTIONS)
     return RAISE if action == "raise" else ErrorPolicy(action)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SampleError:
-    """A sample that the error policy let pass.
-
-    Attributes:
-        row: Its row: an int, or a nest of them where a source draws from several.
-        position: Its place in the stream of the epoch.
-        batch: Number of the batch it was to be in.
-        epoch: Number of the epoch.
-        source: Its path or key, where it is known.
-        error: The :class:`~batchup_ng.errors.BatchError` that tells what happened, with the traceback as text.
-    """
-
-    row: Any
-    position: int
-    batch: int
-    epoch: int
-    source: Any
-    error: Exception

@@ -1,6 +1,6 @@
 """Who does the work: pools of threads and processes, the work stream, the sources that they make batches for."""
 
-from ..faults.policy import ErrorPolicy, SampleError
+from ..faults.policy import ErrorPolicy
 from .base import AbstractWorkerPool
 from .parallel import ParallelDataSource
 from .prefetch import PrefetchDataSource
@@ -14,7 +14,6 @@ __all__ = [
     "ErrorPolicy",
     "ParallelDataSource",
     "PrefetchDataSource",
-    "SampleError",
     "SerialPool",
     "WorkStream",
     "WorkerProcessPool",

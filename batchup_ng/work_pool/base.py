@@ -12,7 +12,6 @@ the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClos
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -20,11 +19,10 @@ from .. import validation
 from ..data_source.base import AbstractDataSource
 from ..errors import ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
-from ..memory_pool import FRESH
 from .parallel import ParallelDataSource
 from .prefetch import PrefetchDataSource
 from .stream import WorkStream
-from .task import ONCE, Submission, Task, TaskFuture
+from .task import Pool
 
 WORKERS = ("num_workers", "max_workers", "workers", "n_jobs")
 
@@ -47,74 +45,12 @@ HOOKS = {"abandon", "at_once", "buffers", "check_open", "own_thread", "producer"
 Self = TypeVar("Self", bound="AbstractWorkerPool")
 
 
-class AbstractWorkerPool:
+class AbstractWorkerPool(Pool):
     """Workers that run tasks in the background.
 
     A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``; one that is
     forgotten ends when it is collected.
     """
-
-    buffers: Any = FRESH
-    """Where workers take memory from; travels to them as an argument."""
-    own_thread: bool = False
-    """Whether tasks run on the consumer's own thread."""
-
-    def __init__(self) -> None:
-        self._producers: weakref.WeakSet[AbstractWorkerPool] = weakref.WeakSet()
-        self._closed = False
-
-    @property
-    def at_once(self) -> int:
-        """How many tasks it runs at once."""
-        return getattr(self, "processes", 1) * getattr(self, "threads", 1)
-
-    def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture:
-        """Queue a task and return its future.
-
-        Args:
-            task: A function with its arguments and keywords.
-            how: Whether it may be run again, goes before others, needs a worker of its own, has a time limit.
-
-        Raises:
-            PoolClosed: the pool was closed, or belongs to the process of which this one is a fork.
-        """
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
-    def shared_constant(self, x: Any) -> Any:
-        """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
-
-        `x` must not change afterwards. Workers in this process share it as it is.
-        """
-        return x
-
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> AbstractWorkerPool:
-        """Return a pool of one worker that can iterate over `source`, in this process if it must be one that `stays`.
-
-        It ends with this one at the latest.
-        """
-        self.check_open()
-        producer = self._own_pool(source, stays)
-        self._producers.add(producer)
-        return producer
-
-    def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
-        """Return a new pool of one worker that can iterate over `source`."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
-    def check_open(self) -> None:
-        """Raise :class:`~batchup_ng.errors.PoolClosed` if the pool was closed."""
-        if self._closed:
-            raise PoolClosed("this pool was closed; make a new one")
-
-    def close(self) -> None:
-        """End the workers; may be called again. Results that are still waited for raise ``PoolClosed``."""
-        for producer in list(self._producers):
-            producer.close()
-        self._closed = True
-
-    def abandon(self) -> None:
-        """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
-        self.close()
 
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:
         """Return a stream of the results of tasks, in order, which starts to fill its buffer now.

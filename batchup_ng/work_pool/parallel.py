@@ -84,13 +84,6 @@ class WithConsumerMaps(EpochSource):
         batch = read_in_order(self._source, positions, path=(0,) * len(self._maps))
         return ConsumerMaps(self._maps)(batch, key_in_order(positions), len(positions))
 
-    def rows_at(self, positions: Any) -> Any:
-        raise ArgumentTypeError(
-            f"concat, mix, split, subset and zip arrange samples by number, which a {type(self).__name__} leaves to "
-            f"the source that it was made of; apply it to that source, then give the result to the pool: "
-            f"pool.parallel_data_source(result)"
-        )
-
     def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
         node: MapDataSource = self._functions[kind](self, fn, **options)
         node.resizes = True  # which any map may here

@@ -14,13 +14,14 @@ import math
 import os
 import threading
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any, NamedTuple
 
 from ..data_source.epoch.opening import Runner
 from ..error_context import function_name
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
-from .task import Pool, Submission, Task, TaskFuture, current
+from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
 """Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""
@@ -152,15 +153,14 @@ class PrefetchBuffer(Runner):
         patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
         if entry.future.wait(patience):
             return
-        running = entry.future.running_for()
-        state = "no worker has begun it" if running is None else f"a worker has been at it for {running:.0f} s"
+        began = entry.future.began
+        state = "no worker has begun it" if began is None else f"a worker began it {monotonic() - began:.0f} s ago"
         warn_consumer(
             f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
             f"parallel_data_source ends samples that take too long, and names them",
             StallWarning,
         )
-        while not entry.future.wait(3600.0):
-            continue
+        entry.future.wait(FOREVER)
 
     def beside(self, job: Job) -> Entry:
         """Submit a job out of turn, unless the stream was closed meanwhile."""

@@ -1,27 +1,22 @@
 """The pool without workers: each task runs when its result is asked for, on the consumer's thread.
 
 It is the reference that the others must equal, which makes it the place to debug a map. A task that runs on the
-consumer's thread cannot be ended, so a time limit is only looked at when the task is done: the result is handed out,
-with a :class:`~batchup_ng.errors.StallWarning`. Ctrl-C, and the ``SystemExit`` that a signal handler may raise, arrive
-in the midst of a task here, so these two leave it as it was before: it runs again when it is asked for again.
+consumer's thread cannot be ended, so time limits do not count here. Ctrl-C, and the ``SystemExit`` that a signal
+handler may raise, arrive in the midst of a task, so these two leave it as it was before: it runs again when it is asked
+for again.
 """
 
 from __future__ import annotations
 
 from .. import validation
 from ..data_source.base import AbstractDataSource
-from ..errors import StallWarning
 from ..memory_pool import BufferPool
-from ..warn import warn_consumer
 from .base import ELSEWHERE, AbstractWorkerPool
 from .task import ONCE, Submission, Task, TaskFuture
 
 
 class SerialPool(AbstractWorkerPool):
-    """Runs tasks in order, each when its result is asked for.
-
-    ``timeout=`` cannot end a task here; a batch that took longer is delivered with a warning.
-    """
+    """Runs tasks in order, each when its result is asked for; ``timeout=`` cannot end a task here."""
 
     own_thread = True
 
@@ -35,7 +30,7 @@ class SerialPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> _Deferred:
         if self._closed:
             self.check_open()  # which says so
-        return _Deferred(self, task, how.timeout)
+        return _Deferred(self, task)
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> SerialPool:
         return SerialPool()
@@ -48,14 +43,13 @@ class SerialPool(AbstractWorkerPool):
 class _Deferred(TaskFuture):
     """A task that runs when its result is waited for, on the thread that waits."""
 
-    __slots__ = ("_pool", "_task", "_timeout")
+    __slots__ = ("_pool", "_task")
 
-    def __init__(self, pool: SerialPool, task: Task, timeout: float | None) -> None:
+    def __init__(self, pool: SerialPool, task: Task) -> None:
         super().__init__()
         self.transport = "memory"
         self._pool = pool
         self._task = task
-        self._timeout = timeout
 
     def wait(self, seconds: float) -> bool:
         """Run the task on this thread, for as long as it takes."""
@@ -73,11 +67,4 @@ class _Deferred(TaskFuture):
             raise
         else:
             self.set_result(result)
-        took = self.running_for() or 0.0
-        if self._timeout is not None and took > self._timeout:
-            warn_consumer(
-                f"a task took {took:.1f} s, longer than timeout={self._timeout:g}; a SerialPool cannot end what runs "
-                f"on its own thread: use another pool for that",
-                StallWarning,
-            )
         return True

@@ -1,4 +1,4 @@
-"""Tasks, how a pool is to run them, and the futures of their results.
+"""Tasks, how a pool is to run them, the futures of their results, and the pool as those see it who submit.
 
 A :class:`TaskFuture` has two locks. ``_claim`` is taken, once and for all, by the worker that begins the task or by the
 consumer that cancels it, whichever is first. ``_done`` is held from the start and released when there is a result;
@@ -15,10 +15,13 @@ import dataclasses
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed
+from ..memory_pool import FRESH
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """A function with its arguments and keywords."""
@@ -60,11 +63,12 @@ class TaskFuture:
     """The future of one task; safe to use from several threads.
 
     Attributes:
+        began: When a worker began the task, by the monotonic clock; None if none has.
         transport: How the result came, once it is there: ``"slots"``, ``"socket"``, ``"message"``, ``"memory"``
             or ``""``.
     """
 
-    __slots__ = ("__weakref__", "_began", "_claim", "_done", "_ended", "_error", "_result", "transport")
+    __slots__ = ("__weakref__", "_claim", "_done", "_error", "_result", "began", "transport")
 
     def __init__(self) -> None:
         self._claim = threading.Lock()
@@ -72,8 +76,7 @@ class TaskFuture:
         self._done.acquire()
         self._result: Any = None
         self._error: BaseException | None = None
-        self._began: float | None = None
-        self._ended: float | None = None
+        self.began: float | None = None
         self.transport = ""
 
     # -- the worker's side -------------------------------------------------------------------------------------
@@ -82,26 +85,22 @@ class TaskFuture:
         """Return whether the task is to be run: False if it was cancelled. Called once, before the task is run."""
         if not self._claim.acquire(blocking=False):
             return False
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         return True
 
     def put_back(self) -> None:
         """Let the task be as if it had not begun: it was interrupted."""
-        self._began = None
+        self.began = None
         self._claim.release()
 
     def set_result(self, result: Any) -> None:
         """Hand over the result."""
         self._result = result
-        self._settle()
+        self._done.release()
 
     def set_exception(self, error: BaseException) -> None:
         """Hand over an exception instead of a result."""
         self._error = error
-        self._settle()
-
-    def _settle(self) -> None:
-        self._ended = time.monotonic()
         self._done.release()
 
     # -- the consumer's side -----------------------------------------------------------------------------------
@@ -131,12 +130,6 @@ class TaskFuture:
         self._done.release()
         return True
 
-    def running_for(self) -> float | None:
-        """Return for how many seconds the task has run, or ran; None if no worker has begun it."""
-        if self._began is None:
-            return None
-        return (self._ended or time.monotonic()) - self._began
-
     def done(self) -> bool:
         """Return whether the result is there, or the task was cancelled."""
         return not self._done.locked()
@@ -149,24 +142,67 @@ class TaskFuture:
         return True
 
 
-class Pool(Protocol):
-    """What streams and sources use of a pool: see :class:`~.base.AbstractWorkerPool`."""
+class Pool:
+    """What streams and sources use of a pool: :class:`~.base.AbstractWorkerPool` without the methods that make them."""
+
+    buffers: Any = FRESH
+    """Where workers take memory from; travels to them as an argument."""
+    own_thread: bool = False
+    """Whether tasks run on the consumer's own thread."""
+
+    def __init__(self) -> None:
+        self._producers: weakref.WeakSet[Pool] = weakref.WeakSet()
+        self._closed = False
 
     @property
-    def buffers(self) -> Any: ...
+    def at_once(self) -> int:
+        """How many tasks it runs at once."""
+        return getattr(self, "processes", 1) * getattr(self, "threads", 1)
 
-    @property
-    def own_thread(self) -> bool: ...
+    def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture:
+        """Queue a task and return its future.
 
-    @property
-    def at_once(self) -> int: ...
+        Args:
+            task: A function with its arguments and keywords.
+            how: Whether it may be run again, goes before others, needs a worker of its own, has a time limit.
 
-    def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture: ...
+        Raises:
+            PoolClosed: the pool was closed, or belongs to the process of which this one is a fork.
+        """
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def shared_constant(self, x: Any) -> Any: ...
+    def shared_constant(self, x: Any) -> Any:
+        """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
 
-    def producer(self, source: Any, stays: bool = False) -> Pool: ...
+        `x` must not change afterwards. Workers in this process share it as it is.
+        """
+        return x
 
-    def close(self) -> None: ...
+    def producer(self, source: AbstractDataSource, stays: bool = False) -> Pool:
+        """Return a pool of one worker that can iterate over `source`, in this process if it must be one that `stays`.
 
-    def abandon(self) -> None: ...
+        It ends with this one at the latest.
+        """
+        self.check_open()
+        producer = self._own_pool(source, stays)
+        self._producers.add(producer)
+        return producer
+
+    def _own_pool(self, source: AbstractDataSource, stays: bool) -> Pool:
+        """Return a new pool of one worker that can iterate over `source`."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def check_open(self) -> None:
+        """Raise :class:`~batchup_ng.errors.PoolClosed` if the pool was closed."""
+        if self._closed:
+            raise PoolClosed("this pool was closed; make a new one")
+
+    def close(self) -> None:
+        """End the workers; may be called again. Results that are still waited for raise ``PoolClosed``."""
+        for producer in list(self._producers):
+            producer.close()
+        self._closed = True
+
+    def abandon(self) -> None:
+        """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
+        self.close()

@@ -20,7 +20,6 @@ so that a pool that was forgotten does not keep the program from ending.
 
 from __future__ import annotations
 
-import atexit
 import contextvars
 import itertools
 import os
@@ -28,7 +27,6 @@ import queue
 import threading
 import time
 import weakref
-from typing import NamedTuple
 
 from .. import validation
 from ..data_source.base import AbstractDataSource
@@ -44,14 +42,19 @@ CLOSE_TIMEOUT = 5.0
 
 
 class ThreadFuture(TaskFuture):
-    """The future of a task in a thread, which ends the waiting when the time of the task is up."""
+    """A task for a thread, and the future of its result, which ends the waiting when the time of the task is up."""
 
-    __slots__ = ("_workers",)
+    __slots__ = ("_workers", "context", "due", "task", "timeout")
 
-    def __init__(self, workers: ThreadWorkers) -> None:
+    def __init__(self, workers: ThreadWorkers, task: Task, how: Submission) -> None:
         super().__init__()
-        self._workers = workers
         self.transport = "memory"
+        self._workers = workers
+        self.task = task
+        self.timeout = how.timeout
+        self.due = FOREVER
+        # Each has a copy of its own, for two threads cannot be in one context at once.
+        self.context = contextvars.copy_context() if how.context is None else how.context.copy()
 
     def wait(self, seconds: float) -> bool:
         if not self._workers.limited:
@@ -66,23 +69,6 @@ class ThreadFuture(TaskFuture):
                 return False
 
 
-class _Job(NamedTuple):
-    """A task that waits or runs."""
-
-    future: ThreadFuture
-    task: Task
-    timeout: float | None
-    context: contextvars.Context
-
-
-class _Running(NamedTuple):
-    """A thread in a task."""
-
-    thread: threading.Thread
-    timeout: float | None
-    due: float
-
-
 LOOK_AGAIN = 0.2
 """Seconds after which a consumer looks whether tasks with a time limit have been begun."""
 
@@ -92,9 +78,10 @@ class ThreadWorkers:
 
     def __init__(self, n_threads: int) -> None:
         self.limited = False
+        self._pid = os.getpid()
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._waiting: FairQueue[_Job] = FairQueue()
-        self._running: dict[ThreadFuture, _Running] = {}
+        self._waiting: FairQueue[ThreadFuture] = FairQueue()
+        self._running: dict[ThreadFuture, threading.Thread] = {}
         # Guards what waits, the lists of threads, whether there is an end. The collector may end the workers in the
         # midst of any of it.
         self._lock = threading.RLock()
@@ -113,22 +100,21 @@ class ThreadWorkers:
 
     def submit(self, task: Task, how: Submission) -> ThreadFuture:
         """Queue a task, unless the workers have ended."""
-        # Each has a copy of its own, for two threads cannot be in one context at once.
-        context = contextvars.copy_context() if how.context is None else how.context.copy()
-        job = _Job(ThreadFuture(self), task, how.timeout, context)
+        check_process(self._pid)
+        future = ThreadFuture(self, task, how)
         with self._lock:  # so that no task is queued behind the end mark
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
             self.limited = self.limited or how.timeout is not None
             if how.urgent:
-                self._waiting.put_urgent(job)
+                self._waiting.put_urgent(future)
             else:
-                self._waiting.put(job, how.stream_id)
+                self._waiting.put(future, how.stream_id)
             self._tokens.put(True)
-        return job.future
+        return future
 
-    def next_job(self) -> _Job | None:
-        """Return the job that comes next, waiting for it; None at the end."""
+    def next_task(self) -> ThreadFuture | None:
+        """Return the task that comes next, waiting for it; None at the end."""
         while self._tokens.get():
             with self._lock:
                 if self._waiting:
@@ -136,24 +122,25 @@ class ThreadWorkers:
         self._tokens.put(False)  # for the next thread
         return None
 
-    def enter(self, job: _Job) -> None:
-        due = FOREVER if job.timeout is None else time.monotonic() + job.timeout
-        self._running[job.future] = _Running(threading.current_thread(), job.timeout, due)
+    def enter(self, future: ThreadFuture) -> None:
+        if future.timeout is not None:
+            future.due = time.monotonic() + future.timeout
+        self._running[future] = threading.current_thread()
 
     def leave(self, future: ThreadFuture) -> bool:
-        """Note that this thread has done a job; return whether it is still its own to settle."""
+        """Note that this thread has done a task; return whether it is still its own to settle."""
         return self._running.pop(future, None) is not None
 
     def give_up_overdue(self) -> float:
         """Fail tasks whose time is up and replace their threads; return when to look again."""
         now = time.monotonic()
         again = now + LOOK_AGAIN
-        for future, running in list(self._running.items()):
-            if running.due > now:
-                again = min(again, running.due)
+        for future, thread in list(self._running.items()):
+            if future.due > now:
+                again = min(again, future.due)
             elif self.leave(future):
-                self._replace(running.thread)
-                told = f"a task ran for more than timeout={running.timeout:g} s and was given up"
+                self._replace(thread)
+                told = f"a task ran for more than timeout={future.timeout:g} s and was given up"
                 future.set_exception(SampleTimeout(told))
         return again
 
@@ -172,36 +159,37 @@ class ThreadWorkers:
 
     def end(self) -> None:
         """Fail what is queued, then end the threads; those in tasks that were given up are not waited for."""
+        if os.getpid() != self._pid:
+            return  # a fork of the user's, which has no such threads
         with self._lock:
             self._ended = True
             threads = list(self._threads)
             waiting = self._waiting.clear()
-        for job in waiting:
-            if job.future.begin():
-                job.future.set_exception(PoolClosed("the pool was closed before this task was begun"))
+        for future in waiting:
+            if future.begin():
+                future.set_exception(PoolClosed("the pool was closed before this task was begun"))
         self._tokens.put(False)
         deadline = time.monotonic() + CLOSE_TIMEOUT
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
-        for future, running in list(self._running.items()):
-            if running.thread is not threading.current_thread() and self.leave(future):
+        for future, thread in list(self._running.items()):
+            if thread is not threading.current_thread() and self.leave(future):
                 future.set_exception(PoolClosed("the pool was closed while this task was under way"))
 
 
 def _work(workers: ThreadWorkers) -> None:
-    """Run jobs until the end: what each thread does."""
-    while (job := workers.next_job()) is not None:
-        future = job.future
+    """Run tasks until the end: what each thread does."""
+    while (future := workers.next_task()) is not None:
         if not future.begin():
-            del job, future
+            del future
             continue
-        workers.enter(job)
+        workers.enter(future)
         current.future = future
-        fn, args, kwargs = job.task
+        fn, args, kwargs = future.task
         result, error = None, None
         try:
-            result = job.context.run(fn, *args, **kwargs)
+            result = future.context.run(fn, *args, **kwargs)
         except BaseException as raised:
             error = raised
         current.future = None
@@ -211,7 +199,7 @@ def _work(workers: ThreadWorkers) -> None:
             future.set_result(result)
         else:
             future.set_exception(error)
-        del job, future, fn, args, kwargs, result, error
+        del future, fn, args, kwargs, result, error
 
 
 class WorkerThreadPool(AbstractWorkerPool):
@@ -229,11 +217,8 @@ class WorkerThreadPool(AbstractWorkerPool):
         super().__init__()
         self.processes = worker_count(processes)
         self.buffers = BufferPool(max_free=64)
-        self._pid = os.getpid()
         self._workers = ThreadWorkers(self.processes)
-        self._finalizer = weakref.finalize(self, self._workers.end)
-        self._finalizer.atexit = False
-        _open_pools.add(self)
+        self._finalizer = weakref.finalize(self, self._workers.end)  # at exit as well
 
     @property
     def abandoned_threads(self) -> int:
@@ -241,7 +226,6 @@ class WorkerThreadPool(AbstractWorkerPool):
         return self._workers.abandoned()
 
     def submit(self, task: Task, how: Submission = ONCE) -> ThreadFuture:
-        check_process(self._pid)
         return self._workers.submit(task, how)
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> WorkerThreadPool:
@@ -251,18 +235,6 @@ class WorkerThreadPool(AbstractWorkerPool):
         self._workers.end()
 
     def close(self) -> None:
-        if os.getpid() != self._pid:
-            return  # a fork of the user's, which has no such threads
         super().close()
-        _open_pools.discard(self)
         self._finalizer()
         self.buffers.clear()
-
-
-_open_pools: weakref.WeakSet[WorkerThreadPool] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for pool in list(_open_pools):
-        pool.close()

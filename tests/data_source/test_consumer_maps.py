@@ -208,7 +208,7 @@ def test_what_arranges_samples_belongs_before_the_pool() -> None:
         for source in (pool.parallel_data_source(numbers()), pool.prefetch(numbers())):
             for name, arguments in [("concat", [numbers()]), ("zip", [numbers()]), ("subset", [[1]]),
                                     ("split", [(0.5, 0.5), 1]), ("filter", [bool]), ("with_index", [])]:  # fmt: skip
-                says = rf"{name}.* apply it to that source, then give the result to the pool: pool\.parallel"
+                says = rf"{name}.*; use those on the sources that it is made of"
                 if name in ("filter", "with_index"):
                     says = f"{name}.*what is handed to a pool before"
                 with pytest.raises(ArgumentTypeError, match=says):

@@ -186,9 +186,9 @@ dump_loadable = dump
     Bug(
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
         """
-right = encode_error
-def encode_error(number, error):
-    return [] if isinstance(error, SerializationError) else right(number, error)
+right = encode
+def encode(kind, number, obj):
+    return [] if isinstance(obj[0], SerializationError) else right(kind, number, obj)
 """,
         "work_pool/processes/test_pool.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",

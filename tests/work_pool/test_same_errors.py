@@ -117,7 +117,7 @@ def told(batches: Any) -> Any:
             kinds = [kind.__name__ for kind in type(error).__mro__]
             named = [str(getattr(error, name, None)) for name in ("row", "source", "op", "position", "batch", "rows")]
             ended = kinds, str(error), named
-        passed = [(one.row, one.position, one.batch, one.source, str(one.error)) for one in batches.errors]
+        passed = [(one.row, one.position, one.batch, one.source, str(one)) for one in batches.errors]
     return rows, passed, ended
 
 
@@ -186,4 +186,4 @@ def test_each_failure_tells_the_traceback_of_its_worker(pools: list[AbstractWork
             list(batches)
             assert [one.row for one in batches.errors] == [5, 17, 18, 40]
             for one in batches.errors:
-                assert re.search(r"in refuses_some\n", one.error.traceback)  # type: ignore[attr-defined]
+                assert re.search(r"in refuses_some\n", one.traceback)

@@ -11,7 +11,7 @@ import numpy as np
 from ...error_context import described, shortened, without_frames
 from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
-from ...faults.policy import ErrorPolicy, SampleError
+from ...faults.policy import ErrorPolicy
 from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
@@ -100,8 +100,7 @@ class Failures:
         """Enter a sample that failed in the accounting; the first of an epoch is warned of."""
         error, errors = self._blamed(planned, place, failure), self.epoch.accounting.errors
         without_frames(error)
-        position = planned.key.position(place)
-        errors.append(SampleError(error.row, position, planned.number, planned.key.epoch, error.source, error))
+        errors.append(error)
         if len(errors) == 1:
             done = "replaced" if self.policy.action == "replace" else "left out"
             warn_consumer(
@@ -137,7 +136,7 @@ class Failures:
 
     def _too_many(self, why: str) -> TooManyErrors:
         errors = self.epoch.accounting.errors
-        text = shortened(str(errors[-1].error), MAX_SHOWN)
+        text = shortened(str(errors[-1]), MAX_SHOWN)
         return TooManyErrors(f"{why}; the latest: {text}; .errors lists them all", errors)
 
     def _blamed(self, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:

@@ -190,7 +190,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def errors(self) -> list[Any]:
-        """The samples that the error policy let pass so far: a list of :class:`~batchup_ng.SampleError`."""
+        """The samples that the error policy let pass so far: a :class:`~batchup_ng.BatchError` for each."""
         return list(self._accounting.errors)
 
     def stats(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ...memory_pool import BufferPool
 from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture
 from .job import DONE, REST, ProcessJob, job_of, transport_and_room
-from .process import CLOSE_TIMEOUT, Launcher, WorkerProcess, refused
+from .process import CLOSE_TIMEOUT, GRACE, Launcher, WorkerProcess, refused
 from .protocol import RESULTS, Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import Copy, SharedCopies
@@ -51,7 +51,6 @@ LONGEST = 3600.0
 
 NO_OTHER = ", and no other could be started: "
 BARREN = "; others ended before they had done anything, too"
-ORDINALS = {2: "second", 3: "third"}
 
 
 class Dispatcher:
@@ -132,8 +131,6 @@ class Dispatcher:
             self.check_open()
             if not self._started or self._schedule.broken:
                 return False
-            if self._forgotten:
-                self._forget()
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
                 if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
@@ -214,8 +211,7 @@ class Dispatcher:
             return PoolBroken(
                 f"worker processes cannot be kept alive: {self._last_exit}{BARREN}; see their own messages above"
             )
-        times = f" ({ORDINALS[job.deaths]} time)" if job.deaths > 1 else ""
-        return WorkerDied(f"{self._last_exit} while running this task{times}")
+        return WorkerDied(f"{self._last_exit} while running this task")
 
     def _forget(self) -> None:
         while self._forgotten:
@@ -263,8 +259,7 @@ class Dispatcher:
 
     def _serve_once(self, seconds: float) -> None:
         """Wait for messages, that long at most; deal with them. With the turn held."""
-        due = self._seconds_to_wait()
-        ready = self._poll.wait(seconds if due is None else min(due, seconds))
+        ready = self._poll.wait(min(self._seconds_to_wait(), seconds))
         try:
             for found in ready:
                 if found is None:
@@ -292,7 +287,7 @@ class Dispatcher:
                     left = deadline - time.monotonic()
                     if left <= 0:
                         break
-                    self._serve_once(min(left, LONGEST))
+                    self._serve_once(left)
                     self._relieved = True
             finally:
                 self._turn.release()
@@ -327,11 +322,12 @@ class Dispatcher:
             if not worker.ready:
                 worker.kill()  # it has done nothing yet, and may take long to find that it need not
             worker.process.hang_up()
-        deadline = time.monotonic() + CLOSE_TIMEOUT
+        began = time.monotonic()
         for worker in workers:
+            deadline = began + (GRACE if worker.sent else CLOSE_TIMEOUT)
             worker.process.end(max(0.0, deadline - time.monotonic()))
 
-    def _seconds_to_wait(self) -> float | None:
+    def _seconds_to_wait(self) -> float:
         now = time.monotonic()
         if now < self._looks_at and not self._look_now:
             return self._looks_at - now
@@ -349,7 +345,7 @@ class Dispatcher:
             self._watch_writers()
             self._wakes_at = due
             self._looks_at = min(now + LOOK_EVERY, due)
-        return None if due == math.inf else max(0.0, due - time.monotonic())
+        return min(LONGEST, max(0.0, due - time.monotonic()))
 
     def _wake_up(self) -> None:
         self._look_now = True

@@ -118,8 +118,7 @@ def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
 class ForkServer:
     """One server process, from the pool's side; it ends when the socket to it is closed.
 
-    `surroundings` are what its workers have from it, `ended` whether it was found dead, `was_silent` whether it did not
-    report how a worker ended: it may have been stopped.
+    `surroundings` are what its workers have from it, `ended` whether it was found dead.
     """
 
     def __init__(self, blas_threads: int | None) -> None:
@@ -134,7 +133,7 @@ class ForkServer:
             raise
         self._sock = ours
         self._lock = threading.Lock()
-        self.ended = self.was_silent = False
+        self.ended = False
 
     def fork(self, threads: int, fds: list[int]) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
@@ -169,7 +168,6 @@ class ForkServer:
         if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker just now, and take long
             answer = self._answer([], pid, ANSWER_TIMEOUT)
             self._lock.release()
-        self.was_silent = self.was_silent or answer is None  # or it is dead
         return EXIT_UNKNOWN if answer is None else answer[2]
 
     def _answer(self, fds: list[int], number: int, timeout: float) -> tuple[bytes, int, int] | None:
@@ -229,8 +227,6 @@ def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
 _spare: list[ForkServer] = []
 """One at most."""
 
-_is_ending = False
-
 
 def take(blas_threads: int | None) -> ForkServer:
     """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one."""
@@ -245,17 +241,15 @@ def take(blas_threads: int | None) -> ForkServer:
 
 def give_back(server: ForkServer) -> None:
     """Keep a server, whose workers have ended, for the next pool; end it if something is wrong or there is one."""
-    if server.ended or server.was_silent or server.surroundings is None or _spare or _is_ending:
+    if server.ended or server.surroundings is None or _spare:
         server.close()
     else:
         _spare.append(server)
 
 
 @atexit.register
-def close_spare(at_exit: bool = True) -> None:
-    """End the spare server; when the program ends none is kept any more."""
-    global _is_ending
-    _is_ending = at_exit
+def close_spare() -> None:
+    """End the spare server."""
     with contextlib.suppress(KeyboardInterrupt):  # the program is ending, and the server with it
         while _spare:
             _spare.pop().close()
@@ -270,8 +264,7 @@ def _leave_to_parent() -> None:
         server._life.close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class ServerLauncher(Launcher):

@@ -35,19 +35,18 @@ DONE: Encoded = Kind.TASK, b"", [], []
 class ProcessJob(TaskFuture):
     """A task in another process; its result is read and unpickled by the thread that waits for it.
 
-    `began` is when a worker began it, `deaths` how many workers died while they ran it, `finished` whether it has a
+    `deaths` is how many workers died while they ran it, `finished` whether it has a
     result or has failed, `unwanted` whether it was cancelled when it was under way. `serve` reads what workers send
     until a future is done or the time is up, if no other thread does so just now.
     """
 
-    __slots__ = ("_claimed", "_serve", "began", "deaths", "finished", "how", "number", "task", "unwanted")
+    __slots__ = ("_claimed", "_serve", "deaths", "finished", "how", "number", "task", "unwanted")
 
     def __init__(self, number: int, how: Submission, serve: Callable[[TaskFuture, float], None]) -> None:
         super().__init__()
         self.number = number
         self.how = how
         self.task = DONE
-        self.began: float | None = None
         self.deaths = 0
         self.finished = self.unwanted = self._claimed = False
         self._serve = serve
@@ -58,7 +57,7 @@ class ProcessJob(TaskFuture):
         """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
         if self._claimed:
             return not self.unwanted
-        self._claimed = super().begin()
+        self._claimed = self._claim.acquire(blocking=False)  # the schedule notes when it has begun
         return self._claimed
 
     def fail(self, error: BaseException) -> None:
@@ -99,10 +98,6 @@ class ProcessJob(TaskFuture):
                 return True
             pause *= 2  # a thread that reads wakes this one; it only has to see that there is one
         return self.done()
-
-    def running_for(self) -> float | None:
-        began = self.began
-        return None if began is None else (self._ended or time.monotonic()) - began
 
     def cancel(self) -> bool:
         cancelled = super().cancel()

@@ -55,8 +55,7 @@ def _release_in_a_fork() -> None:
         pipe.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_release_in_a_fork)
+os.register_at_fork(after_in_child=_release_in_a_fork)
 
 
 def hang_on(fd: int) -> None:

@@ -30,6 +30,9 @@ EXIT_UNKNOWN = 1 << 16
 CLOSE_TIMEOUT = 5.0
 """Seconds that workers have to end by themselves after their sockets are closed, before they are killed."""
 
+GRACE = 0.5
+"""The same for those that are in a task."""
+
 KILL_TIMEOUT = 5.0
 """Seconds that a process may take to be gone after it was killed."""
 

@@ -98,11 +98,6 @@ class Frame:
     pickled: bytes
     buffers: list[Any]
 
-    @property
-    def placed(self) -> list[Placed]:
-        """The buffers that lie in shared memory."""
-        return [buffer for buffer in self.buffers if type(buffer) is Placed]
-
     def place(self, find: Callable[[Placed], Any]) -> None:
         """Put the memory in the place of each buffer that lies in shared memory."""
         self.buffers = [find(buffer) if type(buffer) is Placed else buffer for buffer in self.buffers]
@@ -330,9 +325,9 @@ class Poll:
         with contextlib.suppress(OSError):
             self._poll.unregister(fd)
 
-    def wait(self, seconds: float | None) -> list[Any]:
-        """Return what the descriptors stand for that are ready, after `seconds` at most; None waits until one is."""
-        ready = self._poll.poll(None if seconds is None else math.ceil(seconds * 1000))
+    def wait(self, seconds: float) -> list[Any]:
+        """Return what the descriptors stand for that are ready, after `seconds` at most."""
+        ready = self._poll.poll(math.ceil(seconds * 1000))
         return [self._found[fd] for fd, _ in ready if fd in self._found]
 
     def close(self) -> None:

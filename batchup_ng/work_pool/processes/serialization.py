@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import inspect
 import io
-import os
 import pickle
 import sys
 import time
@@ -34,7 +33,6 @@ from cloudpickle import cloudpickle as internals  # what it has no public names 
 
 from ... import tensors
 from ...accessors.map_style import MapStyle
-from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
 from ...error_context import function_name
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
@@ -60,7 +58,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
         if kind is typing.NewType and not _goes_by_name(obj):
             return _new_type, (obj.__name__, obj.__supertype__, obj.__module__)
-        if tensors.is_tensor(obj) or tensors.is_quantized(obj):
+        if tensors.is_tensor(obj):
             return _reduced_tensor(obj)
         if isinstance(obj, BaseException) and _skips_init(kind):
             state = state_of(obj)
@@ -164,18 +162,16 @@ class _Packer(Pickler):
         self.buffers = buffers = list[memoryview]()  # by a name of its own, or the callback would make a cycle
         super().__init__(file, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
         self.mapped = 0
-        self._lists: dict[int, MapStyle] = {}
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray):
             reduced = self._reduce_array(obj)
             if reduced is not None:
                 return reduced
-        elif isinstance(obj, ArrayDataSource):  # which asks its lists for nothing but items
-            lists = [each for each in obj.data if type(each) is MapStyle and type(each.dataset) in (list, tuple)]
-            self._lists.update({id(each): each for each in lists})
-        elif id(obj) in self._lists and (items := packed_list(obj.dataset)) is not None:
-            return MapStyle, (items,)
+        elif type(obj) is MapStyle and type(obj.dataset) in (list, tuple):
+            items = packed_list(obj.dataset)
+            if items is not None:
+                return MapStyle, (items,)
         elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
             _send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
@@ -289,21 +285,10 @@ def _send_by_value_if_need_be(obj: Any) -> None:
 
 
 def _can_be_imported(module: types.ModuleType) -> bool:
-    """Return whether another process with the same ``sys.path`` finds the module by its name."""
-    package, _, _ = module.__name__.rpartition(".")
-    file = getattr(module, "__file__", None)
-    if not _is_found(module.__name__.partition(".")[0], None):
-        return False
-    if not (package and type(module) is types.ModuleType and file and os.path.isabs(file) and file.endswith(".py")):
-        return True  # if it is part of a package, a library made it when it was imported, and will make it again
-    path = getattr(sys.modules.get(package), "__path__", None)
-    return path is not None and _is_found(module.__name__, path)
-
-
-def _is_found(name: str, path: Any) -> bool:
+    """Return whether another process with the same ``sys.path`` finds the module's package by its name."""
     for finder in sys.meta_path:
         with contextlib.suppress(Exception):  # a finder of another library
-            if finder.find_spec(name, path) is not None:
+            if finder.find_spec(module.__name__.partition(".")[0], None) is not None:
                 return True
     return False
 
@@ -339,10 +324,6 @@ def _reduced_tensor(tensor: Any) -> Any:
 
     Of a slice only its own elements travel.
     """
-    if tensors.is_quantized(tensor):
-        raise SerializationError(
-            f"a quantized tensor ({tensor.dtype}) cannot be sent; send what tensor.dequantize() gives"
-        )
     if not tensors.is_dense(tensor):
         tensor = tensor.clone().resolve_conj().resolve_neg()
     memory = tensors.bytes_of(tensor)

@@ -29,11 +29,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+try:
+    from numpy.lib.array_utils import byte_bounds
+except ImportError:  # NumPy 1
+    byte_bounds = vars(np)["byte_bounds"]
+
 from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
 from ...memory_pool import Returned, on_lease
 from ...system_limits import available
 from .protocol import Placed
-from .shared_memory import Arena, ArenaFull
+from .shared_memory import Arena, ArenaFull, private
 
 PIECE = 1 << 26
 """Bytes that are copied at once; between two pieces an interrupt has its turn."""
@@ -188,30 +193,11 @@ def memory_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], int]:
     Repeated rows and sliding windows have less memory than elements. An array that consists mostly of gaps is copied
     first, its axes in the order of memory.
     """
-    low, high = span_of(array)
+    low, high = byte_bounds(array)
     if high - low > 2 * array.nbytes:
         array = array.copy(order="K")
-        low, high = span_of(array)
+        low, high = byte_bounds(array)
     return np.asarray(_Memory(low, high - low, array)), array.strides, address_of(array) - low
-
-
-def span_of(array: np.ndarray) -> tuple[int, int]:
-    """Return the addresses of the first byte of `array` and of that behind its last.
-
-    >>> low, high = span_of(np.arange(8, dtype=np.uint8)[::-2])
-    >>> high - low
-    7
-    """
-    low = address_of(array)
-    high = low + array.itemsize
-    if array.size == 0:
-        return low, low
-    for n, stride in zip(array.shape, array.strides, strict=True):
-        if stride < 0:
-            low += (n - 1) * stride
-        else:
-            high += (n - 1) * stride
-    return low, high
 
 
 def address_of(array: np.ndarray) -> int:
@@ -264,7 +250,7 @@ def file_part(array: np.ndarray) -> FilePart | None:
     filename = getattr(root, "filename", None)
     if root is None or filename is None or root.mode == "c":
         return None
-    low, high = span_of(array)
+    low, high = byte_bounds(array)
     start, nbytes = int(root.offset) + low - address_of(root), high - low
     path = os.fspath(filename)
     try:
@@ -338,11 +324,7 @@ def _mapped(part: FilePart) -> mmap.mmap:
                 )
             if wrong:
                 raise SampleReadError(f"{part.path!r} {wrong}", part.path)
-            if part.writable:
-                # More than the system promises memory for, should all of it be written to, is mapped read-only.
-                with contextlib.suppress(OSError):
-                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return private(file.fileno()) if part.writable else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except SampleReadError:
         raise
     except OSError as error:

@@ -118,8 +118,9 @@ class WorkerConstants:
     def put(self, frame: Frame) -> None:
         """Load a constant that has arrived; an error in that is raised by each task that needs it."""
         try:
-            if self.view is not None and frame.placed:
-                frame.place(self.view.private(frame.placed).__getitem__)
+            placed = [buffer for buffer in frame.buffers if type(buffer) is Placed]
+            if self.view is not None and placed:
+                frame.place(self.view.private(placed).__getitem__)
             self._values[frame.number] = frame.load()
         except BaseException:
             self._not_loaded[frame.number] = frame

@@ -141,7 +141,7 @@ class SharedView:
     def private(self, places: Collection[Placed]) -> dict[Placed, np.ndarray]:
         """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.
 
-        Where the system promises no memory for so much private writing, the memory is that of all, read-only.
+        Where :func:`private` maps it read-only it is so.
         """
         found = {place: _opened(place) for place in places if place.fd >= 0}
         shared = [place for place in places if place.fd < 0]
@@ -149,21 +149,25 @@ class SharedView:
             return found
         start = min(place.offset for place in shared)
         end = max(place.offset + place.size for place in shared)
-        try:
-            memory = np.frombuffer(mmap.mmap(self._fd, end - start, mmap.MAP_PRIVATE, offset=start), np.uint8)
-        except OSError:
-            memory = self.bytes[start:end]
-            memory.flags.writeable = False
+        memory = np.frombuffer(private(self._fd, end - start, start), np.uint8)
         return {**found, **{place: memory[place.offset - start :][: place.size] for place in shared}}
 
 
 def _opened(place: Placed) -> np.ndarray:
     """Return the bytes of a file without a name, by way of the descriptor that another process has of it."""
     with open(f"/proc/{place.pid}/fd/{place.fd}", "rb") as file:
-        try:
-            return np.frombuffer(mmap.mmap(file.fileno(), place.size, mmap.MAP_PRIVATE), np.uint8)
-        except OSError:
-            return np.frombuffer(mmap.mmap(file.fileno(), place.size, access=mmap.ACCESS_READ), np.uint8)
+        return np.frombuffer(private(file.fileno(), place.size), np.uint8)
+
+
+def private(fd: int, size: int = 0, offset: int = 0) -> mmap.mmap:
+    """Return a map of a part of a file, by default of all of it; what is written there only this process sees.
+
+    More than the system promises memory for, should all of it be written to, is mapped read-only.
+    """
+    try:
+        return mmap.mmap(fd, size, access=mmap.ACCESS_COPY, offset=offset)
+    except OSError:
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ, offset=offset)
 
 
 class Slot(NamedTuple):

@@ -1,10 +1,9 @@
 """What runs in a worker process: reads tasks from its socket, writes results to it.
 
 The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
-by task. It ends when the pool's end of the socket is closed: between tasks it reads the end of the stream; in a task a
-watching thread sees the hang-up, gives the task :data:`GRACE` seconds, then ends the process. If the pool's process is
-gone the system kills it at once (:mod:`~.parent_death`). Results and exceptions are pickled here, by the thread that
-ran the task, so that what cannot travel becomes an error with a name.
+by task. Between tasks it ends when the pool's end of the socket is closed; in a task the pool kills it soon after. If
+the pool's process is gone the system kills it at once (:mod:`~.parent_death`). Results and exceptions are pickled here,
+by the thread that ran the task, so that what cannot travel becomes an error with a name.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import os
-import select
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -35,9 +32,6 @@ from .serialization import culprit, dump, dumps, encode, load_result
 from .shared_constants import WORKER_CONSTANTS, ConstantRef
 from .shared_memory import SharedView
 
-GRACE = 0.5
-"""Seconds that a task may go on after the pool is gone."""
-
 
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed, `threads` tasks at once: the whole life of a worker.
@@ -49,11 +43,9 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     with socket.socket(fileno=fd) as sock:
         try:
             view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
-            threading.Thread(target=_leave_with, args=(sock.fileno(),), name="batchup_ng-watch", daemon=True).start()
-        except (OSError, RuntimeError) as error:
+        except OSError as error:
             # In words, for the pool sees nothing but an exit code otherwise.
-            words = f"{error}; it may be the limit on processes and threads (ulimit -u, pids.max) or on memory"
-            protocol.write_frame(sock, encode(Kind.ERROR, 0, words))
+            protocol.write_frame(sock, encode(Kind.ERROR, 0, f"{error}; it may be the limit on memory"))
             os._exit(1)
         WorkerLoop(sock, view, threads).serve()
     sys.stdout.flush()
@@ -64,16 +56,6 @@ def ignore_interrupts() -> None:
     """Leave Ctrl-C, which reaches the whole group of processes, to the pool; it was held back until now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-def _leave_with(fd: int) -> None:
-    """End the process soon after the other end of the socket is closed."""
-    poll = select.poll()
-    poll.register(fd, 0)  # a hang-up is always reported
-    while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll()):
-        pass
-    time.sleep(GRACE)
-    os._exit(0)
 
 
 class WorkerLoop:
@@ -117,7 +99,7 @@ class WorkerLoop:
                 kwargs = {name: _resolved(arg, memory) for name, arg in kwargs.items()}
                 answer = encode_answer(frame.number, fn(*args, **kwargs), memory)
         except BaseException as error:
-            answer = encode_error(frame.number, error)
+            answer = encode(Kind.ERROR, frame.number, portable(error))
         self._send(answer)
 
     def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> list[protocol.Piece]:
@@ -208,11 +190,6 @@ def _comes_back(value: Any) -> bool:
     except BaseException:
         return False
     return True
-
-
-def encode_error(number: int, error: BaseException) -> list[protocol.Piece]:
-    """Return the frame of an exception with the text of its traceback."""
-    return encode(Kind.ERROR, number, portable(error))
 
 
 def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:

@@ -194,7 +194,7 @@ def a_row_that_kills(kind: str, workers: int, size: str, ways: list[str], on_err
                 found: dict[str, Any] = {"row": row}
                 if on_error == "skip":
                     balance(iterator, width=SIZES[size], bad=[row])
-                    found |= {"message": str(iterator.errors[0].error), "lost": len(iterator.errors)}
+                    found |= {"message": str(iterator.errors[0]), "lost": len(iterator.errors)}
                 else:
                     found |= _error_of(iterator)
             told.append(found | {"deaths": acts(log)})

@@ -68,7 +68,7 @@ def skipped(kind: str, workers: int, size: str) -> dict[str, Any]:
         with pool.parallel_data_source(faulty, 8, on_error="skip").batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
             batches = balance(iterator, width=SIZES[size], bad=[bad_row()])
             (error,) = iterator.errors
-            return {"batches": batches, "message": str(error.error)}
+            return {"batches": batches, "message": str(error)}
 
 
 def _usable(pool: Any) -> bool:

@@ -124,7 +124,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         What is left of the processes: their states, ``Z`` for a zombie. Of a worker whose server had to be killed
         nothing but what process 1 is to reap may be left, which does not count.
     """
-    dispatcher.CLOSE_TIMEOUT = patience
+    dispatcher.CLOSE_TIMEOUT = dispatcher.GRACE = patience
     fork_server.SERVER_TIMEOUT = min(patience, fork_server.SERVER_TIMEOUT)
     pool = make_pool(kind)
     # In four batches, one after the other: a worker that is stuck in one may hold the next.

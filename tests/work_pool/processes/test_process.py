@@ -181,7 +181,7 @@ def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypa
     second.wait(20)
     third = server_of_a_new_pool()
     assert third != second.pid
-    fork_server.close_spare(at_exit=False)
+    fork_server.close_spare()
     assert not psutil.pid_exists(third)
 
 
@@ -193,7 +193,7 @@ def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.M
         if pid == 0:
             try:
                 new = fork_server.take(1)
-                fork_server.close_spare(at_exit=False)
+                fork_server.close_spare()
                 os._exit(new != "a new one")
             finally:
                 os._exit(2)
