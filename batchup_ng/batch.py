@@ -67,9 +67,8 @@ def trim(batch: Any, n: int) -> Any:
     found = sorted(lengths(batch))
     if len(found) > 1:
         raise ArgumentError(
-            f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; if it comes from "
-            f"a CompositeDataSource with batch_size, apply take to its parts, and instead of one composite in another "
-            f"make one of all parts, as batch_size=[1, 7, 1]"
+            f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; cut the sources "
+            f"that it is made of"
         )
     return map_leaves(lambda leaf: leaf[:n], batch)
 
