@@ -34,8 +34,6 @@ class _Rearranged(RandomAccessDataSource):
 class SubsetDataSource(_Rearranged):
     """Some samples of another source: see :func:`~batchup_ng.subset`; all where `rows` is None."""
 
-    kept_by = ""  # the name of the predicate that the rows were kept by, if there was one
-
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self.source = checked_source("source", source)
         n = numbered_length("source", source)
@@ -58,9 +56,6 @@ class SubsetDataSource(_Rearranged):
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
-
-    def _facts(self) -> list[str]:
-        return [*super()._facts(), *([f"kept by {self.kept_by}"] if self.kept_by else [])]
 
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""

@@ -80,26 +80,12 @@ def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
 def identity(source: SourceNode) -> tuple[str, str]:
     """Return the digest of the fingerprint of a source, and what the source looks like."""
     fingerprint = source.fingerprint()
+    text = str(fingerprint)
     try:
-        return digest(fingerprint), _told(fingerprint)
+        own = digest(fingerprint)
     except (TypeError, ValueError) as error:
         raise StateError(
             f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
             f"told from those of others: {error}"
         ) from error
-
-
-def _told(fingerprint: Any) -> str:
-    """Return a fingerprint in a few words; where they are cut off, a digest of all of it tells it from others."""
-    text = _words(fingerprint)
-    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{digest(fingerprint)[:6]}"
-
-
-def _words(fingerprint: Any) -> str:
-    if not isinstance(fingerprint, list):
-        return str(fingerprint)
-    name, *parts = fingerprint or [""]
-    if not isinstance(name, str):
-        return f"#{digest(fingerprint)[:6]}"  # of an array or a list: enough to tell that it is another
-    inner = ", ".join(_words(part) for part in parts if part is not None)
-    return f"{name}({inner})" if inner else name
+    return own, text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{own[:6]}"
