@@ -95,11 +95,11 @@ class CompositeDataSource(PlannedDataSource):
         return self._joined(read, rows)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        self._check_rows(rows)
         if self.batch_size is not None or not _even(rows):
             return super().read_samples(rows, key, buffers)
         pairs = enumerate(zip(self.datasets, rows, strict=True))
-        return join_samples([one.read_samples(part, key.child(i), buffers) for i, (one, part) in pairs], self.flatten)
+        parts = [source.read_samples(part, key.child(i), buffers) for i, (source, part) in pairs]
+        return [join(sample, self.flatten) for sample in zip(*parts, strict=True)]
 
     def sample_name(self, rows: Any) -> str | None:
         parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
@@ -184,18 +184,6 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
                                 f"flatten=False for a tuple of their dicts")  # fmt: skip
         return joined
     return tuple([leaf for part in parts for leaf in (part if isinstance(part, (tuple, list)) else (part,))])
-
-
-def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
-    """Return the samples of several sources side by side, joined as their batches are."""
-    counts = [len(part) for part in parts]
-    if len(set(counts)) > 1:
-        raise ArgumentError(f"the sources side by side made {counts} samples of the same number of rows, which cannot "
-                            f"be collated; let each make one of each row")  # fmt: skip
-    if not flatten:
-        return [tuple(map(batches.as_given, sample)) for sample in zip(*parts, strict=True)]
-    whole = [[part if isinstance(part, (tuple, Mapping)) else (part,) for part in each] for each in parts]
-    return [join(sample, flatten) for sample in zip(*whole, strict=True)]
 
 
 def _least(counts: Iterable[float | None]) -> float | None:

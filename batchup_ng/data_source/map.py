@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
-from .base import AbstractDataSource, PlannedDataSource
+from .base import AbstractDataSource
 from .epoch_options import EpochOptions
 from .map_results import checked_result
 from .wrapped import SameOrder
@@ -53,9 +53,6 @@ class MapDataSource(SameOrder):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
         return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return PlannedDataSource.read_samples(self, rows, key, buffers)  # of what the map made
 
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what `make` makes of a batch of so many planned samples; an exception carries along the map's name."""
@@ -150,8 +147,7 @@ class CollateDataSource(MapDataSource):
         return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = batch if type(batch) is list else map(batches.marked, batches.samples_of(batch))
-        result = self.fn([batches.as_given(sample) for sample in samples])
+        result = self.fn(batch if type(batch) is list else batches.given_samples(batch))
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
