@@ -30,6 +30,7 @@ class MapDataSource(SameOrder):
     """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
 
     runs_user_code = True
+    _gives_columns = True  # whether the function returns the columns of a batch, which are checked
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
@@ -68,7 +69,8 @@ class MapDataSource(SameOrder):
             raise told from error
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
+        result = self.result_of(batch, key, planned)
+        return checked_result(self.fn, as_batch(result), batch, self.resizes) if self._gives_columns else result
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what the function returns for a batch of so many planned samples, as it is."""
@@ -102,15 +104,13 @@ class MapDataSource(SameOrder):
 class SampleMapDataSource(MapDataSource):
     """A source whose samples are those of another after a function: see :meth:`AbstractDataSource.map_samples`."""
 
+    _gives_columns = False
     _kinds_of_rng = (None, "sample")
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
         samples: list[Any] = self._apply(self._samples, batch, key, planned_samples(rows, batch))
         return samples
-
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         samples = self._samples(batch, key, planned)
@@ -138,13 +138,11 @@ class SampleMapDataSource(MapDataSource):
 class CollateDataSource(MapDataSource):
     """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
 
+    _gives_columns = False
     _kinds_of_rng = (None,)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
-
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self.result_of(batch, key, planned)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         result = self.fn(batch if type(batch) is list else batches.given_samples(batch))

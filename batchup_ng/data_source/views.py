@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,21 +147,10 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
                     f"stand among those of the other sources of concat or mix; apply the map that changes their number "
                     f"to the whole"
                 )
-        if _form(part) != _form(parts[0]):
+    first, *others = [batches.map_leaves(lambda leaf: "array", part) for part in parts]
+    for name, form in zip(names[1:], others, strict=True):
+        if form != first:
             raise ArgumentError(
-                f"the sources of concat and mix must give batches of one structure, and {names[0]} gives "
-                f"{_form(parts[0])}, {name} {_form(part)}; map them to one"
+                f"the sources of concat and mix must give batches of one structure, and {names[0]} gives {first}, "
+                f"{name} {form}; map them to one"
             )
-
-
-def _form(batch: Any) -> str:
-    """Return what a batch is made of, in words.
-
-    >>> _form((np.arange(3), {"x": [1, 2, 3]}))
-    '(array, {x: array})'
-    """
-    if isinstance(batch, tuple):
-        return f"({', '.join(map(_form, batch))})"
-    if isinstance(batch, Mapping):
-        return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
-    return "array"

@@ -61,20 +61,13 @@ def resumed(
 
 def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
     """Refuse another batch size, or other last batches, where batches are what is in order."""
-    of_batches = (
-        "the order of this source (a choice of sources, rounds of one, or buckets) is one of batches, which only goes "
-        "on with the same"
-    )
-    if saved.batch_size != options.batch_size:
-        raise StateError(
-            f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; "
-            f"{of_batches} size"
-        )
-    if saved.drop_last != options.drop_last:
-        raise StateError(
-            f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; "
-            f"{of_batches} ones"
-        )
+    for name in ("batch_size", "drop_last"):
+        then, now = getattr(saved, name), getattr(options, name)
+        if then != now:
+            raise StateError(
+                f"this state is of an epoch with {name}={then}, and {name} is {now}; the order of this source (a "
+                f"choice of sources, rounds of one, or buckets) is one of batches, which only goes on with the same"
+            )
 
 
 def identity(source: SourceNode) -> tuple[str, str]:

@@ -78,19 +78,18 @@ def from_state(state: Any) -> SavedEpoch:
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
     if type(state.get("format")) is not str or state["format"] != FORMAT:
         raise StateError(
-            f"this is no state of a batch iterator: its 'format' is {_shown(state.get('format'))}; pass what "
-            f"state_dict() returned, and not what that was saved in"
-        )
-    version = state.get("version")
-    if type(version) is not int or version != VERSION:
-        raise StateError(
-            f"this state is of version {_shown(version)} of the format, and this batchup_ng reads version {VERSION}; "
-            f"use the release that wrote it"
+            f"this is no state of a batch iterator: its 'format' is not {FORMAT!r}; pass what state_dict() returned, "
+            f"and not what that was saved in"
         )
     try:
         body = _plain(dict(state))
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
+    if body.get("version") != VERSION:
+        raise StateError(
+            f"this state is of version {body.get('version')!r:.40} of the format, and this batchup_ng reads version "
+            f"{VERSION}; use the release that wrote it"
+        )
     found, counts = body.pop("digest", None), body.pop("counts", None)
     if not isinstance(counts, list) or len(counts) != len(COUNTS) + 1:
         raise StateError("this state is damaged: it does not tell what was delivered")
@@ -100,14 +99,6 @@ def from_state(state: Any) -> SavedEpoch:
     del body["format"], body["version"]
     body["counts"] = dict(zip(COUNTS, numbers, strict=True))
     return SavedEpoch(**body)
-
-
-def _shown(value: Any) -> str:
-    """Return what a value looks like, in brief."""
-    try:
-        return f"{value!r:.40}"
-    except Exception:  # a number of thousands of digits, or an object of somebody's
-        return f"a {type(value).__name__}"
 
 
 def digest(body: Any) -> str:
