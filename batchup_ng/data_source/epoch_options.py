@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -127,8 +126,3 @@ def _order(shuffle: Any) -> tuple[Any, bool, int]:
         return None, True, validation.not_negative("shuffle, a seed,", shuffle)
     rng = randomness.check_rng(shuffle)
     return rng, False, randomness.seed_from_state(rng)
-
-
-def known_count(n_samples: Any) -> bool:
-    """Return whether `n_samples`, as ``num_samples`` gives it, says when an epoch ends."""
-    return n_samples is not None and n_samples != math.inf

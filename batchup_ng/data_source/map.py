@@ -113,15 +113,7 @@ class SampleMapDataSource(MapDataSource):
         return samples
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = self._samples(batch, key, planned)
-        try:
-            return batches.batch_of(samples)
-        except (TypeError, RuntimeError) as error:
-            raise MapResultError(
-                f"map {function_name(self.fn)!r} returned samples that NumPy cannot stack ({error}); let it return "
-                f"arrays of one kind, or tensors that are dense (x.to_dense()), without gradients (x.detach()), in "
-                f"main memory and of a dtype that NumPy has"
-            ) from error
+        return batches.batch_of(self._samples(batch, key, planned))
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:

@@ -15,10 +15,10 @@ from ...memory_pool import Buffers
 from ...sampling.plans.rows import planned_samples
 from ..hooks import SourceNode, any_node
 from .accounting import Accounting, count_of
+from .checkpoint import inner_state
 from .failures import Failures
 from .opening import Epoch, Runner
 from .reading import MakeBatch
-from .stream_checkpoint import inner_state
 
 
 class DirectRunner(Runner):
