@@ -67,9 +67,8 @@ def trim(batch: Any, n: int) -> Any:
     found = sorted(lengths(batch))
     if len(found) > 1:
         raise ArgumentError(
-            f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; if it comes from "
-            f"a CompositeDataSource with batch_size, apply take to its parts, and instead of one composite in another "
-            f"make one of all parts, as batch_size=[1, 7, 1]"
+            f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; cut the sources "
+            f"that it is made of"
         )
     return map_leaves(lambda leaf: leaf[:n], batch)
 
@@ -167,21 +166,12 @@ def samples_of(batch: Any) -> Iterator[Any]:
         yield map_leaves(operator.itemgetter(i), batch)
 
 
-class WholeDict(tuple[Any]):
-    """A sample that is a dict of the data set's: ``({...},)``; beside other samples it is one part, not columns."""
-
-    __slots__ = ()
-
-
-def marked(sample: Any) -> Any:
-    """Return a sample such that a dict which is all there is in it is told from one of columns by name."""
-    one = type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict)
-    return WholeDict(sample) if one else sample
-
-
-def as_given(sample: Any) -> Any:
-    """Return a sample as the data set gave it: a dict, where it is all there is, as that dict."""
-    return sample[0] if type(sample) is WholeDict else sample
+def given_samples(batch: Any) -> list[Any]:
+    """Return the samples of `batch` as a data set gives them: a dict that is all there is in one as that dict."""
+    return [
+        sample[0] if type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict) else sample
+        for sample in samples_of(batch)
+    ]
 
 
 def nbytes(batch: Any) -> int:

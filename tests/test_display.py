@@ -46,7 +46,7 @@ def graph() -> Any:
         (lambda: bu.ArrayDataSource([Y]).repeat(3),
          "<SubsetDataSource: 30 samples, repeats=3, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
         (lambda: bu.ArrayDataSource([Y]).filter(is_odd),
-         "<SubsetDataSource: 5 samples, rows=int64 (5,), kept by is_odd, of <ArrayDataSource: 10 samples, "
+         "<SubsetDataSource: 5 samples, rows=int64 (5,), of <ArrayDataSource: 10 samples, "
          "int64 (10,)>>"),
         (lambda: bu.StratifiedSampler(Y), "StratifiedSampler(y=int64 (10,))"),
         (lambda: bu.ArrayDataSource([Y]).epochs(2, 3, start=4),

@@ -244,7 +244,7 @@ def test_a_collate_function_of_ones_own_stacks_tensors(made: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("kind", ["sparse", "meta", "bfloat16"])
-def test_tensors_that_numpy_cannot_stack_are_refused_with_the_map(kind: str) -> None:
+def test_an_error_about_tensors_that_numpy_cannot_stack_names_the_map(kind: str) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     plain = torch.eye(2)
     one = {"sparse": plain.to_sparse(), "meta": plain.to("meta"), "bfloat16": plain.bfloat16()}
@@ -254,7 +254,7 @@ def test_tensors_that_numpy_cannot_stack_are_refused_with_the_map(kind: str) -> 
 
     source = bu.ArrayDataSource([np.arange(4)])
     for one_way in (source.map_samples(tensors), bu.SerialPool().parallel_data_source(source.map_samples(tensors))):
-        with pytest.raises(bu.MapResultError, match=r"map '.*tensors' returned .* cannot stack .*x\.to_dense\(\)"):
+        with pytest.raises(bu.BatchError, match="row 0, position 0, map 'tensors'"):
             next(one_way.batch_iterator(2))
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
 from ..accessors.base import gather, sample_name
 from ..accessors.column import as_column
 from ..accessors.image_files import ImageFiles
@@ -106,16 +104,12 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
-        if own_way or not self._has_samples:
+        if own_way or not self._has_samples or self.include_indices:
             return super().read_samples(rows, key, buffers)
-        if len(self.data) == 1 and not self.include_indices:
-            samples = self.data[0].samples(rows)
-            return [batches.WholeDict((sample,)) if isinstance(sample, Mapping) else sample for sample in samples]
         columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
-        taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
-        if not self.include_indices:
-            return taken
-        return [with_rows(sample, row) for row, sample in zip(rows, taken, strict=True)]
+        if len(columns) == 1:
+            return list(columns[0])
+        return [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
 
     def sample_name(self, rows: Any) -> str | None:
         """Return what the accessors call the row; else the files that the arrays are mapped from."""

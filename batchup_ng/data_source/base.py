@@ -15,10 +15,10 @@ from ..memory_pool import FRESH, BufferPool
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
 from ..sampling.plans.rows import ListedPlan
+from .epoch.checkpoint import put_back
 from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
-from .epoch.stream_checkpoint import put_back
 from .epoch_options import NEWER, EpochOptions
 from .hooks import SourceNode, any_node
 from .looking import HasSamples

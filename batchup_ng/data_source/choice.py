@@ -17,7 +17,7 @@ from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
-from .epoch_options import EpochOptions, known_count, taken_by
+from .epoch_options import EpochOptions, taken_by
 
 
 class ChoiceDataSource(PlannedDataSource):
@@ -73,7 +73,7 @@ class ChoiceDataSource(PlannedDataSource):
 
     def _spread(self, counts: Sequence[float | None]) -> bool:
         """Return whether an epoch hands out all batches of all sources."""
-        return self.stratified and all(known_count(n) for n in counts)
+        return self.stratified and not any(n in (None, math.inf) for n in counts)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         each = enumerate(self.datasets)
@@ -96,7 +96,7 @@ class ChoiceDataSource(PlannedDataSource):
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
         samples = [source.num_samples(**taken_by(source.num_samples, options.given)) for source in self.datasets]
-        counts = [num_batches(n, options.batch_size) if known_count(n) else n for n in samples]
+        counts = [n if n in (None, math.inf) else num_batches(n, options.batch_size) for n in samples]
         for _, batch in _in_turn(parts, self._turns(counts, options.drawing_rng())):
             yield batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -30,7 +29,7 @@ class CompositeDataSource(PlannedDataSource):
     With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` is 7 unlabelled samples for
     each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. What counts as one
     sample, for lengths, resuming, shards and ``on_error=``, is such a group of 1 and 7, which is never torn.
-    So batches that are streamed cannot be cut by ``take`` or by a composite around them, which raise an error.
+    It needs parts with random access.
 
     Args:
         datasets: The sources.
@@ -41,7 +40,7 @@ class CompositeDataSource(PlannedDataSource):
             counts; 1 each where it is None. With ``batch_iterator(1)`` they are the sizes themselves.
 
     Raises:
-        ArgumentError: there are no sources, or `batch_size` has not a number of at least 1 for each.
+        ArgumentError: there are no sources, `batch_size` has not a number of at least 1 for each, or one only streams.
         ArgumentTypeError: one of them is no data source, or an option is of a wrong kind.
     """
 
@@ -64,6 +63,11 @@ class CompositeDataSource(PlannedDataSource):
         self._resized = any(any_node(source, "resizes") for source in self.datasets)
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
+        if max(self._sizes) > 1 and not self.is_random_access:
+            raise ArgumentError(
+                "batch_size is for sources with random access, and one of these only streams: batches of a stream are "
+                "as large as what makes them says; a pool takes the composite as a whole, not its parts"
+            )
 
     @property
     def is_random_access(self) -> bool:
@@ -91,11 +95,11 @@ class CompositeDataSource(PlannedDataSource):
         return self._joined(read, rows)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        self._check_rows(rows)
         if self.batch_size is not None or not _even(rows):
             return super().read_samples(rows, key, buffers)
         pairs = enumerate(zip(self.datasets, rows, strict=True))
-        return join_samples([one.read_samples(part, key.child(i), buffers) for i, (one, part) in pairs], self.flatten)
+        parts = [source.read_samples(part, key.child(i), buffers) for i, (source, part) in pairs]
+        return [join(sample, self.flatten) for sample in zip(*parts, strict=True)]
 
     def sample_name(self, rows: Any) -> str | None:
         parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
@@ -152,20 +156,10 @@ class CompositeDataSource(PlannedDataSource):
         return tuple([grouped(source.rows_at(group_positions(positions, n)), n) for source, n in pairs])
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        pairs = enumerate(zip(self.datasets, self._sizes, strict=True))
-        parts = [source.stream(self._part_options(options, i, size), (*path, i)) for i, (source, size) in pairs]
-        for batch in zip(*parts, strict=False):
-            if all(batches.length(part) >= size for part, size in zip(batch, self._sizes, strict=True)):
-                yield self._joined(batch)
-
-    def _part_options(self, options: EpochOptions, i: int, size: int) -> EpochOptions:
-        if options.drop_last and self._sizes[0] > 1:  # what drops it looks at the first array of a batch
-            raise ArgumentError("drop_last needs a first part of batch_size 1 where a part only streams; reorder them")
-        return dataclasses.replace(options.child(i), batch_size=options.batch_size * size)
+        parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
+        return map(self._joined, zip(*parts, strict=False))
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        if max(self._sizes) > 1:
-            return None  # the last batch of a part may have no whole group
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
 
 
@@ -190,18 +184,6 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
                                 f"flatten=False for a tuple of their dicts")  # fmt: skip
         return joined
     return tuple([leaf for part in parts for leaf in (part if isinstance(part, (tuple, list)) else (part,))])
-
-
-def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
-    """Return the samples of several sources side by side, joined as their batches are."""
-    counts = [len(part) for part in parts]
-    if len(set(counts)) > 1:
-        raise ArgumentError(f"the sources side by side made {counts} samples of the same number of rows, which cannot "
-                            f"be collated; let each make one of each row")  # fmt: skip
-    if not flatten:
-        return [tuple(map(batches.as_given, sample)) for sample in zip(*parts, strict=True)]
-    whole = [[part if isinstance(part, (tuple, Mapping)) else (part,) for part in each] for each in parts]
-    return [join(sample, flatten) for sample in zip(*whole, strict=True)]
 
 
 def _least(counts: Iterable[float | None]) -> float | None:

@@ -46,20 +46,15 @@ def _rank_and_world(shard: Any) -> tuple[int, int]:
 
 def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
     """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none."""
-    halves = []
     for launcher, rank_name, world_name in LAUNCHERS:
         rank, world = environment.get(rank_name), environment.get(world_name)
-        if rank is not None and world is not None:
-            if rank.isascii() and rank.isdigit() and world.isascii() and world.isdigit() and int(rank) < int(world):
-                return int(rank), int(world)
-            raise ArgumentError(
-                f"shard is 'auto', and the environment of {launcher} has {rank_name}={rank!r} and "
-                f"{world_name}={world!r}, which are no rank and number of processes; pass shard=(rank, world)"
-            )
-        if (rank is not None or world is not None) and launcher != "SLURM":
-            halves.append(f"{rank_name} without {world_name}" if world is None else f"{world_name} without {rank_name}")
-    if halves:
+        if (rank is None and world is None) or (world is None and launcher == "SLURM"):
+            continue
+        numbers = [int(n) for n in (rank, world) if n is not None and n.isascii() and n.isdigit()]
+        if len(numbers) == 2 and numbers[0] < numbers[1]:
+            return numbers[0], numbers[1]
         raise ArgumentError(
-            f"shard is 'auto', and the environment has {halves[0]}; set both, or pass shard=(rank, world)"
+            f"shard is 'auto', and the environment of {launcher} has {rank_name}={rank!r} and {world_name}={world!r}, "
+            f"which are no rank and number of processes; pass shard=(rank, world)"
         )
     return 0, 1

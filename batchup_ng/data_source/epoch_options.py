@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,22 +16,8 @@ from ..randomness import OrderKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
-BITS = 63
-"""The most bits of an epoch number, a batch size or a world size: positions and counts are int64."""
-
-SEED_BITS = 512
-"""The most bits of a seed, so that its digits fit a state of 4 kB."""
-
 NEWER = ("epoch", "drop_last")
 """Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
-
-
-class _NotGiven(int):
-    """The number of an epoch where no ``epoch=`` was given."""
-
-
-FIRST = _NotGiven(0)
-"""Epoch 0 as a default: another number may come from a state, and the same epoch twice is warned of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +78,7 @@ def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]
 def epoch_options(
     batch_size: Any,
     shuffle: Any = None,
-    epoch: Any = FIRST,
+    epoch: Any = None,
     drop_last: Any = False,
     shard: Any = None,
     uneven: Any = "pad",
@@ -104,41 +89,31 @@ def epoch_options(
     """Return the options of an epoch, those of ``batch_iterator``, checked; `own` are for the user's own function.
 
     Raises:
-        ArgumentError: the batch size is below 1, the epoch negative, a number too large, or what is to be shared out is
+        ArgumentError: the batch size is below 1, the epoch negative, or what is to be shared out is
             drawn from NumPy's global state.
         ArgumentTypeError: an option is of a wrong kind.
     """
-    number = validation.not_negative("epoch", _below("epoch", epoch, BITS, "count epochs from 0"))
+    number = validation.not_negative("epoch", 0 if epoch is None else epoch)
     rng, shuffled, seed = _order(shuffle)
-    size = _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
     part = shard_of(shard, uneven, pad_mask)
-    _below("shard[1], the world,", part.world, BITS, "pass the number of processes")
     if part.world > 1 and rng is np.random:
         raise ArgumentError(
             "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
             "epoch has its own; pass the same int to all of them"
         )
     return EpochOptions(
-        batch_size=validation.positive_int("batch_size", size),
+        batch_size=validation.positive_int("batch_size", batch_size),
         shuffle=shuffle,
         rng=rng,
         shuffled=shuffled,
         seed=seed,
         epoch=number,
-        numbered=epoch is not FIRST,
+        numbered=epoch is not None,
         drop_last=validation.true_or_false("drop_last", drop_last),
         own=own or {},
         shard=part,
         policy=None if on_error is None else error_policy(on_error),
     )
-
-
-def _below(name: str, value: Any, bits: int, remedy: str) -> int:
-    """Return `value` as an int; refuse one of more than so many bits, which a state could not tell."""
-    number = validation.integer(name, value)
-    if number.bit_length() > bits:  # it may have more digits than Python writes out
-        raise ArgumentError(f"{name} must be below 2^{bits}, and has {number.bit_length()} bits; {remedy}")
-    return number
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:
@@ -148,11 +123,6 @@ def _order(shuffle: Any) -> tuple[Any, bool, int]:
     if shuffle is None or shuffle is False:
         return None, False, 0
     if shuffle is not True and isinstance(shuffle, (int, np.integer)):
-        return None, True, validation.not_negative("shuffle, a seed,", _below("shuffle", shuffle, SEED_BITS, "hash it"))
+        return None, True, validation.not_negative("shuffle, a seed,", shuffle)
     rng = randomness.check_rng(shuffle)
     return rng, False, randomness.seed_from_state(rng)
-
-
-def known_count(n_samples: Any) -> bool:
-    """Return whether `n_samples`, as ``num_samples`` gives it, says when an epoch ends."""
-    return n_samples is not None and n_samples != math.inf

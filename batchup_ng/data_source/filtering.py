@@ -48,9 +48,7 @@ def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], co
                 f"before the map that changes their number"
             )
         keep[positions] = kept
-    found = SubsetDataSource(source, np.flatnonzero(keep))
-    found.kept_by = function_name(predicate)
-    return found
+    return SubsetDataSource(source, np.flatnonzero(keep))
 
 
 def _decided(predicate: Callable[..., Any], sample: Any) -> bool:

@@ -74,7 +74,7 @@ class ReadsRows(BatchupMethods):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
-        return [batches.marked(each) for each in batches.samples_of(as_batch(self.read(rows, key, buffers)))]
+        return batches.given_samples(as_batch(self.read(rows, key, buffers)))
 
     def sample_name(self, rows: Any) -> str | None:
         """Return the path or key of the one sample of `rows`, to be named in an error; None where it has none."""

@@ -26,9 +26,5 @@ class IndexedDataSource(SameOrder):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return with_rows(super().read(rows, key, buffers), *row_arrays(rows))
 
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        samples = super().read_samples(rows, key, buffers)
-        return [with_rows(sample, *numbers) for sample, *numbers in zip(samples, *row_arrays(rows), strict=True)]
-
     def samples_by_indices(self, indices: Any) -> Any:
         return with_rows(super().samples_by_indices(indices), *row_arrays(indices))

@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
-from .base import AbstractDataSource, PlannedDataSource
+from .base import AbstractDataSource
 from .epoch_options import EpochOptions
 from .map_results import checked_result
 from .wrapped import SameOrder
@@ -30,6 +30,7 @@ class MapDataSource(SameOrder):
     """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
 
     runs_user_code = True
+    _gives_columns = True  # whether the function returns the columns of a batch, which are checked
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
@@ -54,9 +55,6 @@ class MapDataSource(SameOrder):
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
         return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
 
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return PlannedDataSource.read_samples(self, rows, key, buffers)  # of what the map made
-
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what `make` makes of a batch of so many planned samples; an exception carries along the map's name."""
         try:
@@ -71,7 +69,8 @@ class MapDataSource(SameOrder):
             raise told from error
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return checked_result(self.fn, as_batch(self.result_of(batch, key, planned)), batch, self.resizes)
+        result = self.result_of(batch, key, planned)
+        return checked_result(self.fn, as_batch(result), batch, self.resizes) if self._gives_columns else result
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what the function returns for a batch of so many planned samples, as it is."""
@@ -105,6 +104,7 @@ class MapDataSource(SameOrder):
 class SampleMapDataSource(MapDataSource):
     """A source whose samples are those of another after a function: see :meth:`AbstractDataSource.map_samples`."""
 
+    _gives_columns = False
     _kinds_of_rng = (None, "sample")
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
@@ -112,19 +112,8 @@ class SampleMapDataSource(MapDataSource):
         samples: list[Any] = self._apply(self._samples, batch, key, planned_samples(rows, batch))
         return samples
 
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self.result_of(batch, key, planned)
-
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = self._samples(batch, key, planned)
-        try:
-            return batches.batch_of(samples)
-        except (TypeError, RuntimeError) as error:
-            raise MapResultError(
-                f"map {function_name(self.fn)!r} returned samples that NumPy cannot stack ({error}); let it return "
-                f"arrays of one kind, or tensors that are dense (x.to_dense()), without gradients (x.detach()), in "
-                f"main memory and of a dtype that NumPy has"
-            ) from error
+        return batches.batch_of(self._samples(batch, key, planned))
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:
@@ -141,17 +130,14 @@ class SampleMapDataSource(MapDataSource):
 class CollateDataSource(MapDataSource):
     """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
 
+    _gives_columns = False
     _kinds_of_rng = (None,)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        return self.result_of(batch, key, planned)
-
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        samples = batch if type(batch) is list else map(batches.marked, batches.samples_of(batch))
-        result = self.fn([batches.as_given(sample) for sample in samples])
+        result = self.fn(batch if type(batch) is list else batches.given_samples(batch))
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
-from .composite import checked_source, checked_sources, join, join_samples
+from .composite import checked_source, checked_sources, join
 from .hooks import joined_names
 from .looking import numbered_length
 from .random_access import RandomAccessDataSource
@@ -33,8 +33,6 @@ class _Rearranged(RandomAccessDataSource):
 
 class SubsetDataSource(_Rearranged):
     """Some samples of another source: see :func:`~batchup_ng.subset`; all where `rows` is None."""
-
-    kept_by = ""  # the name of the predicate that the rows were kept by, if there was one
 
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self.source = checked_source("source", source)
@@ -58,9 +56,6 @@ class SubsetDataSource(_Rearranged):
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
-
-    def _facts(self) -> list[str]:
-        return [*super()._facts(), *([f"kept by {self.kept_by}"] if self.kept_by else [])]
 
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""
@@ -135,7 +130,7 @@ class ZipDataSource(_Rearranged):
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         each = enumerate(self.sources)
         parts = [one.read_samples(one.rows_at(rows), key.child(i), buffers) for i, one in each]
-        return join_samples(parts, self.flatten)
+        return [join(sample, self.flatten) for sample in zip(*parts, strict=True)]
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)
@@ -152,21 +147,10 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
                     f"stand among those of the other sources of concat or mix; apply the map that changes their number "
                     f"to the whole"
                 )
-        if _form(part) != _form(parts[0]):
+    first, *others = [batches.map_leaves(lambda leaf: "array", part) for part in parts]
+    for name, form in zip(names[1:], others, strict=True):
+        if form != first:
             raise ArgumentError(
-                f"the sources of concat and mix must give batches of one structure, and {names[0]} gives "
-                f"{_form(parts[0])}, {name} {_form(part)}; map them to one"
+                f"the sources of concat and mix must give batches of one structure, and {names[0]} gives {first}, "
+                f"{name} {form}; map them to one"
             )
-
-
-def _form(batch: Any) -> str:
-    """Return what a batch is made of, in words.
-
-    >>> _form((np.arange(3), {"x": [1, 2, 3]}))
-    '(array, {x: array})'
-    """
-    if isinstance(batch, tuple):
-        return f"({', '.join(map(_form, batch))})"
-    if isinstance(batch, Mapping):
-        return "{" + ", ".join(f"{name}: {_form(part)}" for name, part in sorted(batch.items(), key=str)) + "}"
-    return "array"

@@ -17,8 +17,8 @@ from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.accounting import count_of
+from ..data_source.epoch.checkpoint import inner_state, put_back
 from ..data_source.epoch.opening import Epoch, Runner
-from ..data_source.epoch.stream_checkpoint import inner_state, put_back
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
 from ..errors import ArgumentTypeError

@@ -126,15 +126,6 @@ def test_groups_have_positions() -> None:
     np.testing.assert_array_equal(both().samples_by_indices(rows)[1], u)
 
 
-def test_streams_are_asked_for_their_own_sizes() -> None:
-    source = bu.CompositeDataSource([arrays(11), stream_of(30)], batch_size=[1, 7])
-    assert sizes(source, 3) == [(3, 21), (1, 7)]
-    assert sizes(source, 3, drop_last=True) == [(3, 21)]
-    assert sizes(bu.CompositeDataSource([arrays(11), stream_of(24)], batch_size=[1, 7]), 3) == [(3, 21)]
-    with pytest.raises(bu.ArgumentError, match="drop_last needs a first part of batch_size 1"):
-        sizes(bu.CompositeDataSource([stream_of(30), arrays(11)], batch_size=[7, 1]), 3, drop_last=True)
-
-
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
@@ -143,6 +134,7 @@ def test_streams_are_asked_for_their_own_sizes() -> None:
         (lambda: both(sizes=[1, 0]), ValueError, r"batch_size\[1\] must be at least 1"),
         (lambda: both(sizes=[1, 2.5]), TypeError, r"batch_size\[1\] must be a whole number"),
         (lambda: both(trim=False), ValueError, "trim must be True with batch_size"),
+        (lambda: one_to_seven(stream_of(70)), ValueError, "random access, and one of these only streams"),
     ],
 )
 def test_sizes_are_checked(make: Any, error: type[Exception], text: str) -> None:
@@ -185,12 +177,3 @@ def test_rows_of_different_lengths_are_still_cut() -> None:
     flat = bu.CompositeDataSource([arrays(10), arrays(10)])
     for rows in ([np.arange(3), np.arange(5)], (slice(0, 3), slice(0, 5))):
         assert [part.tolist() for part in flat.samples_by_indices(rows)] == [[0, 1, 2]] * 2
-
-
-def test_a_stream_that_cannot_be_cut_by_its_samples_is_refused() -> None:
-    streaming = one_to_seven(stream_of(70))
-    assert sizes(streaming.take(10), 5) == [(5, 35)] * 2
-    for source in (streaming.take(3), bu.CompositeDataSource([streaming, arrays(10)])):
-        with pytest.raises(bu.ArgumentError, match=r"5 and 35 rows cannot be cut .*batch_size=\[1, 7, 1\]"):
-            sizes(source, 5)
-    assert sizes(one_to_seven().take(3), 5) == [(3, 21)]

@@ -77,7 +77,7 @@ def test_sources_one_after_the_other_agree_in_their_names() -> None:
     swapped = named().map(scaled)
     batch = next(named().concat(swapped).batch_iterator(40, shuffle=1))
     assert sorted(batch["label"].tolist()) == sorted([*Y, *Y])
-    with pytest.raises(bu.ArgumentError, match=r"sources\[1\] \{label: array\}"):
+    with pytest.raises(bu.ArgumentError, match=r"sources\[1\] \{'label': 'array'\}"):
         next(named().concat(named().map(lambda image, label: {"label": label})).batch_iterator(40))
 
 

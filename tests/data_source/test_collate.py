@@ -134,7 +134,7 @@ def test_a_stream_is_collated() -> None:
 def test_it_is_told_from_a_map_when_resumed() -> None:
     state = base().collate(stacked).batch_iterator(5).state_dict()
     assert len(list(base().collate(named).batch_iterator(5, state=state))) == 5
-    with pytest.raises(StateError, match=r"saved from CollateDataSource.*this is MapDataSource"):
+    with pytest.raises(StateError, match=r"saved from .*CollateDataSource.*this is .*MapDataSource"):
         base().map(lambda *batch: batch).batch_iterator(5, state=state)
 
 
@@ -182,24 +182,19 @@ def test_samples_of_a_data_set_are_handed_on_as_they_are() -> None:
         assert seen[-1] == [{"x": i} for i in range(4)]
 
 
-def test_dicts_side_by_side_are_collated_as_their_batches_stand() -> None:
+def test_dicts_side_by_side_are_collated_as_one() -> None:
     dicts, pairs = ({"x": i} for i in range(4)), [(i, {"x": i}) for i in range(4)]
     whole, named = bu.ArrayDataSource([bu.MapStyle(list(dicts))]), bu.ArrayDataSource({"y": A[:4]})
     numbers = bu.ArrayDataSource([A[:4]])
     for source, expected in (
-        (whole.zip(whole), [({"x": i}, {"x": i}) for i in range(4)]),
+        (whole.zip(whole, flatten=False), [({"x": i}, {"x": i}) for i in range(4)]),
+        (whole.zip(named), [{"x": i, "y": i} for i in range(4)]),
         (named.zip(bu.ArrayDataSource({"z": A[:4]})), [{"y": i, "z": i} for i in range(4)]),
         (numbers.zip(whole), pairs),
         (whole.with_index(), pairs),
         (bu.CompositeDataSource([numbers, whole], flatten=False), [((i,), {"x": i}) for i in range(4)]),
     ):
         assert next(source.collate(lambda samples: samples).batch_iterator(4)) == expected
-
-
-def test_sources_side_by_side_that_make_unequal_numbers_of_samples_are_told() -> None:
-    longer = base().map(lambda number, row: (np.repeat(number, 2), np.repeat(row, 2, 0)), resizes=True)
-    with pytest.raises(bu.ArgumentError, match=r"made \[1, 2\] samples of the same number of rows"):
-        next(base().zip(longer).collate(stacked).batch_iterator(4))
 
 
 def test_padding_is_marked_behind_the_arrays_of_a_list() -> None:

@@ -34,7 +34,7 @@ def test_concat_of_lists_gives_lists() -> None:
     [
         ([A.astype(float)], "dtypes"),
         ([np.zeros((10, 2), int)], "shapes"),
-        ([A, A], r"one structure, and sources\[0\] gives \(array\), sources\[1\] \(array, array\); map them to one"),
+        ([A, A], r"structure, and sources\[0\] gives \('array',\), sources\[1\] \('array', 'array'\); map them to"),
     ],
 )
 def test_concat_of_unlike_sources_says_so(other: Any, message: str) -> None:
@@ -54,7 +54,7 @@ def test_sources_that_are_joined_keep_the_number_of_samples() -> None:
     with pytest.raises(ArgumentError, match=r"sources\[0\] made a single value of 10 samples"):
         list(bu.concat(summed, plain).batch_iterator(20))
     named = plain.map(lambda x: {"x": x, "y": (x, x)})
-    with pytest.raises(ArgumentError, match=r"sources\[1\] \{x: array, y: \(array, array\)\}"):
+    with pytest.raises(ArgumentError, match=r"sources\[1\] \{'x': 'array', 'y': \('array', 'array'\)\}"):
         list(bu.mix(plain, named).batch_iterator(4))
     whole = bu.concat(plain, plain).map(lambda x: (np.concatenate([x, x]),), resizes=True)
     assert ids(whole, 20) == [[*A, *A, *A, *A]]

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.epoch.state import digest
 from batchup_ng.data_source.epoch.state_file import read_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
@@ -154,25 +153,6 @@ def test_no_changed_state_is_ever_resumed_from(order: str, share: int) -> None:
             opened(order, changed)
         refused += 1
     assert refused > 0.9 * share
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_changed_state_with_a_right_digest_is_refused_or_goes_on_somewhere(order: str, share: int) -> None:
-    state, rng = state_of(order), random.Random(f"signed {order}")
-    refused = 0
-    for _ in range(share):
-        changed = mutated(state, rng)
-        try:
-            changed["digest"] = digest({name: value for name, value in changed.items() if name != "digest"})
-        except (TypeError, ValueError, RecursionError):
-            continue
-        try:
-            next(opened(order, changed), None)
-        except StateError:
-            refused += 1
-        except (KeyError, TypeError):
-            assert order == "stream"  # raised by the user's own load_state_dict, or by what it made of the state
-    assert refused > 0.2 * share
 
 
 def damaged(raw: bytes, rng: random.Random) -> bytes:

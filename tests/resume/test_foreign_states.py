@@ -32,9 +32,9 @@ def refusals() -> dict[str, tuple[Any, dict[str, Any]]]:
     """Sources and options that are not those of the state, by what the error says."""
     source = rows_and_noise(100)
     return {
-        "is of another source: it was saved from MapDataSource.*100.*and this is .*99": (rows_and_noise(99), {}),
+        "is of another source: it was saved from .*MapDataSource.*100.*and this is .*99": (rows_and_noise(99), {}),
         "of another source.*ArrayDataSource": (bu.ArrayDataSource([np.arange(100)]), {}),
-        r"from .*1\), 1\)\), and this is .*1\), 2\)\);": (two_columns(), {}),
+        r"from .*1\], 1\]\], and this is .*1\], 2\]\];": (two_columns(), {}),
         "of another source": (bu.subset(source, np.arange(50)), {}),
         "is of shuffle=7, and this epoch of shuffle=8": (source, {"shuffle": 8}),
         "order is by 'seed', and this one's is by 'in order'": (source, {"shuffle": None}),
@@ -119,7 +119,7 @@ def test_a_state_is_small_whatever_the_source_is_called(name: str) -> None:
     kind: Any = type(name, (bu.ArrayDataSource,), {})
     state = kind([np.arange(10)]).batch_iterator(4, shuffle=3).state_dict()
     assert len(json.dumps(state)) <= 4096
-    assert state["told"].startswith(name[:10])
+    assert name[:10] in state["told"]
     with pytest.raises(StateError, match="of another source") as refused:
         kind([np.arange(11)]).batch_iterator(4, shuffle=3, state=state)
     saved, _, found = str(refused.value).partition("saved from ")[2].partition(", and this is ")

@@ -279,7 +279,7 @@ def test_a_choice_goes_on_with_its_own_batch_size_only() -> None:
     source = bu.ChoiceDataSource([bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])])
     iterator = source.batch_iterator(4, shuffle=7)
     next(iterator)
-    with pytest.raises(StateError, match=r"batches of 4 samples, and batch_size is 5.*only goes on with the same size"):
+    with pytest.raises(StateError, match=r"with batch_size=4, and batch_size is 5.*only goes on with the same"):
         source.batch_iterator(5, shuffle=7, state=iterator.state_dict())
 
 

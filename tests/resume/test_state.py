@@ -46,22 +46,13 @@ def test_numbers_of_numpy_are_as_good() -> None:
     assert from_state({**state, "samples": np.int64(state["samples"])}) == from_state(state)
 
 
-NUMBERS = {"epoch": 63, "batch_size": 63, "shuffle": 512}
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_the_largest_numbers_can_be_resumed_from_and_larger_ones_are_refused(name: str) -> None:
-    options: dict[str, Any] = {"batch_size": 10, "shuffle": 7, name: (1 << NUMBERS[name]) - 1}
+@pytest.mark.parametrize("name", ["epoch", "batch_size", "shuffle"])
+def test_large_numbers_can_be_resumed_from(name: str) -> None:
+    options: dict[str, Any] = {"batch_size": 10, "shuffle": 7, name: (1 << 70) - 1}
     iterator = SOURCE.batch_iterator(**options)
     next(iterator)
     state = json.loads(json.dumps(iterator.state_dict()))
-    assert len(json.dumps(state)) <= 4096
     assert len(SOURCE.batch_iterator(**options, state=state)) == len(iterator)
-    for large in (1 << NUMBERS[name], 10**5000, -(10**5000)):
-        with pytest.raises(bu.ArgumentError, match=rf"{name} must be below 2\^{NUMBERS[name]}, and has \d+ bits"):
-            SOURCE.batch_iterator(**{**options, name: large})
-    with pytest.raises(bu.ArgumentError, match=r"the world, must be below 2\^63"):
-        SOURCE.batch_iterator(10, shard=(0, 1 << 63))
 
 
 def test_batches_of_a_choice_are_counted_whatever_their_size() -> None:

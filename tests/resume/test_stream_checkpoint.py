@@ -209,8 +209,8 @@ def test_a_large_state_comes_back_from_its_file_or_is_not_written(
 
     source, path = Large(), tmp_path / "state.json"
     iterator = bu.IteratorDataSource(source).batch_iterator(4)
-    next(iterator)
     source.size = 3 << 20
+    next(iterator)
     iterator.save_state(path)
     next(iterator)
     iterator.load_state(path)

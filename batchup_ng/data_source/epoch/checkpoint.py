@@ -1,17 +1,21 @@
 """What the state of an epoch says, and the checks before an epoch goes on from one.
 
 What is in batch k of an epoch is a function of the source, the seed, the epoch, the batch size and the world. So a
-state says no more than that and how far the epoch is: the plan is made again, and begins in its middle.
+state says no more than that and how far the epoch is: the plan is made again, and begins in its middle. The state of a
+stream says that of the user's own iterator, with the samples that each map had.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 from typing import Any
 
-from ...errors import StateError
+from ...errors import ArgumentError, StateError
+from ...faults.policy import RAISE
 from ..epoch_options import EpochOptions
-from ..hooks import SourceNode
+from ..hooks import SourceNode, any_node
 from .state import SavedEpoch, digest, from_state
 
 MAX_TOLD = 200
@@ -61,45 +65,73 @@ def resumed(
 
 def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
     """Refuse another batch size, or other last batches, where batches are what is in order."""
-    of_batches = (
-        "the order of this source (a choice of sources, rounds of one, or buckets) is one of batches, which only goes "
-        "on with the same"
-    )
-    if saved.batch_size != options.batch_size:
-        raise StateError(
-            f"this state is of batches of {saved.batch_size} samples, and batch_size is {options.batch_size}; "
-            f"{of_batches} size"
-        )
-    if saved.drop_last != options.drop_last:
-        raise StateError(
-            f"this state is of an epoch with drop_last={saved.drop_last}, and drop_last is {options.drop_last}; "
-            f"{of_batches} ones"
-        )
+    for name in ("batch_size", "drop_last"):
+        then, now = getattr(saved, name), getattr(options, name)
+        if then != now:
+            raise StateError(
+                f"this state is of an epoch with {name}={then}, and {name} is {now}; the order of this source (a "
+                f"choice of sources, rounds of one, or buckets) is one of batches, which only goes on with the same"
+            )
 
 
 def identity(source: SourceNode) -> tuple[str, str]:
     """Return the digest of the fingerprint of a source, and what the source looks like."""
     fingerprint = source.fingerprint()
+    text = str(fingerprint)
     try:
-        return digest(fingerprint), _told(fingerprint)
+        own = digest(fingerprint)
     except (TypeError, ValueError) as error:
         raise StateError(
             f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
             f"told from those of others: {error}"
         ) from error
+    return own, text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{own[:6]}"
 
 
-def _told(fingerprint: Any) -> str:
-    """Return a fingerprint in a few words; where they are cut off, a digest of all of it tells it from others."""
-    text = _words(fingerprint)
-    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{digest(fingerprint)[:6]}"
+def check_stream(source: SourceNode, options: EpochOptions) -> None:
+    """Refuse what a source that only streams cannot do: to share out an epoch, shuffle it, leave out bad samples."""
+    if options.shard.world > 1 or options.shard.pad_mask:
+        raise ArgumentError(
+            "shard= shares out batches by their number, and this source only streams; let its function or iterator "
+            "give each rank its own"
+        )
+    if (options.shuffled or options.rng is not None) and not any_node(source, "heeds_shuffle"):
+        raise ArgumentError(
+            "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
+            "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="
+        )
+    if options.policy is not None and options.policy is not RAISE:
+        raise ArgumentError(
+            "on_error= reads the samples of a failed batch again, and this source only streams; catch the error in the "
+            "function or iterator that makes its batches"
+        )
 
 
-def _words(fingerprint: Any) -> str:
-    if not isinstance(fingerprint, list):
-        return str(fingerprint)
-    name, *parts = fingerprint or [""]
-    if not isinstance(name, str):
-        return f"#{digest(fingerprint)[:6]}"  # of an array or a list: enough to tell that it is another
-    inner = ", ".join(_words(part) for part in parts if part is not None)
-    return f"{name}({inner})" if inner else name
+def put_back(owner: Any, saved: SavedEpoch | None) -> None:
+    """Put the user's own iterator back to where a state says, if there is one."""
+    if saved is not None:
+        owner.load_state_dict(saved.inner["iterator"])
+
+
+def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:
+    """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
+
+    It is a copy, for the iterator may hand out what it goes on to change. None where there is none: no owner, or
+    ``drop_last=``, which reads ahead.
+    """
+    if owner is None or options.drop_last:
+        return None
+    counted = [[list(path), n] for path, n in sorted(options.counted.items())]
+    state = owner.state_dict()
+    with contextlib.suppress(Exception):  # of the user's objects; what cannot be copied is refused by JSON
+        state = copy.deepcopy(state)
+    return {"iterator": state, "counted": counted}
+
+
+def counted_of(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
+    """Return the samples that each map had, as a state tells them."""
+    try:
+        saved.inner["iterator"]
+        return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}
+    except (TypeError, ValueError, KeyError) as error:
+        raise StateError(f"this state is damaged: it does not tell how far its stream is: {error!r:.100}") from error

@@ -15,10 +15,10 @@ from ...memory_pool import Buffers
 from ...sampling.plans.rows import planned_samples
 from ..hooks import SourceNode, any_node
 from .accounting import Accounting, count_of
+from .checkpoint import inner_state
 from .failures import Failures
 from .opening import Epoch, Runner
 from .reading import MakeBatch
-from .stream_checkpoint import inner_state
 
 
 class DirectRunner(Runner):
@@ -85,24 +85,19 @@ def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Bu
 class StreamRunner(DirectRunner):
     """Makes the batches of a stream, and tells the state of the stream after what was handed out.
 
-    The user's iterator, if `owner` has its state, is asked for it before each batch too: if the batch then fails, in a
-    map or by an interrupt, the iterator is past it, and the batch was not handed out.
+    The user's iterator, if `owner` has its state, is asked for it after each batch: if the next then fails, in a map or
+    by an interrupt, the iterator is past it, and that batch was not handed out.
     """
 
     def __init__(self, batches: Iterator[Any], owner: Any, epoch: Epoch) -> None:
         super().__init__(batches)
         self._now = functools.partial(inner_state, owner, epoch.options)
-        self._before: Any = None  # while a batch is made, and after one that failed
+        self._latest = self._now()
 
     def __next__(self) -> Any:
-        self._before = self._now()
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            self._before = None
-            raise
-        self._before = None
+        batch = next(self._batches)
+        self._latest = self._now()
         return batch
 
     def latest_state(self) -> Any:
-        return self._now() if self._before is None else self._before
+        return self._latest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,6 @@ from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
 from ...warn import warn_consumer
-from ..epoch_options import known_count
 from ..hooks import ReadsRows
 from .opening import Epoch
 
@@ -127,7 +127,7 @@ class Failures:
         A state that is saved then begins with the batch.
         """
         n = self.epoch.source.num_samples()
-        share = -(-int(n) // self.epoch.options.shard.world) if known_count(n) else None
+        share = None if n in (None, math.inf) else -(-int(n) // self.epoch.options.shard.world)
         # A rank whose epoch was shared out later has handed out more than a rank's share of all.
         limit, rule = self.policy.limit(None if share is None else max(share, so_far), so_far)
         n = self.epoch.accounting.failed_before + len(self.epoch.accounting.errors)

@@ -16,9 +16,8 @@ from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
 from .accounting import Accounting
-from .checkpoint import check_cut, identity, order_of, resumed
+from .checkpoint import check_cut, check_stream, counted_of, identity, order_of, resumed
 from .state import CANNOT, SavedEpoch, as_state
-from .stream_checkpoint import check_stream, counted_of
 
 
 class Runner:

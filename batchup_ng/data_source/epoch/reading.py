@@ -29,9 +29,7 @@ class MakeBatch(NamedTuple):
     def __call__(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`; a :class:`~batchup_ng.faults.isolation.PartialBatch` where samples fail."""
         try:
-            if self.pad_mask or self.seeded:
-                return self.read(source, rows, key, buffers)
-            return finished(source.read(rows, key, buffers), buffers)
+            return self.read(source, rows, key, buffers)
         except BaseException as error:
             if not self.catches(error, rows):
                 raise

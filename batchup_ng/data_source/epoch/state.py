@@ -58,13 +58,6 @@ class SavedEpoch:
         return Reached(self.samples, self.batches)
 
 
-_KINDS = {
-    "source": str, "told": str, "order": str, "seed": int, "epoch": int, "batch_size": int, "drop_last": bool,
-    "world": int, "samples": int, "batches": int,
-}  # fmt: skip
-"""The types of what each state says, but for the counts and the user's own."""
-
-
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
     """Return the state that says what `saved` says; refuse one of the user's own iterator that JSON cannot hold."""
     body = {"format": FORMAT, "version": VERSION, **vars(saved)}
@@ -85,19 +78,18 @@ def from_state(state: Any) -> SavedEpoch:
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
     if type(state.get("format")) is not str or state["format"] != FORMAT:
         raise StateError(
-            f"this is no state of a batch iterator: its 'format' is {_shown(state.get('format'))}; pass what "
-            f"state_dict() returned, and not what that was saved in"
-        )
-    version = state.get("version")
-    if type(version) is not int or version != VERSION:
-        raise StateError(
-            f"this state is of version {_shown(version)} of the format, and this batchup_ng reads version {VERSION}; "
-            f"use the release that wrote it"
+            f"this is no state of a batch iterator: its 'format' is not {FORMAT!r}; pass what state_dict() returned, "
+            f"and not what that was saved in"
         )
     try:
         body = _plain(dict(state))
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
+    if body.get("version") != VERSION:
+        raise StateError(
+            f"this state is of version {body.get('version')!r:.40} of the format, and this batchup_ng reads version "
+            f"{VERSION}; use the release that wrote it"
+        )
     found, counts = body.pop("digest", None), body.pop("counts", None)
     if not isinstance(counts, list) or len(counts) != len(COUNTS) + 1:
         raise StateError("this state is damaged: it does not tell what was delivered")
@@ -106,33 +98,7 @@ def from_state(state: Any) -> SavedEpoch:
         raise StateError("this state is damaged: its digest is not that of what it says")
     del body["format"], body["version"]
     body["counts"] = dict(zip(COUNTS, numbers, strict=True))
-    names = sorted(field.name for field in dataclasses.fields(SavedEpoch))
-    if sorted(body) != names:
-        raise StateError(f"this state is damaged: it has {sorted(body)}, not {names}")
-    _check_values(body)
     return SavedEpoch(**body)
-
-
-def _check_values(body: dict[str, Any]) -> None:
-    """Refuse values of wrong kinds, which no state that ``state_dict`` made has."""
-    counts = body["counts"]
-    kinds = {**_KINDS, **dict.fromkeys(COUNTS, int)}
-    for name, value in {**body, **counts}.items():
-        wrong = name in kinds and type(value) is not kinds[name]
-        if type(value) is int and name != "seed":
-            wrong = wrong or not (name in ("batch_size", "world")) <= value < 1 << 63
-        if wrong or (name == "order" and value not in ("in order", "seed", "stream")):
-            raise StateError(f"this state is damaged: {name} is {_shown(value)}")
-    if counts["planned"] != counts["delivered"] + counts["failed"] or counts["replaced"] > counts["delivered"]:
-        raise StateError("this state is damaged: its counts do not add up")
-
-
-def _shown(value: Any) -> str:
-    """Return what a value looks like, in brief."""
-    try:
-        return f"{value!r:.40}"
-    except Exception:  # a number of thousands of digits, or an object of somebody's
-        return f"a {type(value).__name__}"
 
 
 def digest(body: Any) -> str:

@@ -20,8 +20,6 @@ from ...errors import StateError
 MAX_BYTES = 1 << 26
 """Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-
 
 def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """Write a state to a file, which holds either what it held or all of the new state, whatever happens meanwhile.
@@ -39,13 +37,11 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
             f"this state has {len(text)} bytes, and a file of at most {MAX_BYTES} is read; let the stream's own "
             f"iterator keep less in its state"
         )
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, "a state goes into a file, not a folder", target)
     if os.path.exists(target) and not os.path.isfile(target):
         raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    with os.fdopen(os.open(beside, _FLAGS, 0o666), "w", encoding="utf-8") as file:
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
         try:
             with contextlib.suppress(OSError):  # there is no such file yet, or its file system knows no permissions
                 os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
@@ -57,13 +53,12 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            with contextlib.suppress(OSError):  # not every file system can make a new name last
-                os.fsync(handle)
-        finally:
-            os.close(handle)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system can make a new name last
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
