@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -171,11 +171,9 @@ class RandomAccessSampler(PlannedSampler):
     Attributes:
         block: How many positions of a shuffled order are computed at once, once an epoch is under way: so many that
             the fixed cost of NumPy's calls is a small share, so few that no batch has to wait for long.
-        in_batches: Whether batches are what is in order, so that an epoch is only cut between two of them.
     """
 
     block: int = 32768
-    in_batches: ClassVar[bool] = False
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         """Return the rows at `positions` of the epoch that `key` names; None is in order.
@@ -189,16 +187,7 @@ class RandomAccessSampler(PlannedSampler):
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def check_batch_size(self, batch_size: int) -> None:
-        """Raise :class:`~batchup_ng.errors.ArgumentError` if batches of that size would not be what this is for."""
-
-    def check_in_order(self) -> None:
-        """Raise :class:`~batchup_ng.errors.InOrderNotSupported` if there is no order but a drawn one."""
-
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        if key is None:
-            self.check_in_order()
-        self.check_batch_size(batch_size)
         return SamplerPlan(self, batch_size, key, drop_last)
 
 

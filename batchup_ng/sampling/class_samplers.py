@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_fingerprint
 from .plans.batched_permutation import each_permuted
 from .plans.even_interleave import Spread
+from .plans.rows import RowPlan
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
 from .weighted import class_numbers
 
@@ -116,8 +117,6 @@ class BalancedBatchSampler(RandomAccessSampler):
         ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above that of the classes.
     """
 
-    in_batches: ClassVar[bool] = True
-
     def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
         numbers = class_numbers(y)
         self._y_in_words = array_words(numbers)
@@ -142,12 +141,15 @@ class BalancedBatchSampler(RandomAccessSampler):
         rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
         return rounds * self._batches_a_round * self.batch_size
 
-    def check_batch_size(self, batch_size: int) -> None:
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if batch_size != self.batch_size:
             raise ArgumentError(
                 f"batch_size must be {self.batch_size}, which is per_class={self.per_class} of each of "
                 f"{self.classes_per_batch} classes, not {batch_size}; pass batch_size=sampler.batch_size"
             )
+        plan = super().row_plan(batch_size, key, drop_last)
+        plan.n_samples = None  # batches are what is in order
+        return plan
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         batches, slots = np.divmod(positions, self.batch_size)

@@ -174,9 +174,10 @@ def test_a_sampler_that_takes_one_batch_size_is_asked_for_no_other_if_that_is_sa
         def rows_at(self, positions: np.ndarray, key: Any) -> np.ndarray:
             return positions
 
-        def check_batch_size(self, batch_size: int) -> None:
+        def row_plan(self, batch_size: int, *options: Any) -> Any:
             if batch_size != 8:
                 raise ArgumentError(f"batch_size must be 8, not {batch_size}")
+            return super().row_plan(batch_size, *options)
 
     source = bu.ArrayDataSource([np.arange(100)], sampler=Eights())
     assert_reproducible(source, 8, batch_sizes=(), **FEW)

@@ -88,8 +88,6 @@ class SamplerPlan(SequencePlan):
 
     def __init__(self, sampler: Any, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
         super().__init__(sampler.num_indices_generated(), batch_size, drop_last)
-        if sampler.in_batches:
-            self.n_samples = None
         self._sampler = sampler
         self._key = key
         self._size = min(FIRST_BLOCK, sampler.block)
