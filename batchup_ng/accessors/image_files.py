@@ -269,10 +269,11 @@ def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
     That one is never set here, for other threads of the program may be decoding by it.
     """
     if ImageFile.LOAD_TRUNCATED_IMAGES and not fills:
-        raise OSError("PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a file is whole; unset it, or pass truncated='fill'")
+        hidden = "PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a file is whole"
+        raise OSError(f"{hidden}; unset it, or pass truncated='fill'")
     if fills and isinstance(stored, JpegImagePlugin.JpegImageFile):
         mark = iter([b"\xff\xd9"])  # of the end, where the file lacks it: the decoder then fills the rest
-        stored.load_read = lambda size: file.read(size) or next(mark, b"")
+        setattr(stored, "load_read", lambda size: file.read(size) or next(mark, b""))  # noqa: B010
     try:
         stored.load()
     except OSError:

@@ -77,7 +77,7 @@ def test_what_pillow_says_is_read_once_and_holds_in_every_pool(
     for pool in pools:
         (((got),),) = pool.parallel_data_source(filled).batch_iterator(1)
         np.testing.assert_array_equal(got, expected)
-        with pytest.raises(SampleReadError, match="image file is truncated|LOAD_TRUNCATED_IMAGES"):
+        with pytest.raises(SampleReadError, match=r"image file is truncated|LOAD_TRUNCATED_IMAGES"):
             list(pool.parallel_data_source(strict).batch_iterator(1))
 
 
