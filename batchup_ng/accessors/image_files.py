@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
+from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..validation import one_of, positive_int
 from .base import checked_rows, chosen_rows
@@ -77,10 +78,7 @@ class ImageFiles:
             truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
         self._fills = one_of("truncated", truncated, ("error", "fill")) == "fill"
         self._paths = _PackedPaths(paths)
-        try:
-            self._folder = os.getcwd()
-        except OSError:
-            self._folder = ""  # it was deleted; absolute paths can be read all the same
+        self._folder = os.getcwd()
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -153,7 +151,7 @@ class ImageFiles:
         except MemoryError:
             raise  # says something about this machine, not about the file
         except Exception as error:
-            raise SampleReadError(f"picture {row}, {_shown(path)}, {_reason(error)}", path) from error
+            raise SampleReadError(f"picture {row}, {shortened(repr(path), 400)}, {_reason(error)}", path) from error
 
 
 class _PackedPaths:
@@ -316,8 +314,3 @@ def _reason(error: Exception) -> str:
     remedy = "raise max_pixels if you trust it" if isinstance(error, Image.DecompressionBombError) else "replace it"
     return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out"
 
-
-def _shown(path: str) -> str:
-    """Return `path` for a message: printable characters only, the middle left out if it is very long."""
-    shown = repr(path)
-    return shown if len(shown) <= 400 else f"{shown[:190]}…{shown[-190:]}"

@@ -190,13 +190,13 @@ def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
-    """Raise :class:`ArgumentError` if one of `weights`, the first of which is number `start`, cannot be one."""
+def check_weights(name: str, weights: np.ndarray) -> None:
+    """Raise :class:`ArgumentError` if one of `weights` cannot be one."""
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(np.argmax(bad))
         raise ArgumentError(
-            f"{name} must be finite and not negative, but {name}[{start + first}] is {weights[first]}; replace it by 0 "
+            f"{name} must be finite and not negative, but {name}[{first}] is {weights[first]}; replace it by 0 "
             f"to leave the sample out"
         )
 

@@ -78,7 +78,7 @@ class StandardSampler(RepeatedSampler):
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
         """Return all rows in an order drawn from `shuffle_rng`, as BatchUp drew it."""
-        return np.asarray(shuffle_rng.permutation(self.length if self.indices is None else self.indices))
+        return np.asarray(self.map_indices(shuffle_rng.permutation(self.length)))
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch, one ``permutation`` drawn a repeat.

@@ -54,8 +54,8 @@ RNG = np.random.RandomState(1)
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
         (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
         (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
-        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers below 1"),
-        (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
+        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1, and"),
+        (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "reach from -1 to -1"),
         (
             lambda: BucketSampler([1, 9, 2, 7], max_tokens=6, indices=[0, 3]),
             ArgumentError,
