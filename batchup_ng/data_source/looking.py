@@ -12,7 +12,8 @@ from .. import batch as batches
 from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH
-from ..randomness import BatchKey, globals_seeded
+from ..randomness import BatchKey
+from ..randomness.numpy_rng import globals_seeded
 from .epoch.reading import read_batch
 from .hooks import SourceNode, any_node
 

@@ -12,7 +12,8 @@ import numpy as np
 from .. import validation
 from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import OrderKey, seed_draw
+from ..randomness import OrderKey
+from ..randomness.numpy_rng import seed_draw
 from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches
 
 

@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_fingerprint
 from .plans.batched_permutation import each_permuted
-from .plans.even_interleave import Spread
+from .plans.even_interleave import Spread, latest
 from .plans.rows import RowPlan
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
 from .weighted import class_numbers
@@ -74,18 +74,12 @@ class StratifiedSampler(RepeatedSampler):
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        spread = self._spread(key.word("stratified"))
+        word = key.word("stratified")  # of this epoch; the spread of one other is kept
+        spread = latest(self._spreads, word, 2, lambda: Spread(self._by_class.sizes, word))
         classes, numbers = spread.at(places)
         keys = words_at(key.word("members", repeat), classes)
         own = each_permuted(numbers, self._by_class.sizes[classes], keys)
         return np.asarray(self.map_indices(self._by_class.rows(classes, own)))
-
-    def _spread(self, word: int) -> Spread:
-        spread = self._spreads.get(word)
-        if spread is None:
-            spread = Spread(self._by_class.sizes, word)
-            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this epoch and one other
-        return spread
 
 
 class BalancedBatchSampler(RandomAccessSampler):

@@ -9,8 +9,10 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, InOrderNotSupported
-from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
+from ..randomness import OrderKey, unit_floats, words_at
+from ..randomness.numpy_rng import uniform_draws
 from .base import RandomAccessSampler, array_fingerprint, whole_numbers
+from .plans.even_interleave import latest
 from .plans.rows import RowPlan
 from .standard import check_row_numbers, row_numbers
 from .weight_table import WeightTable
@@ -90,11 +92,7 @@ class WeightedSampler(RandomAccessSampler):
     def _order(self, epoch: OrderKey) -> np.ndarray:
         """Return the order of an epoch, which is kept until two others were asked for."""
         key = epoch.word("without replacement", 0)
-        order = self._orders.get(key)
-        if order is None:
-            order = self._table.drawn_in_turn(key, self.num_samples or 0)
-            self._orders = dict([*list(self._orders.items())[-1:], (key, order)])
-        return order
+        return latest(self._orders, key, 2, lambda: self._table.drawn_in_turn(key, self.num_samples or 0))
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch.

@@ -14,7 +14,7 @@ from ..data_source import ArrayDataSource, MapDataSource, PlannedDataSource
 from ..data_source.hooks import SourceNode, nodes_of
 from ..error_context import function_name, map_of, shortened
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
-from ..randomness import globals_kept
+from ..randomness.numpy_rng import globals_kept
 from .settings import KINDS, ORDER, Setting, Subject, settings
 
 

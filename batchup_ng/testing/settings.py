@@ -17,7 +17,8 @@ from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import nodes_of
 from ..data_source.index_column import row_arrays
 from ..memory_pool import FRESH, Buffers
-from ..randomness import BatchKey, globals_seeded
+from ..randomness import BatchKey
+from ..randomness.numpy_rng import globals_seeded
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.processes.serialization import dumps, load_result

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from ...batch_layout import finished
 from ...faults.isolation import FAILURES, isolable, isolate
 from ...memory_pool import Buffers
-from ...randomness import BatchKey, globals_seeded
+from ...randomness import BatchKey
+from ...randomness.numpy_rng import globals_seeded
 from ...sampling.plans.rows import planned_samples
 from ..hooks import ReadsRows
 
