@@ -68,7 +68,10 @@ class BucketSampler(BatchSampler):
         max_tokens: int | None = None,
         indices: Any = None,
     ) -> None:
-        sizes = _as_lengths(lengths)
+        sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
+        if len(sizes) and int(sizes.min()) < 0:
+            row = int(np.argmin(sizes))
+            raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true one")
         self.n_rows: int = len(sizes)
         self.max_tokens = None if max_tokens is None else validation.positive_int("max_tokens", max_tokens)
         self.indices = None if indices is None else row_numbers("indices", indices)
@@ -157,14 +160,6 @@ class BucketPlan(RowPlan):
             parts.append(self._rows[first + places])
             start = end
         return np.concatenate(parts)
-
-
-def _as_lengths(lengths: Any) -> np.ndarray:
-    sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
-    if len(sizes) and int(sizes.min()) < 0:
-        row = int(np.argmin(sizes))
-        raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
-    return sizes
 
 
 def _as_boundaries(boundaries: Any) -> tuple[int, ...]:

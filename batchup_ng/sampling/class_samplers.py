@@ -148,22 +148,16 @@ class BalancedBatchSampler(RandomAccessSampler):
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         batches, slots = np.divmod(positions, self.batch_size)
         places, within = np.divmod(slots, self.per_class)
-        classes, rounds = self._classes_at(batches, places, key)
+        n = len(self.classes)
+        if key is None or self.classes_per_batch == n:
+            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
+        else:
+            rounds, batches = np.divmod(batches, self._batches_a_round)
+            dealt = batches * self.classes_per_batch + places
+            classes = each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds))
         turns = rounds * self.per_class + within
         sizes = self._by_class.sizes[classes]
         own = turns % sizes
         if key is not None:
             own = each_permuted(own, sizes, pair_words(key.word("balanced"), classes, turns // self._cycles[classes]))
         return self._by_class.rows(classes, own)
-
-    def _classes_at(
-        self, batches: np.ndarray, places: np.ndarray, key: OrderKey | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class at each place among those of a batch, and how many rounds it was through before."""
-        n = len(self.classes)
-        if key is None or self.classes_per_batch == n:
-            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
-            return classes, rounds
-        rounds, batches = np.divmod(batches, self._batches_a_round)
-        dealt = batches * self.classes_per_batch + places
-        return each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds)), rounds

@@ -18,7 +18,7 @@ from ..data_source.hooks import nodes_of
 from ..data_source.index_column import row_arrays
 from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
-from ..randomness.numpy_rng import globals_seeded
+from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.processes.serialization import dumps, load_result
@@ -134,7 +134,7 @@ class Subject:
         source, got = self.copy(), []
         for number in reversed(range(len(self.expected[0]))):
             _, rows, key = self.plan[number]
-            with contextlib.nullcontext() if self.shuffle is None else globals_seeded(key):
+            with contextlib.nullcontext() if self.shuffle is None else globals_kept(key):
                 got.append(read_batch(source, rows, key, FRESH))
         return got[::-1]
 

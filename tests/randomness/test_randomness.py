@@ -239,18 +239,18 @@ def test_keys_of_children_keep_their_place() -> None:
 def test_global_generators_are_as_they_were_after_a_batch(broken_off: bool) -> None:
     before = random.getstate(), np.random.get_state(legacy=False)
     drawn = []
-    with contextlib.suppress(KeyError), numpy_rng.globals_seeded(BatchKey(1, 2, 3)):
+    with contextlib.suppress(KeyError), numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         drawn = [random.random(), np.random.rand()]
         if broken_off:
             raise KeyError
     assert random.getstate() == before[0]
     np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
-    with numpy_rng.globals_seeded(BatchKey(1, 2, 3)):
+    with numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         assert drawn == [random.random(), np.random.rand()]
 
 
 def test_random_and_numpy_do_not_draw_the_same_numbers() -> None:
-    with numpy_rng.globals_seeded(BatchKey(1, 2, 3)):
+    with numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         assert not set(np.random.random_sample(100)) & {random.random() for _ in range(100)}
 
 
