@@ -1,7 +1,6 @@
 """The command line: ``python -m batchup_ng COMMAND``.
 
-Exit codes: 0 done, 1 the command ran, with a result below what it promises, 2 a wrong option (one line on the error
-stream), 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 the command ran, with a result below what it promises, 2 a wrong option, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -10,26 +9,15 @@ import argparse
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
 
 from ._version import __version__
 from .demo.job import POOLS, WANTED_ACCURACY, Progress, run_demo
 from .errors import BatchupError
 
-DONE, FELL_SHORT, WRONG_OPTION, INTERRUPTED = 0, 1, 2, 130
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """A parser that answers a wrong option with one line and exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print `message` with a hint, then exit."""
-        self.exit(WRONG_OPTION, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, those of this process if they are None; return the exit code."""
-    parser = OneLineParser(prog="batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
+    parser = argparse.ArgumentParser("batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     demo = commands.add_parser("demo", help="train a small network on handwritten digits", allow_abbrev=False)
@@ -37,23 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
     demo.add_argument("--epochs", type=int, metavar="N", default=20, help="default: %(default)s")
     demo.add_argument("--seed", type=int, metavar="N", default=1, help="default: %(default)s")
+    options = vars(parser.parse_args(arguments))
     try:
-        return demo_command(**vars(parser.parse_args(arguments)))
+        accuracy = run_demo(**options, say=functools.partial(print, flush=True), progress=progress_bar())
     except BatchupError as error:
-        print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
-        return WRONG_OPTION
+        demo.error(" ".join(str(error).split()))
     except KeyboardInterrupt:
         print(f"{parser.prog}: stopped", file=sys.stderr)
-        return INTERRUPTED
-
-
-def demo_command(**options: Any) -> int:
-    """Run the demo; return 0 if its accuracy is as high as it should be, else 1."""
-    accuracy = run_demo(**options, say=functools.partial(print, flush=True), progress=progress_bar())
+        return 130
     reached = accuracy >= WANTED_ACCURACY
     verdict = "reached" if reached else "not reached; try more epochs"
     print(f"test accuracy {accuracy:.3f} ({WANTED_ACCURACY} {verdict})")
-    return DONE if reached else FELL_SHORT
+    return 0 if reached else 1
 
 
 def progress_bar() -> Progress | None:

@@ -9,6 +9,7 @@ Inside a container the path that the system tells may not be seen; then the root
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import resource
@@ -26,28 +27,21 @@ MEMORY_FILES = (
 
 def available() -> float:
     """Return the bytes that this process may still use; infinity where nothing is known."""
-    left = [entries(Path("/proc/meminfo")).get("MemAvailable"), *map(left_in_group, group_folders("memory"))]
+    left = [entries(Path("/proc/meminfo")).get("MemAvailable", math.inf), *[left for _, left in memory_limits()]]
     own = entries(Path("/proc/self/status"))
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit, _ = resource.getrlimit(kind)
         if limit != resource.RLIM_INFINITY:
             left.append(max(0, limit - own.get(name, 0)))
-    return min([math.inf, *[each for each in left if each is not None]])
+    return min(left)
 
 
-def left_in_group(folder: Path) -> float | None:
-    """Return what the limit of one group leaves; None where it has no limit."""
-    for limit, used, cache in MEMORY_FILES:
+def memory_limits() -> Iterator[tuple[int, int]]:
+    """Yield each limit on the memory of a group that this process is in, and what it leaves: bytes."""
+    for folder, (limit, used, cache) in itertools.product(group_folders("memory"), MEMORY_FILES):
         most, now = number_in(folder / limit), number_in(folder / used)
         if most is not None and now is not None:
-            return max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0)))
-    return None
-
-
-def memory_limit() -> float:
-    """Return the bytes of memory that this process and the others of its groups may use; infinity without a limit."""
-    limits = [number_in(folder / limit) for folder in group_folders("memory") for limit, _, _ in MEMORY_FILES]
-    return min([math.inf, *[limit for limit in limits if limit is not None]])
+            yield most, max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0)))
 
 
 def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -> Iterator[Path]:
@@ -59,16 +53,14 @@ def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -
         text: What ``/proc/self/cgroup`` says; None reads it.
     """
     lines = (_text(Path("/proc/self/cgroup")) if text is None else text).splitlines()
-    for number, controllers, path in sorted(line.split(":", 2) for line in lines if line.count(":") >= 2):
-        if number == "0" and not controllers:  # version 2
-            bases = [root, root / "unified"]
-        else:
-            bases = [root / controller] if controller in controllers.split(",") else []
-        for base in filter(Path.is_dir, bases):
-            folder = base / path.lstrip("/")
-            if ".." in folder.parts or not folder.is_dir():
-                folder = base  # its place in the tree is not seen from here
-            yield from (around for around in (folder, *folder.parents) if around == base or base in around.parents)
+    for _, controllers, path in sorted(line.split(":", 2) for line in lines if line.count(":") >= 2):
+        base = root / controller if controllers else root  # version 2 has no names of controllers there
+        if (controllers and controller not in controllers.split(",")) or not base.is_dir():
+            continue
+        folder = base / path.lstrip("/")
+        if ".." in folder.parts or not folder.is_dir():
+            folder = base  # its place in the tree is not seen from here
+        yield from (around for around in (folder, *folder.parents) if around == base or base in around.parents)
 
 
 def entries(file: Path) -> dict[str, int]:

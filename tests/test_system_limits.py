@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import sys
@@ -43,25 +42,23 @@ def test_the_files_of_the_machine_are_read(tmp_path: Path) -> None:
     assert system_limits.entries(tmp_path / "absent") == {}
 
 
-def test_a_limit_counts_files_that_may_be_dropped_as_free(tmp_path: Path) -> None:
-    second = group(tmp_path / "2", memory__max=1000, memory__current=700, memory__stat="anon 1\ninactive_file 300")
-    assert system_limits.left_in_group(second) == 600
-    first = group(
+def test_the_limits_of_all_groups_count_and_files_that_may_be_dropped_count_as_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Path] = []
+    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter(found))
+    assert list(system_limits.memory_limits()) == []
+    group(tmp_path / "inner", memory__max=1000, memory__current=700, memory__stat="anon 1\ninactive_file 300")
+    group(
         tmp_path / "1", memory__limit_in_bytes=1000, memory__usage_in_bytes=900, memory__stat="total_inactive_file 100"
     )
-    assert system_limits.left_in_group(first) == 200
-    above = group(tmp_path / "above", memory__max=100, memory__current=700)
-    assert system_limits.left_in_group(above) == 0
-    unlimited = group(tmp_path / "none", memory__max="max", memory__current=700)
-    assert system_limits.left_in_group(unlimited) is None
-    assert system_limits.left_in_group(tmp_path / "absent") is None
-
-
-def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outer = group(tmp_path, memory__max=50 * MB, memory__current=30 * MB)
-    inner = group(tmp_path / "inner", memory__max=40 * MB, memory__current=1 * MB)
-    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter([inner, outer]))
-    assert system_limits.available() == 20 * MB
+    group(tmp_path / "above", memory__max=100, memory__current=700)
+    group(tmp_path / "none", memory__max="max", memory__current=700)
+    found += [tmp_path / name for name in ("inner", "1", "absent", "none")]
+    assert list(system_limits.memory_limits()) == [(1000, 600), (1000, 200)]
+    assert system_limits.available() == 200
+    found.append(tmp_path / "above")
+    assert system_limits.available() == 0
 
 
 @pytest.mark.parametrize("limit", quick(["RLIMIT_AS"], ["RLIMIT_DATA"]))
@@ -137,7 +134,6 @@ def test_an_array_of_60_percent_of_a_containers_memory_goes_through_the_pool(lim
     program = f"""
 from pathlib import Path
 from typing import Any
-import math
 import os, warnings
 Path({str(limited / "cgroup.procs")!r}).write_text(str(os.getpid()))
 import numpy as np, batchup_ng as bu
@@ -219,15 +215,3 @@ def test_what_is_no_number_is_no_limit(tmp_path: Path) -> None:
     for text, number in {"12\n": 12, "max": None, "": None, "-1": None}.items():
         (tmp_path / "limit").write_text(text)
         assert system_limits.number_in(tmp_path / "limit") == number
-
-
-def test_the_memory_of_a_group_is_the_least_that_it_and_those_around_it_allow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[Path] = []
-    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter(found))
-    assert system_limits.memory_limit() == math.inf
-    found += [group(tmp_path / "outer" / "inner", memory__max="max"), group(tmp_path / "outer", memory__max=5000)]
-    assert system_limits.memory_limit() == 5000
-    found.append(group(tmp_path / "memory", memory__limit_in_bytes=4000))
-    assert system_limits.memory_limit() == 4000

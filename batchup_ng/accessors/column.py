@@ -26,7 +26,8 @@ def as_column(name: str, column: Any) -> Any:
     kind = type(column).__name__
     if isinstance(column, _NOT_INDEXED_BY_ROWS):
         raise ArgumentTypeError(
-            f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {_instead(column)}"
+            f"{name} is a {kind}, which cannot be indexed by an array of rows; pass numpy.asarray(...) of it, or "
+            f"MapStyle(...) of it where its rows differ in length"
         )
     if not (isinstance(column, Sized) and hasattr(column, "__getitem__")) or getattr(column, "ndim", 1) == 0:
         raise ArgumentTypeError(
@@ -53,10 +54,8 @@ def _of_pandas(name: str, column: Any) -> Any:
     """Return the plain array of what pandas calls an array; tables and series, which have labels, are refused."""
     pandas: Any = sys.modules["pandas"]
     kind = type(column).__name__
-    if hasattr(column, "iloc"):
+    if hasattr(column, "iloc") or isinstance(column, pandas.MultiIndex):
         raise ArgumentTypeError(f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()")
-    if isinstance(column, pandas.MultiIndex):
-        raise ArgumentTypeError(f"{name} is a pandas {kind}; pass each level: .get_level_values(0).to_numpy()")
     if not isinstance(column, (pandas.api.extensions.ExtensionArray, pandas.Index)):
         return column
     if bool(column.isna().any()) and np.asarray(column).dtype.kind not in "fcMm":
@@ -71,11 +70,3 @@ def _of_pandas(name: str, column: Any) -> Any:
     if found.shape != plain.shape or found.dtype == object:
         raise ArgumentTypeError(f"{name} is a pandas {kind} of {column.dtype}; pass an array: .to_numpy(), or codes")
     return found
-
-
-def _instead(rows: Any) -> str:
-    """Return what to pass in place of rows that are no array."""
-    sized = [row for row in rows if isinstance(row, Sized)] if isinstance(rows, (list, tuple)) else []
-    if len({row.shape if hasattr(row, "shape") else len(row) for row in sized}) > 1 and not isinstance(sized[0], str):
-        return "MapStyle(...) of it, which takes rows of different lengths, or an array of dtype object that holds them"
-    return "numpy.asarray(...) of it, or an accessor"

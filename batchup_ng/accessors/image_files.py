@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
+from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..validation import one_of, positive_int
 from .base import checked_rows, chosen_rows
@@ -55,8 +56,8 @@ class ImageFiles:
         resample: ``"nearest"``, ``"box"``, ``"bilinear"``, ``"hamming"``, ``"bicubic"`` or ``"lanczos"``.
         max_pixels: Pictures with more are refused before they are decoded. The default is Pillow's own limit.
         truncated: What to do about a file that ends too early: ``"error"``, or ``"fill"`` what is missing, as Pillow
-            does where ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None is what that says now; what
-            it says later, or in a worker process, does not count.
+            does where ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None is what that says now. Where
+            it is set later, ``"error"`` refuses every file, since none can be told to be whole.
 
     Raises:
         ArgumentError: an argument breaks a rule; `paths` is empty.
@@ -77,10 +78,7 @@ class ImageFiles:
             truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
         self._fills = one_of("truncated", truncated, ("error", "fill")) == "fill"
         self._paths = _PackedPaths(paths)
-        try:
-            self._folder = os.getcwd()
-        except OSError:
-            self._folder = ""  # it was deleted; absolute paths can be read all the same
+        self._folder = os.getcwd()
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -153,7 +151,7 @@ class ImageFiles:
         except MemoryError:
             raise  # says something about this machine, not about the file
         except Exception as error:
-            raise SampleReadError(f"picture {row}, {_shown(path)}, {_reason(error)}", path) from error
+            raise SampleReadError(f"picture {row}, {shortened(repr(path), 400)}, {_reason(error)}", path) from error
 
 
 class _PackedPaths:
@@ -264,18 +262,16 @@ def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
 
 
 def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
-    """Decode the pixels as Pillow does where its ``LOAD_TRUNCATED_IMAGES`` is `fills`, whatever it is.
+    """Decode the pixels as Pillow does where its ``LOAD_TRUNCATED_IMAGES`` is `fills`.
 
     That one is never set here, for other threads of the program may be decoding by it.
     """
-    jpeg = isinstance(stored, JpegImagePlugin.JpegImageFile)
-    if fills and jpeg:
-        stored.load_read = _with_end_mark(file)
-    elif not fills and ImageFile.LOAD_TRUNCATED_IMAGES:
-        if stored.format == "JPEG2000":
-            raise OSError("PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a JPEG 2000 file is whole; unset it")
-        if stored.format not in ("WEBP", "AVIF"):  # which are read whole when they are opened
-            stored.load_read = _to_the_end(file.read if jpeg else getattr(stored, "load_read", file.read))
+    if ImageFile.LOAD_TRUNCATED_IMAGES and not fills:
+        hidden = "PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a file is whole"
+        raise OSError(f"{hidden}; unset it, or pass truncated='fill'")
+    if fills and isinstance(stored, JpegImagePlugin.JpegImageFile):
+        mark = iter([b"\xff\xd9"])  # of the end, where the file lacks it: the decoder then fills the rest
+        setattr(stored, "load_read", lambda size: file.read(size) or next(mark, b""))  # noqa: B010
     try:
         stored.load()
     except OSError:
@@ -285,27 +281,6 @@ def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
             stored.tile = []
             stored.load_end()
         stored.load()  # which raises if there is nothing at all
-
-
-def _with_end_mark(file: IO[bytes]) -> Callable[[int], bytes]:
-    """Return what reads a JPEG file, and the mark of its end where it lacks that: the decoder then fills the rest."""
-    mark = iter([b"\xff\xd9"])
-    return lambda size: file.read(size) or next(mark, b"")
-
-
-def _to_the_end(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return what reads as `read` does, and raises an error where there is nothing left."""
-
-    def strict(size: int) -> bytes:
-        try:
-            data = read(size)
-        except (IndexError, struct.error):
-            data = b""
-        if not data:
-            raise OSError("image file is truncated")
-        return data
-
-    return strict
 
 
 def _turn_upright(stored: Image.Image) -> None:
@@ -339,8 +314,3 @@ def _reason(error: Exception) -> str:
     remedy = "raise max_pixels if you trust it" if isinstance(error, Image.DecompressionBombError) else "replace it"
     return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out"
 
-
-def _shown(path: str) -> str:
-    """Return `path` for a message: printable characters only, the middle left out if it is very long."""
-    shown = repr(path)
-    return shown if len(shown) <= 400 else f"{shown[:190]}…{shown[-190:]}"

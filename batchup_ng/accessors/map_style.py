@@ -102,10 +102,6 @@ def _check_dataset(dataset: Any) -> None:
             f"dataset must be indexed by row number; {name} is a mapping with the keys "
             f"{', '.join(map(repr, list(dataset)[:5]))}; pass one of its values, as in MapStyle(dataset['train'])"
         )
-    try:
-        len(dataset)
-    except (TypeError, NotImplementedError) as error:
-        raise ArgumentTypeError(f"dataset must have a length; len() of this {name} fails: {error}") from error
 
 
 def _stack(samples: Sequence[Any], rows: list[int]) -> Any:

@@ -40,10 +40,9 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
 
 @functools.cache
 def _half_of_memory() -> float:
-    """Return half of the bytes of memory that there are, or that a container allows; infinity without such advice."""
-    if not hasattr(mmap, "MADV_WILLNEED"):
-        return float("inf")
-    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), system_limits.memory_limit()) / 2
+    """Return half of the bytes of memory that there are, or that a container allows."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([memory, *[limit for limit, _ in system_limits.memory_limits()]]) / 2
 
 
 def file_name(accessor: Any) -> str | None:

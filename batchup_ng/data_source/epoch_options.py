@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import randomness, validation
+from .. import validation
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
-from ..randomness import OrderKey
+from ..randomness import OrderKey, numpy_rng
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
@@ -124,5 +124,5 @@ def _order(shuffle: Any) -> tuple[Any, bool, int]:
         return None, False, 0
     if shuffle is not True and isinstance(shuffle, (int, np.integer)):
         return None, True, validation.not_negative("shuffle, a seed,", shuffle)
-    rng = randomness.check_rng(shuffle)
-    return rng, False, randomness.seed_from_state(rng)
+    rng = numpy_rng.check_rng(shuffle)
+    return rng, False, numpy_rng.seed_from_state(rng)

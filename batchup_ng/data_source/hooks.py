@@ -19,7 +19,7 @@ from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only, rows_length
+from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only
 from .epoch_options import EpochOptions, taken_by
 
 
@@ -93,7 +93,7 @@ class PlansRows(BatchupMethods):
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
         for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
-            if not drop_last or rows_length(rows) >= batch_size:
+            if not drop_last or batches.length(rows) >= batch_size:
                 yield rows
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import batch as batches
 from ..errors import ArgumentError
-from ..sampling.plans.rows import ChoiceBatch, rows_length
+from ..sampling.plans.rows import ChoiceBatch
 
 INDEX = "index"
 """The name of the column of row numbers in a batch that is a dict."""
@@ -20,7 +21,7 @@ def row_arrays(rows: Any) -> list[np.ndarray]:
     A composite has one for each part; a choice the number of the source, then the rows in it.
     """
     if isinstance(rows, ChoiceBatch):
-        return [np.full(rows_length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
+        return [np.full(batches.length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
     if isinstance(rows, tuple):
         return [array for part in rows for array in row_arrays(part)]
     return [np.array(rows)]

@@ -8,8 +8,6 @@ import numpy as np
 from PIL import Image
 
 ARCHIVE = Path(__file__).with_name("digits.npz")
-HIGHEST = 16  # the largest value of a pixel in the archive: all 16 dots of its block are ink
-_TO_GREY = 255 // HIGHEST
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +28,6 @@ def write_digits(folder: str | Path) -> tuple[list[Path], np.ndarray]:
     for label in np.unique(labels):
         (folder / str(label)).mkdir()
     paths = [folder / str(label) / f"{number:04d}.png" for number, label in enumerate(labels)]
-    for path, image in zip(paths, images * np.uint8(_TO_GREY), strict=True):
+    for path, image in zip(paths, images * np.uint8(15), strict=True):
         Image.fromarray(image).save(path)
     return paths, labels.astype(np.int64)

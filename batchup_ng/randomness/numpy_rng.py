@@ -62,21 +62,15 @@ def _plain(state: Any) -> Any:
 
 
 @contextlib.contextmanager
-def globals_seeded(key: BatchKey) -> Iterator[None]:
-    """Seed the global generators for one batch, so that code of users that draws from them draws the same for it in
-    every process; put them back after it. Threads share them: not for threads.
+def globals_kept(key: BatchKey | None = None) -> Iterator[None]:
+    """Put the global generators back to where they were. With the `key` of a batch, seed them by it before, so that
+    code of users that draws from them draws the same for it in every process. Threads share them: not for threads.
     """
-    with globals_kept():
-        seed_globals(key)
-        yield
-
-
-@contextlib.contextmanager
-def globals_kept() -> Iterator[None]:
-    """Put the global generators back to where they were."""
     python, numpy, torch = random.getstate(), np.random.get_state(legacy=False), torch_generator()
     torch_state = torch and torch.get_state()
     try:
+        if key is not None:
+            seed_globals(key)
         yield
     finally:
         random.setstate(python)

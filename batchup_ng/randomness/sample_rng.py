@@ -27,13 +27,13 @@ class SampleRng:
 
     Args:
         key: 64-bit key of the seed, epoch and node.
-        positions: Positions of the samples in the stream: ``(n,) int64``.
+        positions: Positions of the samples in the stream: ``(n,) int64``, kept as ``.positions``.
         views: Numbers of their views: ``(n,) int64``; all 0 without.
     """
 
     def __init__(self, key: int, positions: np.ndarray, views: np.ndarray | None = None) -> None:
         self._key = key
-        self._positions = positions
+        self.positions = positions
         self._views = np.zeros(len(positions), dtype=np.int64) if views is None else views
         self._rows = words_at(key, positions)
         if views is not None:
@@ -44,11 +44,6 @@ class SampleRng:
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    @property
-    def positions(self) -> np.ndarray:
-        """The positions of the samples in the stream, ``(n,) int64``; views of one sample have the same."""
-        return self._positions
 
     def _words(self, size: Any, each: int = 1, **bounds: Any) -> np.ndarray:
         """Return ``(n, *size, each) uint64`` words that were not drawn before, if `bounds` fit them."""
@@ -152,12 +147,10 @@ class SampleRng:
     def generators(self) -> Iterator[np.random.Generator]:
         """Return an iterator of one NumPy generator a sample, each keyed as its row is, others for each call."""
         times, self._times = self._times, self._times + 1
-        return self._generators(times)
-
-    def _generators(self, times: int) -> Iterator[np.random.Generator]:
-        for position, view in zip(self._positions.tolist(), self._views.tolist(), strict=True):
-            more = ("again", view, times) if view or times else ()
-            yield generator("row", self._key, position, *more)
+        return (
+            generator("row", self._key, position, *(("again", view, times) if view or times else ()))
+            for position, view in zip(self.positions.tolist(), self._views.tolist(), strict=True)
+        )
 
 
 def _shape(size: Any) -> tuple[int, ...]:
@@ -190,13 +183,13 @@ def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_weights(name: str, weights: np.ndarray, start: int = 0) -> None:
-    """Raise :class:`ArgumentError` if one of `weights`, the first of which is number `start`, cannot be one."""
+def check_weights(name: str, weights: np.ndarray) -> None:
+    """Raise :class:`ArgumentError` if one of `weights` cannot be one."""
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(np.argmax(bad))
         raise ArgumentError(
-            f"{name} must be finite and not negative, but {name}[{start + first}] is {weights[first]}; replace it by 0 "
+            f"{name} must be finite and not negative, but {name}[{first}] is {weights[first]}; replace it by 0 "
             f"to leave the sample out"
         )
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from .. import validation
 from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import OrderKey, seed_draw
+from ..randomness import OrderKey
+from ..randomness.numpy_rng import seed_draw
 from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches
-
-CHUNK = 1 << 17
-"""Entries of an array that are read in one go: 1 MB of int64."""
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
@@ -46,11 +44,8 @@ def array_fingerprint(array: np.ndarray) -> list[Any]:
 
     It is the same on every machine. 10^8 int64 take 0.7 s where the figures in docs/samplers.md were measured.
     """
-    plain = array.dtype.newbyteorder("<")
-    read = hashlib.sha256()
-    for start in range(0, len(array), CHUNK):
-        read.update(np.ascontiguousarray(array[start : start + CHUNK], dtype=plain).data)
-    return [len(array), plain.str, read.hexdigest()[:32]]
+    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return [len(array), plain.dtype.str, hashlib.sha256(plain.data).hexdigest()[:32]]
 
 
 def num_batches(n: int, batch_size: int) -> int:
@@ -171,11 +166,9 @@ class RandomAccessSampler(PlannedSampler):
     Attributes:
         block: How many positions of a shuffled order are computed at once, once an epoch is under way: so many that
             the fixed cost of NumPy's calls is a small share, so few that no batch has to wait for long.
-        in_batches: Whether batches are what is in order, so that an epoch is only cut between two of them.
     """
 
     block: int = 32768
-    in_batches: ClassVar[bool] = False
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         """Return the rows at `positions` of the epoch that `key` names; None is in order.
@@ -189,16 +182,7 @@ class RandomAccessSampler(PlannedSampler):
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def check_batch_size(self, batch_size: int) -> None:
-        """Raise :class:`~batchup_ng.errors.ArgumentError` if batches of that size would not be what this is for."""
-
-    def check_in_order(self) -> None:
-        """Raise :class:`~batchup_ng.errors.InOrderNotSupported` if there is no order but a drawn one."""
-
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        if key is None:
-            self.check_in_order()
-        self.check_batch_size(batch_size)
         return SamplerPlan(self, batch_size, key, drop_last)
 
 

@@ -19,7 +19,7 @@ from ..randomness import OrderKey
 from .base import BatchSampler, array_fingerprint, whole_numbers
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import RowPlan
-from .standard import check_row_numbers, row_numbers
+from .standard import row_numbers
 
 
 class BucketSampler(BatchSampler):
@@ -68,11 +68,18 @@ class BucketSampler(BatchSampler):
         max_tokens: int | None = None,
         indices: Any = None,
     ) -> None:
-        sizes = _as_lengths(lengths)
+        sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
+        if len(sizes) and int(sizes.min()) < 0:
+            row = int(np.argmin(sizes))
+            raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true one")
         self.n_rows: int = len(sizes)
         self.max_tokens = None if max_tokens is None else validation.positive_int("max_tokens", max_tokens)
-        self.indices = None if indices is None else _rows_below(self.n_rows, indices)
+        self.indices = None if indices is None else row_numbers("indices", indices)
         rows = np.arange(self.n_rows) if self.indices is None else self.indices
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.n_rows:
+            raise ArgumentError(
+                f"indices must be row numbers from 0, below {self.n_rows}, and reach from {rows.min()} to {rows.max()}"
+            )
         sizes = sizes[rows]
         if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
             first = int(np.argmax(sizes > self.max_tokens))
@@ -153,22 +160,6 @@ class BucketPlan(RowPlan):
             parts.append(self._rows[first + places])
             start = end
         return np.concatenate(parts)
-
-
-def _as_lengths(lengths: Any) -> np.ndarray:
-    sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
-    if len(sizes) and int(sizes.min()) < 0:
-        row = int(np.argmin(sizes))
-        raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true length")
-    return sizes
-
-
-def _rows_below(n: int, indices: Any) -> np.ndarray:
-    rows = row_numbers("indices", indices)
-    check_row_numbers("indices", rows, n)
-    if len(rows) and int(rows.min()) < 0:
-        raise ArgumentError(f"indices must be row numbers from 0, and one is {int(rows.min())}; count from the start")
-    return rows
 
 
 def _as_boundaries(boundaries: Any) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_fingerprint
 from .plans.batched_permutation import each_permuted
-from .plans.even_interleave import Spread
+from .plans.even_interleave import Spread, latest
+from .plans.rows import RowPlan
 from .standard import RepeatedSampler, check_row_numbers, row_numbers
 from .weighted import class_numbers
 
@@ -73,18 +74,12 @@ class StratifiedSampler(RepeatedSampler):
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        spread = self._spread(key.word("stratified"))
+        word = key.word("stratified")  # of this epoch; the spread of one other is kept
+        spread = latest(self._spreads, word, 2, lambda: Spread(self._by_class.sizes, word))
         classes, numbers = spread.at(places)
         keys = words_at(key.word("members", repeat), classes)
         own = each_permuted(numbers, self._by_class.sizes[classes], keys)
         return np.asarray(self.map_indices(self._by_class.rows(classes, own)))
-
-    def _spread(self, word: int) -> Spread:
-        spread = self._spreads.get(word)
-        if spread is None:
-            spread = Spread(self._by_class.sizes, word)
-            self._spreads = dict([*list(self._spreads.items())[-1:], (word, spread)])  # of this epoch and one other
-        return spread
 
 
 class BalancedBatchSampler(RandomAccessSampler):
@@ -116,8 +111,6 @@ class BalancedBatchSampler(RandomAccessSampler):
         ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above that of the classes.
     """
 
-    in_batches: ClassVar[bool] = True
-
     def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
         numbers = class_numbers(y)
         self._y_in_words = array_words(numbers)
@@ -142,32 +135,29 @@ class BalancedBatchSampler(RandomAccessSampler):
         rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
         return rounds * self._batches_a_round * self.batch_size
 
-    def check_batch_size(self, batch_size: int) -> None:
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if batch_size != self.batch_size:
             raise ArgumentError(
                 f"batch_size must be {self.batch_size}, which is per_class={self.per_class} of each of "
                 f"{self.classes_per_batch} classes, not {batch_size}; pass batch_size=sampler.batch_size"
             )
+        plan = super().row_plan(batch_size, key, drop_last)
+        plan.n_samples = None  # batches are what is in order
+        return plan
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         batches, slots = np.divmod(positions, self.batch_size)
         places, within = np.divmod(slots, self.per_class)
-        classes, rounds = self._classes_at(batches, places, key)
+        n = len(self.classes)
+        if key is None or self.classes_per_batch == n:
+            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
+        else:
+            rounds, batches = np.divmod(batches, self._batches_a_round)
+            dealt = batches * self.classes_per_batch + places
+            classes = each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds))
         turns = rounds * self.per_class + within
         sizes = self._by_class.sizes[classes]
         own = turns % sizes
         if key is not None:
             own = each_permuted(own, sizes, pair_words(key.word("balanced"), classes, turns // self._cycles[classes]))
         return self._by_class.rows(classes, own)
-
-    def _classes_at(
-        self, batches: np.ndarray, places: np.ndarray, key: OrderKey | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class at each place among those of a batch, and how many rounds it was through before."""
-        n = len(self.classes)
-        if key is None or self.classes_per_batch == n:
-            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
-            return classes, rounds
-        rounds, batches = np.divmod(batches, self._batches_a_round)
-        dealt = batches * self.classes_per_batch + places
-        return each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds)), rounds

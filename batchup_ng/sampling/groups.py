@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import batch as batches
 from ..errors import ArgumentError
-from .plans.rows import RowPlan, SequencePlan, map_rows, rows_length
+from .plans.rows import RowPlan, SequencePlan, map_rows
 
 
 def grouped(rows: Any, size: int) -> Any:
@@ -70,4 +71,4 @@ def drawn_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bo
     if size == 1:
         return drawn
     least = batch_size if drop_last else 1
-    return itertools.takewhile(lambda rows: rows_length(rows) >= least, (grouped(rows, size) for rows in drawn))
+    return itertools.takewhile(lambda rows: batches.length(rows) >= least, (grouped(rows, size) for rows in drawn))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -47,26 +47,19 @@ class RepeatedSampler(RandomAccessSampler):
             return np.asarray(self.map_indices(positions))
         if key is None:
             return np.asarray(self.map_indices(positions if self.repeats == 1 else positions % self.length))
-        return by_repeat(positions, self.length, lambda number, some: self._shuffled(some, key, number))
+        first, last = int(positions.min()) // self.length, int(positions.max()) // self.length
+        if first == last:  # as nearly always: dividing and sorting them would take as long as the order itself
+            return self._shuffled(positions - first * self.length, key, first)
+        repeats, places = np.divmod(positions, self.length)
+        rows = np.empty_like(places)
+        for number in np.unique(repeats):
+            mine = repeats == number
+            rows[mine] = self._shuffled(places[mine], key, int(number))
+        return rows
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         """Return the rows of the data at places in [0, length) of a shuffled repeat."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
-
-
-def by_repeat(positions: np.ndarray, length: int, order: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return the rows at positions, ``(n,)``, of repeats of that length; `order` returns those at places of one."""
-    if len(positions) == 0:
-        return positions
-    first, last = int(positions.min()) // length, int(positions.max()) // length
-    if first == last:  # as nearly always: dividing and sorting them would take as long as the order itself
-        return order(first, positions - first * length)
-    repeats, places = np.divmod(positions, length)
-    rows = np.empty_like(places)
-    for number in np.unique(repeats):
-        mine = repeats == number
-        rows[mine] = order(int(number), places[mine])
-    return rows
 
 
 class StandardSampler(RepeatedSampler):
@@ -85,7 +78,7 @@ class StandardSampler(RepeatedSampler):
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
         """Return all rows in an order drawn from `shuffle_rng`, as BatchUp drew it."""
-        return np.asarray(shuffle_rng.permutation(self.length if self.indices is None else self.indices))
+        return np.asarray(self.map_indices(shuffle_rng.permutation(self.length)))
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch, one ``permutation`` drawn a repeat.
@@ -98,25 +91,19 @@ class StandardSampler(RepeatedSampler):
     def _drawn(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         if self.length == 0:
             return
-        order, used, left = self._drawn_order(shuffle_rng), 0, self.repeats
+        rows, left = self._drawn_order(shuffle_rng), self.repeats
         while left:
-            if used + batch_size <= self.length:
-                yield order[used : used + batch_size]
-                used += batch_size
-                if used == self.length and self.repeats == 1:
-                    return
-                continue
-            parts, wanted = [], batch_size
-            while wanted and left:
-                part = order[used : used + wanted]
-                parts.append(part)
-                used, wanted = used + len(part), wanted - len(part)
-                if used == self.length:
-                    left -= 1
-                    if self.repeats != 1:
-                        order, used = self._drawn_order(shuffle_rng), 0
-            if wanted < batch_size:
-                yield np.concatenate(parts)
+            batch, rows = rows[:batch_size], rows[batch_size:]
+            over = len(batch) < batch_size  # over the end of a repeat
+            while left and over and (len(batch) < batch_size or not len(rows)):
+                left -= 1
+                if self.repeats != 1:
+                    rows = self._drawn_order(shuffle_rng)
+                if left:
+                    more = batch_size - len(batch)
+                    batch, rows = np.concatenate([batch, rows[:more]]), rows[more:]
+            if len(batch):
+                yield batch
 
 
 class SubsetSampler(StandardSampler):

@@ -59,6 +59,3 @@ class StridedSampler(StandardSampler):
 
     def map_indices(self, indices: Any) -> Any:
         return np.asarray(indices) * self._step + self.rows.start
-
-    def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
-        return np.asarray(self.map_indices(super()._drawn_order(shuffle_rng)))

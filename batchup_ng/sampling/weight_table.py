@@ -52,17 +52,14 @@ class WeightTable:
 
     def _added_up(self, given: np.ndarray) -> np.ndarray:
         """Copy the weights, check them; return the sum of all up to the end of each run."""
-        sums = np.empty(len(self._weights) // RUN)
+        self._weights[: self.length] = given
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, self.length, CHUNK):
-                part = self._weights[start : start + CHUNK]
-                some = given[start : start + CHUNK]
-                part[: len(some)] = some
-                part_sums = sums[start // RUN : (start + len(part)) // RUN]
-                part_sums[:] = _run_sums(part.astype(np.float64, copy=False))
-                if not (part.min() >= 0 and part_sums.max() < np.inf):
-                    check_weights(self._name, part, start)
-            return np.cumsum(sums, out=sums)
+            sums = self._weights.astype(np.float64, copy=False)
+            for _ in range(RUN.bit_length() - 1):  # a tree of sums of neighbours
+                sums = sums[0::2] + sums[1::2]
+            if self.length and not (self._weights.min() >= 0 and sums.max() < np.inf):
+                check_weights(self._name, self._weights)
+            return np.cumsum(sums)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("cdf", "normalised", "n_positive")}
@@ -133,13 +130,6 @@ def _as_numbers(name: str, weights: Any) -> np.ndarray:
     if given.dtype.kind not in "fiub":
         raise ArgumentTypeError(f"{name} must be numbers, not {given.dtype}; pass one weight a row")
     return given if given.dtype.kind != "f" or given.dtype.itemsize == 4 else given.astype(np.float64, copy=False)
-
-
-def _run_sums(part: np.ndarray) -> np.ndarray:
-    """Return the sum of each run, as a tree of sums of neighbours."""
-    for _ in range(RUN.bit_length() - 1):
-        part = part[0::2] + part[1::2]
-    return part
 
 
 def _least_first(numbers: np.ndarray, n: int) -> np.ndarray:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, InOrderNotSupported
-from ..randomness import OrderKey, uniform_draws, unit_floats, words_at
+from ..randomness import OrderKey, unit_floats, words_at
+from ..randomness.numpy_rng import uniform_draws
 from .base import RandomAccessSampler, array_fingerprint, whole_numbers
-from .standard import by_repeat, check_row_numbers, row_numbers
+from .plans.even_interleave import latest
+from .plans.rows import RowPlan
+from .standard import check_row_numbers, row_numbers
 from .weight_table import WeightTable
 
 
@@ -29,11 +32,10 @@ class WeightedSampler(RandomAccessSampler):
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``, any dtype of numbers, or a list.
         replacement: Whether a row may come more than once.
         num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all of weight above 0.
-        repeats: How often to draw so many, without replacement, in another order each time; -1 without end.
 
     Raises:
         ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without
-            replacement than have a weight above 0; `repeats` is given with replacement; a number is too small.
+            replacement than have a weight above 0; `num_samples` is too small.
         ArgumentTypeError: an argument is of another kind.
 
     >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
@@ -44,14 +46,11 @@ class WeightedSampler(RandomAccessSampler):
     _name = "weights"
 
     def __init__(
-        self, weights: Any, *, replacement: bool = True, num_samples: int | None = None, repeats: int = 1
+        self, weights: Any, *, replacement: bool = True, num_samples: int | None = None
     ) -> None:
         self._table = WeightTable(self._name, weights)
         self.n_rows = self.length = self._table.length
         self.replacement = validation.true_or_false("replacement", replacement)
-        self.repeats = validation.repeats(repeats)
-        if self.replacement and self.repeats != 1:
-            raise ArgumentError(f"repeats is for replacement=False, and is {repeats}; pass a larger num_samples")
         most = None if self.replacement else self._table.n_positive
         self.num_samples = most if num_samples is None else validation.positive_int("num_samples", num_samples)
         if most is not None and self.num_samples is not None and self.num_samples > most:
@@ -70,34 +69,30 @@ class WeightedSampler(RandomAccessSampler):
         return self._table.normalised
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self._table.fingerprint(), self.replacement, self.num_samples, self.repeats]
+        return [type(self).__name__, self._table.fingerprint(), self.replacement, self.num_samples, 1]
 
     def num_indices_generated(self) -> Any:
-        return np.inf if self.num_samples is None or self.repeats == -1 else self.num_samples * self.repeats
+        return np.inf if self.num_samples is None else self.num_samples
 
-    def check_in_order(self) -> NoReturn:
-        raise InOrderNotSupported(
-            f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
-        )
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        if key is None:
+            raise InOrderNotSupported(
+                f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
+            )
+        return super().row_plan(batch_size, key, drop_last)
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
-        if key is None:
-            self.check_in_order()
+        assert key is not None, "there is no order but a drawn one"
         if self.replacement:
-            uniform = unit_floats(words_at(key.word("weighted"), positions))
-            return np.asarray(self.map_indices(self._table.rows_at(uniform)))
-        each = self.num_samples or 1
-        rows = by_repeat(positions, each, lambda repeat, some: self._order(key, repeat)[some])
+            rows = self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions)))
+        else:
+            rows = self._order(key)[positions]
         return np.asarray(self.map_indices(rows))
 
-    def _order(self, epoch: OrderKey, repeat: int) -> np.ndarray:
-        """Return the order of a repeat, which is kept until two others were asked for."""
-        key = epoch.word("without replacement", repeat)
-        order = self._orders.get(key)
-        if order is None:
-            order = self._table.drawn_in_turn(key, self.num_samples or 0)
-            self._orders = dict([*list(self._orders.items())[-1:], (key, order)])
-        return order
+    def _order(self, epoch: OrderKey) -> np.ndarray:
+        """Return the order of an epoch, which is kept until two others were asked for."""
+        key = epoch.word("without replacement", 0)
+        return latest(self._orders, key, 2, lambda: self._table.drawn_in_turn(key, self.num_samples or 0))
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch.
@@ -158,10 +153,9 @@ class WeightedSubsetSampler(WeightedSampler):
         *,
         replacement: bool = True,
         num_samples: int | None = None,
-        repeats: int = 1,
     ) -> None:
         self.indices: np.ndarray = row_numbers("indices", indices)
-        super().__init__(sub_weights, replacement=replacement, num_samples=num_samples, repeats=repeats)
+        super().__init__(sub_weights, replacement=replacement, num_samples=num_samples)
         if self.length != len(self.indices):
             raise ArgumentError(
                 f"sub_weights and indices should have the same length; {self.length} != {len(self.indices)}"

@@ -14,7 +14,7 @@ from ..data_source import ArrayDataSource, MapDataSource, PlannedDataSource
 from ..data_source.hooks import SourceNode, nodes_of
 from ..error_context import function_name, map_of, shortened
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
-from ..randomness import globals_kept
+from ..randomness.numpy_rng import globals_kept
 from .settings import KINDS, ORDER, Setting, Subject, settings
 
 
@@ -23,18 +23,13 @@ def assert_reproducible(
     batch_size: int = 8,
     *,
     shuffle: int | None = 0,
-    epochs: Sequence[int] = (0, 1),
     max_batches: int = 8,
     pools: Sequence[str] = ("serial", "threads", "processes"),
-    workers: Sequence[int] = (1, 2),
-    buffers: Sequence[int] = (1, 7),
     batch_sizes: Sequence[int] | None = None,
-    worlds: Sequence[int] = (2, 3),
-    resumes: int = 3,
 ) -> None:
     """Assert that a source gives the same batches, byte for byte, however they are made; one line of a test suite.
 
-    The first batches of an epoch are read again and again: a second time, from the last to the first, cut into other
+    The first batches of two epochs are read again and again: a second time, from the last to the first, cut into other
     batches, by several ranks, resumed from a saved state, by pools of threads and of processes. The error names the
     first difference, with the map, accessor, source or sampler that it comes from: the first node of the graph that
     differs when it is read by itself. Where a map has ``rng="batch"``, other batch sizes must have the same rows only.
@@ -43,16 +38,11 @@ def assert_reproducible(
         source: A source with random access; not one that a pool made, but the one that is handed to the pool.
         batch_size: Samples a batch.
         shuffle: A seed; None for the order of the rows.
-        epochs: Numbers of the epochs to read.
         max_batches: How many batches of each epoch are looked at, from its beginning.
         pools: Who makes them: of ``"serial"``, ``"threads"``, ``"processes"``. Leave out what you never use.
-        workers: How many threads, or processes.
-        buffers: How many batches they make ahead.
         batch_sizes: Other batch sizes to compare; None for a smaller and a larger one. ``()`` for none, where what a
             sample becomes may depend on the samples beside it, as where a map draws from a global generator, or where
             the sampler takes no other size.
-        worlds: Numbers of ranks.
-        resumes: From how many places to resume.
 
     Raises:
         NotReproducible: it does not; an ``AssertionError``.
@@ -64,20 +54,15 @@ def assert_reproducible(
             f"source must be a data source with random access, not a {type(source).__name__}; check the sources that a "
             f"stream is made of, or the one that was given to a pool; wrap arrays in ArrayDataSource([...])"
         )
-    positive, natural = validation.positive_int, validation.not_negative
+    positive = validation.positive_int
     size = positive("batch_size", batch_size)
-    asked = (
-        _each("pools", pools, lambda name, kind: validation.one_of(name, kind, KINDS)),
-        _each("workers", workers, positive),
-        _each("buffers", buffers, positive),
-        _each("batch_sizes", (max(1, size // 2), size + 5) if batch_sizes is None else batch_sizes, positive),
-        _each("worlds", worlds, positive),
-        natural("resumes", resumes),
-    )
-    seed, most = None if shuffle is None else natural("shuffle", shuffle), positive("max_batches", max_batches)
+    kinds = _each("pools", pools, lambda name, kind: validation.one_of(name, kind, KINDS))
+    sizes = _each("batch_sizes", (max(1, size // 2), size + 5) if batch_sizes is None else batch_sizes, positive)
+    seed = None if shuffle is None else validation.not_negative("shuffle", shuffle)
+    most = positive("max_batches", max_batches)
     with globals_kept(), contextlib.ExitStack() as stack:
-        root = Subject(source, size, seed, _each("epochs", epochs, natural) or [0], most)
-        for setting in settings(root, stack, *asked):
+        root = Subject(source, size, seed, most)
+        for setting in settings(root, stack, kinds, sizes):
             _check(root, setting)
 
 

@@ -9,6 +9,8 @@
     class TestMyBatches(BatchSamplerContract):
         def make(self):
             return MyBatchSampler(...)
+
+Where it holds, any epoch is resumed and shared out among ranks: these take batches out of the same plan.
 """
 
 from __future__ import annotations
@@ -23,8 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ..data_source.random_access import RandomAccessDataSource
-from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
+from ..errors import InOrderNotSupported
 from ..randomness import OrderKey
 from ..sampling.base import BatchSampler, PlannedSampler, RandomAccessSampler
 
@@ -39,23 +40,9 @@ OTHER_KEYS = [OrderKey(1, 0), OrderKey(2, 0), OrderKey(1, 1), OrderKey(1, 0, (0,
 """Keys of other orders: of another seed, epoch, node."""
 
 
-class RowsSource(RandomAccessDataSource):
-    """A source whose samples are the row numbers themselves.
-
-    Args:
-        sampler: The sampler to look at; how many rows there are is not checked.
-    """
-
-    def __init__(self, sampler: PlannedSampler) -> None:
-        super().__init__(None, sampler=sampler)  # type: ignore[arg-type]  # as BatchUp allowed
-
-    def samples_by_indices_nomapping(self, indices: Any) -> Any:
-        return (np.asarray(indices),)
-
-
 def rows_of(batches: Any) -> list[list[int]]:
-    """Return the first of some batches of rows, which may be those of a :class:`RowsSource`."""
-    return [(batch[0] if isinstance(batch, tuple) else batch).tolist() for batch in islice(batches, LOOK)]
+    """Return the first of some batches of rows."""
+    return [batch.tolist() for batch in islice(batches, LOOK)]
 
 
 class KeyedContract(ABC):
@@ -120,43 +107,6 @@ class KeyedContract(ABC):
     def test_its_fingerprint_is_that_of_its_like(self) -> None:
         assert json.dumps(self.make().fingerprint()) == json.dumps(self.make().fingerprint())
         assert self.make().fingerprint()[0] == type(self.make()).__name__
-
-    def test_an_epoch_goes_on_anywhere(self) -> None:
-        size = self.batch_sizes[min(1, len(self.batch_sizes) - 1)]
-        for shuffle in [*[None] * self.in_order, 5]:
-            whole = rows_of(RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2))
-            for stop in {0, 1, len(whole) // 2, len(whole)}:
-                iterator = RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2)
-                assert rows_of(islice(iterator, stop)) == whole[:stop]
-                state = json.loads(json.dumps(iterator.state_dict()))
-                rest = RowsSource(self.make()).batch_iterator(size, shuffle, epoch=2, state=state)
-                assert rows_of(islice(rest, len(whole) - stop)) == whole[stop:]
-
-    @pytest.mark.parametrize("world", [2, 3])
-    def test_ranks_together_hand_out_the_stream(self, world: int) -> None:
-        for size in self.batch_sizes[:2]:
-            alone = rows_of(RowsSource(self.make()).batch_iterator(size, 5))
-            shards: Any = [{"shard": (rank, world), "uneven": "drop"} for rank in range(world)]
-            ranks = [rows_of(RowsSource(self.make()).batch_iterator(size, 5, **shard)) for shard in shards]
-            assert len({len(rank) for rank in ranks}) == 1
-            together = [row for batches in zip(*ranks, strict=True) for batch in batches for row in batch]
-            stream = [row for batch in alone for row in batch]
-            known = min(len(stream), len(together))
-            assert together[:known] == stream[:known]
-            if len(alone) < LOOK:
-                in_batches = self.make().row_plan(size, KEY, False).n_samples is None
-                assert 0 <= len(stream) - len(together) < world * (size if in_batches else 1)
-
-    def test_a_bad_batch_size_is_refused_at_once(self) -> None:
-        def shuffled(size: Any) -> Any:
-            return self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(1))
-
-        iterators: list[Any] = [shuffled, *[self.make().in_order_indices_batch_iterator] * self.in_order]
-        for iterate in iterators:
-            with pytest.raises(ArgumentError, match="batch_size must be at least 1, not 0"):
-                iterate(0)
-            with pytest.raises(ArgumentTypeError, match="batch_size must be a whole number"):
-                iterate(2.5)
 
 
 class SamplerContract(KeyedContract):

@@ -17,7 +17,8 @@ from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import nodes_of
 from ..data_source.index_column import row_arrays
 from ..memory_pool import FRESH, Buffers
-from ..randomness import BatchKey, globals_seeded
+from ..randomness import BatchKey
+from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.processes.serialization import dumps, load_result
@@ -56,6 +57,10 @@ KINDS: dict[str, tuple[Callable[[int], AbstractWorkerPool], tuple[str, str]]] = 
 """The pools: how each is made, and what a difference tells."""
 
 
+EPOCHS = (0, 1)
+"""Those of which the first batches are read."""
+
+
 class Setting(NamedTuple):
     """One way to make batches: in words, why a node may differ, the epoch, what makes the batches of a subject."""
 
@@ -89,15 +94,14 @@ class Subject:
     source: Any
     batch_size: int
     shuffle: int | None
-    epochs: list[int]
     max_batches: int
 
     def __post_init__(self) -> None:
         self.itself = WithRows(self.source)
         self.copy = copies_of(self.itself)
         self.first = self.copy()
-        self.expected = {epoch: self.read("first", epoch=epoch) for epoch in self.epochs}
-        self.plan = self.copy().plan(self.batch_size, self.shuffle, epoch=self.epochs[0])
+        self.expected = {epoch: self.read("first", epoch=epoch) for epoch in EPOCHS}
+        self.plan = self.copy().plan(self.batch_size, self.shuffle, epoch=0)
 
     def difference(self, setting: Setting) -> tuple[Difference, bool] | None:
         """Return the first difference in a setting, and whether it is one of row numbers; None if there is none."""
@@ -117,7 +121,7 @@ class Subject:
         A pool makes them in the background, or, where `buffer` is 0, in a plain loop in a worker.
         """
         source = self.copy() if of == "copy" else getattr(self, of)
-        options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "epoch": self.epochs[0], **options}
+        options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "epoch": 0, **options}
         most = math.ceil(self.max_batches * self.batch_size / options["batch_size"])
         if pool is None:
             return first_batches(source, most, options)
@@ -128,15 +132,15 @@ class Subject:
     def read_backwards(self) -> Any:
         """Return the batches read from the last to the first, each by itself."""
         source, got = self.copy(), []
-        for number in reversed(range(len(self.expected[self.epochs[0]]))):
+        for number in reversed(range(len(self.expected[0]))):
             _, rows, key = self.plan[number]
-            with contextlib.nullcontext() if self.shuffle is None else globals_seeded(key):
+            with contextlib.nullcontext() if self.shuffle is None else globals_kept(key):
                 got.append(read_batch(source, rows, key, FRESH))
         return got[::-1]
 
     def read_shared_out(self, world: int) -> Any:
         """Return the batches of all ranks; from the first round on that may not be whole, those that are expected."""
-        expected = self.expected[self.epochs[0]]
+        expected = self.expected[0]
         ranks = [self.read(shard=(rank, world)) for rank in range(world)]
         if len(set(map(len, ranks))) > 1:
             raise ValueError(f"its ranks have {[*map(len, ranks)]} batches, not equally many")
@@ -145,7 +149,7 @@ class Subject:
 
     def read_resumed(self, at: int) -> Any:
         """Return the batches before batch `at`, and those of another iterator that goes on from there."""
-        with self.copy().batch_iterator(self.batch_size, shuffle=self.shuffle, epoch=self.epochs[0]) as iterator:
+        with self.copy().batch_iterator(self.batch_size, shuffle=self.shuffle) as iterator:
             before = list(itertools.islice(iterator, at))
             state = json.loads(json.dumps(iterator.state_dict()))
         return (before + self.read(state=state))[: self.max_batches]
@@ -158,32 +162,31 @@ def first_batches(source: Any, most: int, options: dict[str, Any]) -> list[Any]:
 
 
 def settings(
-    root: Subject, stack: contextlib.ExitStack, pools: Sequence[str], workers: Sequence[int], buffers: Sequence[int],
-    batch_sizes: Sequence[int], worlds: Sequence[int], resumes: int,
-) -> Iterator[Setting]:  # fmt: skip
+    root: Subject, stack: contextlib.ExitStack, pools: Sequence[str], batch_sizes: Sequence[int]
+) -> Iterator[Setting]:
     """Yield the settings that :func:`~batchup_ng.testing.assert_reproducible` is asked for.
 
     Those that say most about the cause come first. Pools are opened as they are needed, and closed by `stack`.
     """
-    read, epochs, epoch = Subject.read, root.epochs, root.epochs[0]
-    yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in epochs)
-    yield Setting("is read without those before it", CALLS, epoch, Subject.read_backwards)
-    yield from (Setting("is read by a copy of the source", COPIES, each, partial(read, epoch=each)) for each in epochs)
+    read = Subject.read
+    yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in EPOCHS)
+    yield Setting("is read without those before it", CALLS, 0, Subject.read_backwards)
+    yield from (Setting("is read by a copy of the source", COPIES, each, partial(read, epoch=each)) for each in EPOCHS)
     for other in batch_sizes:
-        yield Setting(f"is cut by batch_size={other}", CUT, epoch, partial(read, batch_size=other), cut=True)
-    for world in worlds:
-        yield Setting(f"is made by {world} ranks", CALLS, epoch, partial(Subject.read_shared_out, world=world))
-    for at in sorted({round(len(root.expected[epoch]) * i / (resumes + 1)) for i in range(1, resumes + 1)}):
-        yield Setting(f"is resumed after {at} batches", CALLS, epoch, partial(Subject.read_resumed, at=at))
-    for kind, number in itertools.product(pools, workers):
+        yield Setting(f"is cut by batch_size={other}", CUT, 0, partial(read, batch_size=other), cut=True)
+    for world in (2, 3):
+        yield Setting(f"is made by {world} ranks", CALLS, 0, partial(Subject.read_shared_out, world=world))
+    for at in sorted({round(len(root.expected[0]) * share) for share in (0.25, 0.5, 0.75)}):
+        yield Setting(f"is resumed after {at} batches", CALLS, 0, partial(Subject.read_resumed, at=at))
+    for kind, (number, buffer) in itertools.product(pools, ((1, 1), (2, 7))):
         make, cause = KINDS[kind]
         pool = stack.enter_context(make(number))
         if kind == "processes":
-            yield Setting("is read in another process", cause, epoch, partial(read, pool=pool, buffer=0))
-        for buffer, each in itertools.product(buffers, epochs):
-            words = f"is made with pools=({kind!r},), workers=({number},), buffers=({buffer},)"
+            yield Setting("is read in another process", cause, 0, partial(read, pool=pool, buffer=0))
+        for each in EPOCHS:
+            words = f"is made with pools=({kind!r},), {number} worker{'s' * (number > 1)}, {buffer} batches ahead"
             yield Setting(words, cause, each, partial(read, pool=pool, buffer=buffer, epoch=each))
-    for each in epochs:  # last, for what this leaves behind is left in the source
+    for each in EPOCHS:  # last, for what this leaves behind is left in the source
         yield Setting("is read by the source itself", COPIES, each, partial(read, of="itself", epoch=each))
 
 

@@ -99,8 +99,3 @@ class SourceContract(ABC):
     def test_a_copy_that_travelled_gives_the_same_batches(self) -> None:
         for kind in self.shuffles:
             assert_same_batches(self.epoch(kind, cloudpickle.loads(cloudpickle.dumps(self.make()))), self.epoch(kind))
-
-    def test_the_rows_of_a_batch_make_the_batch(self) -> None:
-        source = self.make()
-        rows = next(iter(source.batch_indices_iterator(4, shuffle=5)))
-        assert_same_batch(source.samples_by_indices_nomapping(rows), source.samples_by_indices_nomapping(rows))

@@ -227,15 +227,6 @@ def test_a_mapping_of_splits_is_refused_with_its_keys():
         MapStyle({"train": [1], "test": [2]})
 
 
-def test_a_data_set_whose_length_fails_is_refused():
-    class Endless(Listed):
-        def __len__(self):
-            raise NotImplementedError("streams have none")
-
-    with pytest.raises(ArgumentTypeError, match="len\\(\\) of this Endless fails: streams have none"):
-        MapStyle(Endless([]))
-
-
 def test_its_repr_names_the_data_set():
     assert repr(MapStyle(Listed([1, 2]))) == "MapStyle(Listed of 2 samples)"
 

@@ -87,5 +87,5 @@ def test_only_arrays_over_files_are_announced(tmp_path: Path) -> None:
 def test_memory_is_what_a_container_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = os.sysconf("SC_PHYS_PAGES") * PAGE
     for allowed, half in ((4000.0, 2000.0), (math.inf, machine / 2), (10.0 * machine, machine / 2)):
-        monkeypatch.setattr(paging.system_limits, "memory_limit", lambda allowed=allowed: allowed)
+        monkeypatch.setattr(paging.system_limits, "memory_limits", lambda allowed=allowed: [(allowed, allowed)])
         assert paging._half_of_memory.__wrapped__() == half

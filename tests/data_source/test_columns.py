@@ -35,7 +35,7 @@ def test_arrays_of_pandas_become_plain() -> None:
         assert type(plain) is np.ndarray
         assert plain.dtype == np.dtype(dtype), values
         np.testing.assert_array_equal(plain[:1], np.asarray(values)[:1])
-    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas MultiIndex; pass each level: .get_level"):
+    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas MultiIndex, which is indexed by label"):
         bu.ArrayDataSource([pandas.MultiIndex.from_tuples([(1, 2), (3, 4)])])
     with pytest.raises(ArgumentError, match=r"data\[0\] is a pandas \w+ with missing values, .*fillna"):
         column(pandas.array(["a", None], dtype="string"))

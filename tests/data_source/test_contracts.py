@@ -81,7 +81,7 @@ TestTakeOfWeights = contract(lambda: bu.take(weighted(), 14), shuffles=SHUFFLED)
 TestRepeat = contract(lambda: bu.repeat(array(9).map(noisy, rng="sample"), 3))
 TestRepeatOfAChoiceForEver = contract(lambda: bu.repeat(choice(stratified=True)))
 TestArrayWithWeightsInTurn = pytest.mark.thorough(
-    contract(lambda: weighted(replacement=False, num_samples=9, repeats=3), shuffles=SHUFFLED)
+    contract(lambda: weighted(replacement=False, num_samples=9), shuffles=SHUFFLED)
 )
 TestRepeatOfAChoice = pytest.mark.thorough(contract(lambda: bu.repeat(choice(array(5, 200)), 3)))
 

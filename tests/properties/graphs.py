@@ -49,7 +49,7 @@ def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
     if kind == "subset":
         return bu.SubsetSampler(rows, repeats)
     if kind == "in turn":
-        return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows, replacement=False, repeats=repeats)
+        return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows, replacement=False)
     if kind == "buckets":
         return bu.BucketSampler(np.arange(n) * 7 % 10, num_buckets=draw(st.integers(1, 5)))
     if kind == "stratified":

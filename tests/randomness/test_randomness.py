@@ -15,7 +15,7 @@ import batchup_ng as bu
 from batchup_ng import randomness
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.randomness import BatchKey, OrderKey, SampleRng
+from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, numpy_rng
 from batchup_ng.randomness.hashing import high_product
 
 N = 20_000
@@ -239,27 +239,27 @@ def test_keys_of_children_keep_their_place() -> None:
 def test_global_generators_are_as_they_were_after_a_batch(broken_off: bool) -> None:
     before = random.getstate(), np.random.get_state(legacy=False)
     drawn = []
-    with contextlib.suppress(KeyError), randomness.globals_seeded(BatchKey(1, 2, 3)):
+    with contextlib.suppress(KeyError), numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         drawn = [random.random(), np.random.rand()]
         if broken_off:
             raise KeyError
     assert random.getstate() == before[0]
     np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
-    with randomness.globals_seeded(BatchKey(1, 2, 3)):
+    with numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         assert drawn == [random.random(), np.random.rand()]
 
 
 def test_random_and_numpy_do_not_draw_the_same_numbers() -> None:
-    with randomness.globals_seeded(BatchKey(1, 2, 3)):
+    with numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         assert not set(np.random.random_sample(100)) & {random.random() for _ in range(100)}
 
 
 def test_a_state_gives_a_seed_without_being_changed() -> None:
     for make in (np.random.RandomState, np.random.default_rng):
         one, two = make(3), make(3)  # type: ignore[operator]
-        assert randomness.seed_from_state(one) == randomness.seed_from_state(two)
+        assert numpy_rng.seed_from_state(one) == numpy_rng.seed_from_state(two)
         assert one.random(3).tolist() == two.random(3).tolist()
-        assert randomness.seed_from_state(one) != randomness.seed_from_state(make(3))  # type: ignore[operator]
+        assert numpy_rng.seed_from_state(one) != numpy_rng.seed_from_state(make(3))  # type: ignore[operator]
     np.random.seed(4)
-    twin = randomness.copy_of(np.random)
+    twin = numpy_rng.copy_of(np.random)
     assert twin.rand() == np.random.rand()

@@ -17,7 +17,6 @@ from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BalancedBatchSampler, StratifiedSampler
 from batchup_ng.sampling.plans import even_interleave
 from batchup_ng.sampling.plans.even_interleave import Spread
-from batchup_ng.testing.samplers import RowsSource
 from tests.extent import quick, thorough
 
 Y = np.array([0, 3, 3, 0, 3, 3, 7, 3, 3, 0, 3, 7, 3])
@@ -315,4 +314,4 @@ def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None
 def test_no_rows_are_no_batches() -> None:
     empty = StratifiedSampler(Y, indices=[])
     assert empty.num_indices_generated() == 0
-    assert list(RowsSource(empty).batch_iterator(3, shuffle=1)) == []
+    assert list(bu.ArrayDataSource([Y], sampler=empty).batch_iterator(3, shuffle=1)) == []

@@ -49,9 +49,9 @@ MADE: list[Any] = [
     (lambda: WeightedSampler(np.arange(30)), SIZES),
     (lambda: WeightedSampler(np.arange(30), num_samples=45), SIZES),
     thorough((lambda: WeightedSampler(np.arange(30), replacement=False), SIZES)),
-    (lambda: WeightedSampler(np.arange(30), replacement=False, num_samples=11, repeats=3), SIZES),
+    (lambda: WeightedSampler(np.arange(30), replacement=False, num_samples=11), SIZES),
     (lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130)), SIZES),
-    (lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False, repeats=-1), FEW),
+    (lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False), SIZES),
 ]
 IN_BATCHES = [
     lambda: BucketSampler(LENGTHS, num_buckets=3),
@@ -93,7 +93,7 @@ def test_every_option_is_told_apart_by_the_fingerprint_by_which_states_are_refus
         BucketSampler(LENGTHS, max_tokens=90, num_buckets=5),
         *[BucketSampler(lengths, max_tokens=90) for lengths in (LENGTHS[::-1], LENGTHS[1:])],
         *[WeightedSampler(Y), WeightedSampler(other), WeightedSampler(Y, num_samples=5)],
-        *[WeightedSampler(Y, replacement=False, num_samples=5, repeats=repeats) for repeats in (1, 2)],
+        WeightedSampler(Y, replacement=False, num_samples=5),
         *[WeightedSubsetSampler(Y, rows) for rows in (np.arange(13), np.arange(1, 14))],
         *[WeightedSampler(some) for some in (np.ones(100_000), np.arange(100_000) != 12_345)],  # no entry is left out
     ]

@@ -32,8 +32,8 @@ MADE = {
     "buckets": lambda: bu.BucketSampler(Y, max_tokens=60),
     "weighted": lambda: bu.WeightedSampler(Y + 1.0, num_samples=150),
     "weighted without replacement": lambda: bu.WeightedSampler(Y, replacement=False),
-    "some, repeated": lambda: bu.WeightedSampler(Y, replacement=False, num_samples=63, repeats=3),
-    "weighted subset": lambda: bu.WeightedSubsetSampler(Y[1::2] + 1, np.arange(1, N, 2), replacement=False, repeats=2),
+    "some": lambda: bu.WeightedSampler(Y, replacement=False, num_samples=163),
+    "weighted subset": lambda: bu.WeightedSubsetSampler(Y[1::2] + 1, np.arange(1, N, 2), replacement=False),
 }
 SIZES = {"balanced": 12, "balanced by few": 12, "buckets": 12}
 

@@ -13,12 +13,16 @@ from batchup_ng.sampling import (
     BatchSampler,
     BlockShuffleSampler,
     BucketSampler,
+    MixtureSampler,
+    StandardSampler,
     StridedSampler,
     WeightedSampler,
     WeightedSubsetSampler,
     measure_mixing,
 )
 from batchup_ng.sampling.weight_table import CHUNK
+
+RNG = np.random.RandomState(1)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +54,8 @@ from batchup_ng.sampling.weight_table import CHUNK
         (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
         (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
         (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
-        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers below 1"),
-        (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "one is -1"),
+        (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1, and"),
+        (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "reach from -1 to -1"),
         (
             lambda: BucketSampler([1, 9, 2, 7], max_tokens=6, indices=[0, 3]),
             ArgumentError,
@@ -85,8 +89,6 @@ from batchup_ng.sampling.weight_table import CHUNK
         (lambda: WeightedSampler([1, 2], num_samples=0), ArgumentError, "num_samples must be at least 1, not 0"),
         (lambda: WeightedSampler([1, 2], num_samples=1.5), ArgumentTypeError, "num_samples must be a whole number"),
         (lambda: WeightedSampler([1, 2], replacement=0), ArgumentTypeError, "replacement must be True or False, not 0"),
-        (lambda: WeightedSampler([1, 2], repeats=2), ArgumentError, "repeats is for replacement=False"),
-        (lambda: WeightedSampler([1, 2], replacement=False, repeats=0), ArgumentError, "should be >= 1 or -1"),
         (
             lambda: WeightedSampler([1, 0, 2], replacement=False, num_samples=3),
             ArgumentError,
@@ -104,6 +106,11 @@ from batchup_ng.sampling.weight_table import CHUNK
         (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),
         (lambda: WeightedSampler([1.0] * CHUNK + [0, np.nan]), ArgumentError, rf"weights\[{CHUNK + 1}\] is nan"),
         (lambda: WeightedSampler([1, 2], True), TypeError, "positional"),
+        (lambda: StandardSampler(3).shuffled_indices_batch_iterator(0, RNG), ArgumentError, "at least 1, not 0"),
+        (lambda: StandardSampler(3).in_order_indices_batch_iterator(0), ArgumentError, "batch_size must be at least 1"),
+        (lambda: MixtureSampler([3]).shuffled_indices_batch_iterator(0, RNG), ArgumentError, "at least 1, not 0"),
+        (lambda: BucketSampler([1]).in_order_indices_batch_iterator(2.5), ArgumentTypeError, "whole number"),  # type: ignore[arg-type]
+        (lambda: WeightedSampler([1]).shuffled_indices_batch_iterator(2.5, RNG), ArgumentTypeError, "whole number"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:

@@ -154,22 +154,18 @@ def test_a_number_of_samples_ends_the_epoch() -> None:
 
 @given(
     st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e-9, 1e9]), min_size=1, max_size=60).filter(any),
-    st.integers(0, 2**60), st.integers(1, 3), st.data(),
+    st.integers(0, 2**60), st.data(),
 )  # fmt: skip
-def test_each_row_of_weight_above_zero_comes_once(weights: list[float], seed: int, repeats: int, data: Any) -> None:
+def test_each_row_of_weight_above_zero_comes_once(weights: list[float], seed: int, data: Any) -> None:
     positive = np.flatnonzero(weights)
     n = data.draw(st.none() | st.integers(1, len(positive)))
-    sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=repeats)
-    each = len(positive) if n is None else n
-    assert sampler.num_indices_generated() == each * repeats
-    rows = sampler.rows_at(np.arange(each * repeats), OrderKey(seed, 0))
-    for repeat in rows.reshape(repeats, each):
-        assert len(set(repeat.tolist())) == each
-        assert set(repeat.tolist()) <= set(positive.tolist())
-    drawn = list(sampler.shuffled_indices_batch_iterator(7, np.random.RandomState(seed % 2**32)))
-    for repeat in np.concatenate(drawn).reshape(repeats, each):
-        assert len(set(repeat.tolist())) == each
-        assert set(repeat.tolist()) <= set(positive.tolist())
+    sampler = WeightedSampler(weights, replacement=False, num_samples=n)
+    total = len(positive) if n is None else n
+    assert sampler.num_indices_generated() == total
+    drawn = np.concatenate([*sampler.shuffled_indices_batch_iterator(7, np.random.RandomState(seed % 2**32))])
+    for rows in (sampler.rows_at(np.arange(total), OrderKey(seed, 0)), drawn):
+        assert len(rows) == len(set(rows.tolist())) == total
+        assert set(rows.tolist()) <= set(positive.tolist())
 
 
 def shares_of_orders(weights: list[float], n: int) -> dict[tuple[int, ...], float]:
@@ -195,13 +191,15 @@ def test_rows_are_drawn_in_proportion_to_the_weights_of_those_left(n: int, kind:
     weights = [0.5, 4.0, 1.5, 2.0]
     shares = shares_of_orders(weights, n)
     runs = 3000 if in_full else 1000
-    sampler = WeightedSampler(weights, replacement=False, num_samples=n, repeats=runs)
-    if kind == "seed":
-        rows = sampler.rows_at(np.arange(n * runs), KEY)
-    else:
-        rng = np.random.RandomState(2) if kind == "RandomState" else np.random.default_rng(2)
-        rows = np.concatenate(list(sampler.shuffled_indices_batch_iterator(10, rng)))
-    seen = collections.Counter(map(tuple, rows.reshape(runs, n).tolist()))
+    sampler = WeightedSampler(weights, replacement=False, num_samples=n)
+    rng = np.random.RandomState(2) if kind == "RandomState" else np.random.default_rng(2)
+    drawn = [
+        sampler.rows_at(np.arange(n), OrderKey(3, epoch))
+        if kind == "seed"
+        else next(sampler.shuffled_indices_batch_iterator(n, rng))
+        for epoch in range(runs)
+    ]
+    seen = collections.Counter(tuple(rows.tolist()) for rows in drawn)
     counts = [seen[order] for order in shares]
     assert sum(counts) == runs
     assert abs(chi_squared(counts, [share * runs for share in shares.values()])) < 5
@@ -241,12 +239,6 @@ def test_the_tables_of_two_epochs_are_kept() -> None:
     sampler.rows_at(np.arange(10), OrderKey(1, 4))
     assert all(sampler._orders[key] is order for key, order in before.items())
     assert len(pickle.dumps(sampler)) < 10_000
-
-
-def test_a_batch_may_reach_over_the_end_of_a_repeat() -> None:
-    source = bu.ArrayDataSource([np.arange(10)], sampler=WeightedSampler(np.ones(10), replacement=False, repeats=3))
-    for shuffle in (5, np.random.RandomState(5)):
-        assert [len(x) for (x,) in source.batch_iterator(7, shuffle=shuffle)] == [7, 7, 7, 7, 2]
 
 
 # -- with the rest of the library ------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from tests.properties.graphs import graphs
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
 HERE = ("serial", "threads")
 """Pools that need no processes."""
-FEW: dict[str, Any] = {"pools": HERE, "workers": (2,), "max_batches": 3, "resumes": 1}
+FEW: dict[str, Any] = {"pools": HERE, "max_batches": 3}
 """As much as is needed where it does not matter in how many settings a source is read."""
 
 
@@ -66,8 +66,7 @@ def caught(source: Any, culprit: str, setting: str = "", **options: Any) -> NotR
 def test_a_right_source_passes_in_every_setting(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
     source = source if in_full else source.map(each_batch, rng="batch")
-    few: dict[str, Any] = {} if in_full else {"workers": (2,), "max_batches": 5, "resumes": 2}
-    assert_reproducible(source, shuffle=shuffle, **few)
+    assert_reproducible(source, shuffle=shuffle, max_batches=8 if in_full else 5)
     if in_full:
         assert_reproducible(source.map(each_batch, rng="batch"), shuffle=shuffle, batch_size=16)
 
@@ -78,7 +77,7 @@ def test_any_graph_of_ours_passes(source: Any, size: int, shuffle: int | None) -
         source.plan(size, shuffle)
     except InOrderNotSupported:
         assume(False)
-    assert_reproducible(source, size, shuffle=shuffle, pools=HERE, workers=(2,), max_batches=3, resumes=2)
+    assert_reproducible(source, size, shuffle=shuffle, **FEW)
 
 
 def test_old_code_that_draws_globally_passes_where_it_is_seeded() -> None:
@@ -174,9 +173,10 @@ def test_a_sampler_that_takes_one_batch_size_is_asked_for_no_other_if_that_is_sa
         def rows_at(self, positions: np.ndarray, key: Any) -> np.ndarray:
             return positions
 
-        def check_batch_size(self, batch_size: int) -> None:
+        def row_plan(self, batch_size: int, *options: Any) -> Any:
             if batch_size != 8:
                 raise ArgumentError(f"batch_size must be 8, not {batch_size}")
+            return super().row_plan(batch_size, *options)
 
     source = bu.ArrayDataSource([np.arange(100)], sampler=Eights())
     assert_reproducible(source, 8, batch_sizes=(), **FEW)
@@ -231,7 +231,7 @@ def test_the_thread_in_an_epoch_that_is_not_the_first() -> None:
             elsewhere = threading.current_thread() is not threading.main_thread()
             return (rows + (key.epoch if elsewhere else 0),)
 
-    setting = "is made with pools=('threads',), workers=(1,), buffers=(1,)"
+    setting = "is made with pools=('threads',), 1 worker"
     assert caught(bu.zip(ROWS, Late([np.arange(100)])), "Late", setting, pools=("threads",)).epoch == 1
 
 
@@ -285,7 +285,7 @@ def test_an_array_that_is_handed_out_again_passes() -> None:
         np.multiply(x, 2, out=memory[: len(x)])
         return (memory[: len(x)],)
 
-    assert_reproducible(ROWS.map(reusing), workers=(1,), max_batches=4)  # it is copied where it is returned
+    assert_reproducible(ROWS.map(reusing), max_batches=4)  # it is copied where it is returned
 
 
 def test_an_accessor_and_a_source_of_ones_own() -> None:
@@ -389,11 +389,8 @@ def test_what_has_no_random_access_is_refused() -> None:
         ({"shuffle": -1}, ArgumentError, "shuffle must not be negative"),
         ({"pools": "threads"}, ArgumentTypeError, r"pools must be a list, not 'threads'; pass \('threads',\)"),
         ({"pools": ("thread",)}, ArgumentError, "did you mean 'threads'"),
-        ({"workers": (0,)}, ArgumentError, "workers must be at least 1"),
-        ({"buffers": 3}, ArgumentTypeError, "buffers must be a list"),
-        ({"worlds": (1.5,)}, ArgumentTypeError, "worlds must be a whole number"),
-        ({"epochs": (-1,)}, ArgumentError, "epochs must not be negative"),
-        ({"resumes": -1}, ArgumentError, "resumes must not be negative"),
+        ({"batch_sizes": 3}, ArgumentTypeError, "batch_sizes must be a list"),
+        ({"batch_sizes": (1.5,)}, ArgumentTypeError, "batch_sizes must be a whole number"),
         ({"max_batches": 0}, ArgumentError, "max_batches must be at least 1"),
         ({"batch_sizes": (0,)}, ArgumentError, "batch_sizes must be at least 1"),
     ],

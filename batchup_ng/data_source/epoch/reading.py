@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from ...batch_layout import finished
 from ...faults.isolation import FAILURES, isolable, isolate
 from ...memory_pool import Buffers
-from ...randomness import BatchKey, globals_seeded
+from ...randomness import BatchKey
+from ...randomness.numpy_rng import globals_kept
 from ...sampling.plans.rows import planned_samples
 from ..hooks import ReadsRows
 
@@ -44,7 +45,7 @@ class MakeBatch(NamedTuple):
         if not (self.seeded and self.own_thread):
             batch = finished(source.read(rows, key, buffers), buffers)
         else:
-            with globals_seeded(key):
+            with globals_kept(key):
                 batch = finished(source.read(rows, key, buffers), buffers)
         return with_mask(batch, key, planned_samples(rows, batch)) if self.pad_mask else batch
 

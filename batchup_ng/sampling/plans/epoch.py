@@ -74,10 +74,7 @@ class BatchPlan:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._size_in_words()}>"
-
-    def _size_in_words(self) -> str:
-        return "endless" if self.n_batches == math.inf else f"{self.n_batches} batches"
+        return f"<{type(self).__name__} of epoch {self.epoch}>"
 
     def __len__(self) -> int:
         if self.n_batches > sys.maxsize:  # infinite, or more than len() can say
@@ -203,9 +200,6 @@ class DrawnPlan(BatchesPlan):
     """A plan whose order is drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
 
     rows: ListedPlan
-
-    def _size_in_words(self) -> str:
-        return "batches drawn as they are asked for" if self.rows.told is None else super()._size_in_words()
 
     def __iter__(self) -> Iterator[PlannedBatch]:
         if self._end is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +20,18 @@ SLICE = 16_384
 
 KEPT = 4
 """How many of the latest slices are kept."""
+
+Made = TypeVar("Made")
+
+
+def latest(known: dict[int, Made], key: int, most: int, make: Callable[[], Made]) -> Made:
+    """Return what is known for `key`, else make it; `most` of the latest are kept. Two threads may both make one."""
+    if (found := known.get(key)) is not None:
+        return found
+    made = known[key] = make()
+    for old in list(known)[:-most]:
+        known.pop(old, None)
+    return made
 
 
 class Spread:
@@ -55,7 +70,8 @@ class Spread:
         for number in np.unique(slices).tolist():
             mine = slices == number
             within = turned[mine] - self._starts[number]
-            classes[mine], members[mine] = (part[within] for part in self._slice(number))
+            ordered = latest(self._slices, number, KEPT, functools.partial(self._in_order, number))
+            classes[mine], members[mine] = (part[within] for part in ordered)
         return classes, members
 
     def _begun(self, number: int) -> np.ndarray:
@@ -64,16 +80,9 @@ class Spread:
             return self._sizes
         return np.ceil(self._sizes * (number / self._n_slices) - self._phases).astype(np.int64)
 
-    def _slice(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        known = self._slices.get(number)
-        if known is None:
-            # Two threads may both compute it; each uses its own.
-            known = self._in_order(self._begun(number), self._begun(number + 1))
-            self._slices = dict([*list(self._slices.items())[1 - KEPT :], (number, known)])
-        return known
-
-    def _in_order(self, begun: np.ndarray, ended: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        counts = ended - begun
+    def _in_order(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        begun = self._begun(number)
+        counts = self._begun(number + 1) - begun
         classes = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(len(classes)) + np.repeat(begun - np.cumsum(counts) + counts, counts)
         order = np.argsort((numbers + self._phases[classes]) / self._sizes[classes], kind="stable")

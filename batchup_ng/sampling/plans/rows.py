@@ -88,8 +88,6 @@ class SamplerPlan(SequencePlan):
 
     def __init__(self, sampler: Any, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
         super().__init__(sampler.num_indices_generated(), batch_size, drop_last)
-        if sampler.in_batches:
-            self.n_samples = None
         self._sampler = sampler
         self._key = key
         self._size = min(FIRST_BLOCK, sampler.block)
@@ -166,7 +164,7 @@ class _FirstBatches(RowPlan):
         self._n_samples = n_samples
         self._starts = [0]  # the sample at which each batch starts, then where the last one ends
         while self._starts[-1] < n_samples and len(self._starts) <= part.n_batches:
-            end = self._starts[-1] + rows_length(part.rows(len(self._starts) - 1))
+            end = self._starts[-1] + batches.length(part.rows(len(self._starts) - 1))
             if end > n_samples and drop_last:
                 break
             self._starts.append(end)
@@ -372,11 +370,6 @@ def planned_samples(rows: Any, batch: Any) -> int:
         return whole_samples(rows)[1]
     except TypeError:
         return batches.length(batch)
-
-
-def rows_length(rows: Any) -> int:
-    """Return how many samples the rows of a batch stand for, read from the first leaf of a nest."""
-    return batches.length(rows)
 
 
 def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:

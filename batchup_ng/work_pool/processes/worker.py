@@ -23,7 +23,8 @@ from ...error_context import map_of, traceback_of
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
 from ...memory_pool import FRESH, BufferPool, Buffers
-from ...randomness import BatchKey, seed_globals
+from ...randomness import BatchKey
+from ...randomness.numpy_rng import seed_globals
 from . import parent_death, protocol
 from .job import batch_task
 from .output_buffers import TaskMemory, packed

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng import batch as batches
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StandardSampler
 from batchup_ng.sampling.plans.choice import even_order
-from batchup_ng.sampling.plans.rows import FIRST_BLOCK, SamplerPlan, first_rows, first_samples, rows_length
+from batchup_ng.sampling.plans.rows import FIRST_BLOCK, SamplerPlan, first_rows, first_samples
 
 LONG = 10**9
 KEY = OrderKey(1, 0)
@@ -145,9 +146,9 @@ def test_the_first_samples_are_those_of_the_first_batches(
     left = n
     for number in range(int(plan.n_batches)):
         taken, rows = plan.rows(number), whole.rows(number)
-        assert rows_length(taken) == min(rows_length(rows), left)
+        assert batches.length(taken) == min(batches.length(rows), left)
         assert str(taken) == str(first_rows(rows, left))
-        left -= rows_length(taken)
+        left -= batches.length(taken)
     if left > 0 and not drop_last:
         assert plan.n_batches == whole.n_batches
 
