@@ -64,6 +64,13 @@ class EpochOptions:
         return {name: value for name, value in taken_by(fn, self.given).items() if name != "drop_last"}
 
 
+class _NotGiven(int):
+    """The number of an epoch where none was given: a state may give another, and the same twice is warned of."""
+
+
+FIRST = _NotGiven(0)
+
+
 def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options to call a user's function with: all that BatchUp had, of newer ones those that it takes."""
     try:
@@ -78,7 +85,7 @@ def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]
 def epoch_options(
     batch_size: Any,
     shuffle: Any = None,
-    epoch: Any = None,
+    epoch: Any = FIRST,
     drop_last: Any = False,
     shard: Any = None,
     uneven: Any = "pad",
@@ -93,7 +100,7 @@ def epoch_options(
             drawn from NumPy's global state.
         ArgumentTypeError: an option is of a wrong kind.
     """
-    number = validation.not_negative("epoch", 0 if epoch is None else epoch)
+    number = validation.not_negative("epoch", epoch)
     rng, shuffled, seed = _order(shuffle)
     part = shard_of(shard, uneven, pad_mask)
     if part.world > 1 and rng is np.random:
@@ -108,7 +115,7 @@ def epoch_options(
         shuffled=shuffled,
         seed=seed,
         epoch=number,
-        numbered=epoch is not None,
+        numbered=epoch is not FIRST,
         drop_last=validation.true_or_false("drop_last", drop_last),
         own=own or {},
         shard=part,

@@ -13,7 +13,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import ParallelDataSource, PrefetchDataSource
 
 BATCH_ITERATOR = (
-    "(self, batch_size: 'int', shuffle: 'Any' = None, *, epoch: 'int | None' = None, drop_last: 'bool' = False, "
+    "(self, batch_size: 'int', shuffle: 'Any' = None, *, epoch: 'int' = 0, drop_last: 'bool' = False, "
     "shard: 'Any' = None, uneven: 'str' = 'pad', pad_mask: 'bool' = False, "
     "on_error: 'str | ErrorPolicy | None' = None, state: 'Any' = None) -> 'BatchIterator'"
 )
@@ -28,7 +28,7 @@ EPOCHS = (
 def test_signatures_are_explicit_and_the_same(cls: Any) -> None:
     assert str(inspect.signature(cls.batch_iterator)) == BATCH_ITERATOR
     assert str(inspect.signature(cls.epochs)) == EPOCHS
-    plan = "(self, batch_size: 'int', shuffle: 'Any' = None, *, epoch: 'int | None' = None, drop_last: 'bool' = False)"
+    plan = "(self, batch_size: 'int', shuffle: 'Any' = None, *, epoch: 'int' = 0, drop_last: 'bool' = False)"
     assert str(inspect.signature(cls.plan)) == f"{plan} -> 'BatchPlan'"
 
 

@@ -21,7 +21,7 @@ from ...errors import RepeatedEpochWarning, StateError
 from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
 from ...warn import consumer_level
-from ..epoch_options import EpochOptions, epoch_options
+from ..epoch_options import FIRST, EpochOptions, epoch_options
 from ..hooks import SourceNode, any_node
 from .accounting import Accounting
 from .iterator import BatchIterator
@@ -135,9 +135,7 @@ class MakesEpochs(OpensEpochs):
         return self
 
     @validation.known_names()
-    def plan(
-        self, batch_size: int, shuffle: Any = None, *, epoch: int | None = None, drop_last: bool = False
-    ) -> BatchPlan:
+    def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST, drop_last: bool = False) -> BatchPlan:
         """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
 
         The arguments are those of :meth:`batch_iterator`.
@@ -153,7 +151,7 @@ class MakesEpochs(OpensEpochs):
         batch_size: int,
         shuffle: Any = None,
         *,
-        epoch: int | None = None,
+        epoch: int = FIRST,
         drop_last: bool = False,
         shard: Any = None,
         uneven: str = "pad",
@@ -170,7 +168,7 @@ class MakesEpochs(OpensEpochs):
                 ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
                 exactly as BatchUp drew it. True: drawn from NumPy's global state.
             epoch: Number of the epoch, which with an int seed gives each epoch an order of its own; :meth:`epochs`
-                counts them. Without a number it is 0, or the state's.
+                counts them. With `state` and without a number it is the state's.
             drop_last: Whether to leave out a last batch that is not whole.
             shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes, all of which have equally many
                 batches; rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun,
