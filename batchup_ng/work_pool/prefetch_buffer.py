@@ -143,6 +143,15 @@ class PrefetchBuffer(Runner):
         self.wait(entry)
         return entry
 
+    def taken(self) -> tuple[Any, str]:
+        """Return the next result with how it came, or raise what its task raised; it has left the buffer then."""
+        entry = self.head()
+        try:
+            return entry.future.result(), entry.future.transport
+        finally:
+            self.drop(entry)
+            del entry  # or the traceback of an exception would hold the future, which holds the exception
+
     def drop(self, entry: Entry) -> None:
         """Take an entry out of the buffer."""
         if self._entries and self._entries[0] is entry:
