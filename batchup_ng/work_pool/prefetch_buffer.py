@@ -163,7 +163,8 @@ class PrefetchBuffer(Runner):
         if entry.future.wait(patience):
             return
         began = entry.future.began
-        state = "no worker has begun it" if began is None else f"a worker began it {monotonic() - began:.0f} s ago"
+        at_it = f"a worker has been at it for {monotonic() - (began or 0.0):.0f} s"
+        state = "no worker has begun it" if began is None else at_it
         warn_consumer(
             f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
             f"parallel_data_source ends samples that take too long, and names them",
