@@ -16,9 +16,6 @@ class FairQueue(Generic[Item]):
         self._first: collections.deque[Item] = collections.deque()
         self._streams: dict[int, collections.deque[Item]] = {}  # in the order of their turns
 
-    def __len__(self) -> int:
-        return len(self._first) + sum(map(len, self._streams.values()))
-
     def __bool__(self) -> bool:
         return bool(self._first or self._streams)
 

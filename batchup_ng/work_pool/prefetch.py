@@ -135,12 +135,7 @@ class ProducerRunner(PrefetchBuffer):
 
     def __next__(self) -> Any:
         with self:
-            entry = self.head()
-            try:
-                item, transport = entry.future.result(), entry.future.transport
-            finally:
-                self.drop(entry)
-                del entry  # or the traceback of an exception would hold the future, which holds the exception
+            item, transport = self.taken()
             if not item:
                 self.close()
                 raise StopIteration

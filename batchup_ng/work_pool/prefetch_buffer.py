@@ -143,6 +143,15 @@ class PrefetchBuffer(Runner):
         self.wait(entry)
         return entry
 
+    def taken(self) -> tuple[Any, str]:
+        """Return the next result with how it came, or raise what its task raised; it has left the buffer then."""
+        entry = self.head()
+        try:
+            return entry.future.result(), entry.future.transport
+        finally:
+            self.drop(entry)
+            del entry  # or the traceback of an exception would hold the future, which holds the exception
+
     def drop(self, entry: Entry) -> None:
         """Take an entry out of the buffer."""
         if self._entries and self._entries[0] is entry:
@@ -154,7 +163,8 @@ class PrefetchBuffer(Runner):
         if entry.future.wait(patience):
             return
         began = entry.future.began
-        state = "no worker has begun it" if began is None else f"a worker began it {monotonic() - began:.0f} s ago"
+        at_it = f"a worker has been at it for {monotonic() - (began or 0.0):.0f} s"
+        state = "no worker has begun it" if began is None else at_it
         warn_consumer(
             f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
             f"parallel_data_source ends samples that take too long, and names them",

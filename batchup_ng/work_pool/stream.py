@@ -62,12 +62,9 @@ class WorkStream:
         """Return the next result; raises ``StopIteration`` when there are no more."""
         self._buffer.check_caller()
         with self._buffer as buffer:
-            entry = buffer.head()
             try:
-                return entry.future.result()
+                return buffer.taken()[0]
             finally:
-                buffer.drop(entry)
-                del entry  # or the traceback of an exception would hold the future, which holds the exception
                 buffer.top_up()
 
     def close(self) -> None:

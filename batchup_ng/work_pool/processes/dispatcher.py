@@ -213,12 +213,6 @@ class Dispatcher:
             )
         return WorkerDied(f"{self._last_exit} while running this task")
 
-    def _forget(self) -> None:
-        while self._forgotten:
-            number = self._forgotten.popleft()
-            for worker in self._schedule.workers:
-                worker.forget(number)
-
     def _watch_writers(self) -> None:
         for worker in self._schedule.workers:
             if worker.writer.waiting != worker.watched:
@@ -353,7 +347,10 @@ class Dispatcher:
         if self.copies is not None:
             self.copies.sweep()
         with self._lock:
-            self._forget()
+            while self._forgotten:
+                number = self._forgotten.popleft()
+                for worker in self._schedule.workers:
+                    worker.forget(number)
 
     def _serve(self, worker: WorkerHandle, died: bool) -> None:
         """Write and read what can be written and read without waiting; replace a worker that is gone."""

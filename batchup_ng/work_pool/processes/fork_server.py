@@ -118,7 +118,8 @@ def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
 class ForkServer:
     """One server process, from the pool's side; it ends when the socket to it is closed.
 
-    `surroundings` are what its workers have from it, `ended` whether it was found dead.
+    `surroundings` are what its workers have from it, `ended` whether it was found dead, `was_silent` whether it did not
+    report how a worker ended: it may have been stopped.
     """
 
     def __init__(self, blas_threads: int | None) -> None:
@@ -133,7 +134,7 @@ class ForkServer:
             raise
         self._sock = ours
         self._lock = threading.Lock()
-        self.ended = False
+        self.ended = self.was_silent = False
 
     def fork(self, threads: int, fds: list[int]) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
@@ -168,6 +169,7 @@ class ForkServer:
         if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker just now, and take long
             answer = self._answer([], pid, ANSWER_TIMEOUT)
             self._lock.release()
+        self.was_silent = self.was_silent or answer is None  # or it is dead
         return EXIT_UNKNOWN if answer is None else answer[2]
 
     def _answer(self, fds: list[int], number: int, timeout: float) -> tuple[bytes, int, int] | None:
@@ -241,7 +243,7 @@ def take(blas_threads: int | None) -> ForkServer:
 
 def give_back(server: ForkServer) -> None:
     """Keep a server, whose workers have ended, for the next pool; end it if something is wrong or there is one."""
-    if server.ended or server.surroundings is None or _spare:
+    if server.ended or server.was_silent or server.surroundings is None or _spare:
         server.close()
     else:
         _spare.append(server)

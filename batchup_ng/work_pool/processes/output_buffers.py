@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import weakref
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,13 @@ from .shared_memory import SharedView
 class TaskMemory(Buffers):
     """Where one task takes memory from: its slot in the shared memory, if there is one; memory of the worker's own."""
 
-    __slots__ = ("_own", "_slot", "_used", "_view", "common", "scratch")
+    __slots__ = ("_slot", "_used", "_view", "common", "scratch")
 
     def __init__(self, view: SharedView | None, slot: Placed | None, scratch: BufferPool) -> None:
         self._view = view
         self.common = None if view is None else view.bytes
         self._slot = slot
         self._used = 0
-        # What was handed out, and where in the slot. By weak references, for a further one would look like an owner.
-        self._own: list[tuple[weakref.ref[np.ndarray], int]] = []
         self.scratch = scratch  # type: ignore[misc]  # a property there
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -49,25 +46,21 @@ class TaskMemory(Buffers):
         if self._slot is None or self._view is None or used + nbytes > self._slot.size:
             return None
         self._used = used + -(-nbytes // ALIGNMENT) * ALIGNMENT
-        array: np.ndarray = np.ndarray(shape, dtype, self._view.bytes, self._slot.offset + used)
-        self._own.append((weakref.ref(array), used))
-        return array
+        return np.ndarray(shape, dtype, self._view.bytes, self._slot.offset + used)
 
     def within(self, array: np.ndarray) -> int | None:
         """Return where in the slot `array`, which is contiguous, lies, copied there if need be; None without room."""
-        for own, start in self._own:
-            if own() is array:
-                return start
         if self._slot is None or self._view is None:
             return None
-        start = address_of(array) - self._view.address - self._slot.offset
+        first = self._view.address + self._slot.offset
+        start = address_of(array) - first
         if start >= 0 and start + array.nbytes <= self._used:
             return start
         copy = self._carve(array.nbytes, array.shape, array.dtype)
         if copy is None:
             return None
         copy[...] = array
-        return self._own[-1][1]
+        return address_of(copy) - first
 
     def written(self) -> Placed:
         """Return the part of the slot that was handed out."""

@@ -272,10 +272,7 @@ class FrameWriter:
         todo = self._todo
         while todo:
             try:
-                if len(todo) == 1:
-                    n = self._sock.send(todo[0])
-                else:
-                    n = self._sock.sendmsg(itertools.islice(todo, MAX_PIECES))
+                n = self._sock.sendmsg(itertools.islice(todo, MAX_PIECES))
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:

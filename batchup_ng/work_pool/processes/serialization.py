@@ -57,7 +57,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             options = obj.cache_parameters()
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
         if kind is typing.NewType and not _goes_by_name(obj):
-            return _new_type, (obj.__name__, obj.__supertype__, obj.__module__)
+            return typing.NewType, (obj.__name__, obj.__supertype__), {"__module__": obj.__module__}
         if tensors.is_tensor(obj):
             return _reduced_tensor(obj)
         if isinstance(obj, BaseException) and _skips_init(kind):
@@ -301,12 +301,6 @@ def _goes_by_name(obj: Any) -> bool:
 
 def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
     return functools.lru_cache(maxsize, typed)(function)
-
-
-def _new_type(name: str, supertype: Any, module: str) -> Any:
-    made: Any = vars(typing)["NewType"](name, supertype)  # mypy wants a literal name
-    made.__module__ = module
-    return made
 
 
 def _skips_init(kind: type[BaseException]) -> bool:

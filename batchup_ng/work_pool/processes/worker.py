@@ -14,7 +14,6 @@ import dataclasses
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -49,8 +48,6 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
             protocol.write_frame(sock, encode(Kind.ERROR, 0, f"{error}; it may be the limit on memory"))
             os._exit(1)
         WorkerLoop(sock, view, threads).serve()
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 def ignore_interrupts() -> None:

@@ -292,7 +292,7 @@ def test_streams_take_turns() -> None:
     queue.put("short", stream_id=2)
     queue.put_urgent("urgent")
     queue.put_back("again")
-    assert len(queue) == 6
+    assert len(list(queue)) == 6
     assert [queue.take() for _ in range(6)] == ["again", "urgent", "long 0", "short", "long 1", "long 2"]
     assert not queue
 
