@@ -13,7 +13,8 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.groups import drawn_groups, group_positions, grouped, groups_plan, ungrouped, whole_groups
+from ..sampling.base import planned_rows
+from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped, whole_groups
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
@@ -133,12 +134,9 @@ class CompositeDataSource(PlannedDataSource):
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         if max(self._sizes) > 1:
-            self.row_plan(batch_size, OrderKey(0, 0), drop_last)  # which refuses parts that cannot be put in groups
-        parts = [
-            drawn_groups(source.drawn_rows(batch_size * n, rng, drop_last and n == 1), n, batch_size, drop_last)
-            for source, n in zip(self.datasets, self._sizes, strict=True)
-        ]
-        yield from map(trim_rows, zip(*parts, strict=False)) if self.trim else zip(*parts, strict=False)
+            return planned_rows(self, batch_size, rng, drop_last)
+        parts = [source.drawn_rows(batch_size, rng, drop_last) for source in self.datasets]
+        return map(trim_rows, zip(*parts, strict=False)) if self.trim else zip(*parts, strict=False)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
         def of_part(source: AbstractDataSource, size: int) -> float | None:

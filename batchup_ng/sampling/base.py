@@ -130,6 +130,15 @@ class AbstractSampler:
         return None if n is None else count_batches(n, batch_size, drop_last)
 
 
+def planned_rows(node: Any, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
+    """Yield the rows of each batch of the ``row_plan`` of a sampler or source, whose seed is drawn once from `rng`."""
+    plan = node.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last)
+    number = 0
+    while number < plan.n_batches:
+        yield plan.rows(number)
+        number += 1
+
+
 class PlannedSampler(AbstractSampler):
     """A sampler that defines ``row_plan``, so that its order is a function of a key."""
 
@@ -141,7 +150,7 @@ class PlannedSampler(AbstractSampler):
 
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
         self.row_plan(validation.positive_int("batch_size", batch_size), None, False)  # refuses what has no order
-        return self._walk(batch_size, None, False)
+        return planned_rows(self, batch_size, None, False)
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch, in the order of a seed.
@@ -150,14 +159,7 @@ class PlannedSampler(AbstractSampler):
         ``random()`` of a ``Generator``.
         """
         self.row_plan(validation.positive_int("batch_size", batch_size), OrderKey(0, 0), False)
-        return self._walk(batch_size, shuffle_rng, False)
-
-    def _walk(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
-        plan = self.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last)
-        number = 0
-        while number < plan.n_batches:
-            yield plan.rows(number)
-            number += 1
+        return planned_rows(self, batch_size, shuffle_rng, False)
 
 
 class RandomAccessSampler(PlannedSampler):
@@ -202,4 +204,4 @@ class BatchSampler(PlannedSampler):
         return self.row_plan(batch_size, None, drop_last).n_batches
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
-        return self._walk(batch_size, rng, drop_last)
+        return planned_rows(self, batch_size, rng, drop_last)

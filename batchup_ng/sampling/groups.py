@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
 from ..errors import ArgumentError
 from .plans.rows import RowPlan, SequencePlan, map_rows
 
@@ -64,11 +61,3 @@ def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> R
     return SequencePlan(
         n_groups, batch_size, drop_last, lambda *places: grouped(part.rows_between(*[at * size for at in places]), size)
     )
-
-
-def drawn_groups(drawn: Iterator[Any], size: int, batch_size: int, drop_last: bool) -> Iterator[Any]:
-    """Return an iterator of the rows of batch after batch in groups, until one has none."""
-    if size == 1:
-        return drawn
-    least = batch_size if drop_last else 1
-    return itertools.takewhile(lambda rows: batches.length(rows) >= least, (grouped(rows, size) for rows in drawn))

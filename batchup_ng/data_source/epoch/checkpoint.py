@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
+from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions
 from ..hooks import SourceNode, any_node
 from .state import SavedEpoch, digest, from_state
@@ -60,7 +61,7 @@ def resumed(
             f"this state is of epoch {saved.epoch}, and epoch={options.epoch} was asked for; leave epoch= out, or pass "
             f"the state to that epoch alone"
         )
-    return dataclasses.replace(options, epoch=saved.epoch, reached=saved.reached), saved
+    return dataclasses.replace(options, epoch=saved.epoch, reached=Reached(saved.samples, saved.batches)), saved
 
 
 def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from ...errors import StateError
-from ...sampling.plans.sharding import Reached
 from .accounting import COUNTS
 
 FORMAT = "batchup_ng epoch"
@@ -51,11 +50,6 @@ class SavedEpoch:
     batches: int  # the same in batches, of a world of one
     counts: dict[str, int]  # how many samples this rank has planned, delivered, failed, replaced
     inner: Any = None  # state of the user's own iterator of a stream
-
-    @property
-    def reached(self) -> Reached:
-        """How far it is."""
-        return Reached(self.samples, self.batches)
 
 
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
