@@ -113,7 +113,7 @@ def epoch_options(
     size = _below("batch_size", batch_size, BITS, "pass the number of samples to have all in one batch")
     part = shard_of(shard, uneven, pad_mask)
     _below("shard[1], the world,", part.world, BITS, "pass the number of processes")
-    if part.world > 1 and rng is np.random:
+    if part.world > 1 and rng is numpy_rng.GLOBAL:
         raise ArgumentError(
             "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
             "epoch has its own; pass the same int to all of them"
