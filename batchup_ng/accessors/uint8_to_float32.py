@@ -45,8 +45,7 @@ class ImageArrayUInt8ToFloat32:
             raise ArgumentTypeError(
                 f"arr_u8 must have __len__ and __getitem__, as a NumPy array has; {type(arr_u8).__name__} does not"
             )
-        limits: dict[str, Any] = {"val_lower": val_lower, "val_upper": val_upper}
-        for name, value in limits.items():
+        for name, value in (("val_lower", val_lower), ("val_upper", val_upper)):
             if not isinstance(value, Real):
                 raise ArgumentTypeError(f"{name} must be a number, not {value!r}; pass a float")
         self.arr_u8 = arr_u8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from .. import batch as batches
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH, BufferPool
-from ..randomness import BatchKey, numpy_rng
+from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
 from ..sampling.plans.rows import ListedPlan
 from .epoch.checkpoint import put_back
@@ -266,7 +267,7 @@ def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: f
     Where `n_batches` is None only drawing tells how many batches there are, which is then done on a copy.
     """
     size, drop_last = options.batch_size, options.drop_last
-    again = rng if n_batches is not None or rng is None else numpy_rng.copy_of(rng)
+    again = rng if n_batches is not None or rng is None else copy.deepcopy(rng)
 
     def count() -> int:
         if source.num_samples() is None:

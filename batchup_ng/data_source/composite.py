@@ -14,7 +14,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import planned_rows
-from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped, whole_groups
+from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
@@ -80,7 +80,8 @@ class CompositeDataSource(PlannedDataSource):
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = [source.num_samples(**kwargs) for source in self.datasets]
-        return None if None in counts else min(map(whole_groups, counts, self._sizes))
+        pairs = zip(counts, self._sizes, strict=True)
+        return None if None in counts else min(count_batches(n, size, drop_last=True) for n, size in pairs)
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
@@ -143,7 +144,7 @@ class CompositeDataSource(PlannedDataSource):
             if size == 1:
                 return source.count(batch_size, drop_last)
             n = source.num_samples()
-            return None if n is None else count_batches(whole_groups(n, size), batch_size, drop_last)
+            return None if n is None else count_batches(count_batches(n, size, True), batch_size, drop_last)
 
         return _least(map(of_part, self.datasets, self._sizes))
 

@@ -103,7 +103,7 @@ def epoch_options(
     number = validation.not_negative("epoch", epoch)
     rng, shuffled, seed = _order(shuffle)
     part = shard_of(shard, uneven, pad_mask)
-    if part.world > 1 and rng is np.random:
+    if part.world > 1 and rng is numpy_rng.GLOBAL:
         raise ArgumentError(
             "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
             "epoch has its own; pass the same int to all of them"

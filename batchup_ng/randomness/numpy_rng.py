@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import random
 import sys
 from collections.abc import Iterator
@@ -15,11 +14,14 @@ from ..errors import ArgumentTypeError
 from .hashing import digest, word
 from .keys import BatchKey
 
+GLOBAL = np.random.mtrand._rand
+"""The generator behind NumPy's functions: of ``numpy.random.seed`` and the others."""
+
 
 def check_rng(shuffle: Any) -> Any:
     """Return the generator that `shuffle` names, NumPy's global state for True; refuse what is none."""
     if shuffle is True or shuffle is np.random:
-        return np.random
+        return GLOBAL
     if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
         return shuffle
     raise ArgumentTypeError(
@@ -36,15 +38,6 @@ def uniform_draws(rng: Any, size: int) -> np.ndarray:
 def seed_draw(rng: Any) -> int:
     """Return a seed of 53 bits: one float in [0, 1), drawn from `rng`, without its point."""
     return int(uniform_draws(rng, 1)[0] * (1 << 53))
-
-
-def copy_of(rng: Any) -> Any:
-    """Return a generator in the state of `rng` that shares nothing with it."""
-    if rng is np.random:
-        twin = np.random.RandomState()
-        twin.set_state(np.random.get_state())
-        return twin
-    return copy.deepcopy(rng)
 
 
 def seed_from_state(rng: Any) -> int:

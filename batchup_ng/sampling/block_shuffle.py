@@ -41,6 +41,7 @@ class BlockShuffleSampler(RepeatedSampler):
         super().__init__(length, repeats)
         self.n_rows = self.length
         self.block_rows = validation.positive_int("block", block)
+        self._block_in_words = str(block)
         self.window = validation.positive_int("window", window)
         # One block of all rows is as good as a longer one, and no sum leaves 63 bits.
         self._block = min(self.block_rows, max(1, self.length))
@@ -50,10 +51,6 @@ class BlockShuffleSampler(RepeatedSampler):
         self._n_windows = max(1, -(-self._n_blocks // self.window))
         # The first windows, as many as `_n_longer`, have one block more than the others.
         self._blocks_each, self._n_longer = divmod(self._n_blocks, self._n_windows)
-
-    def __repr__(self) -> str:
-        inner = f"length={self.length}, block={self.block_rows}, window={self.window}, repeats={self.repeats}"
-        return f"{type(self).__name__}({inner})"
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), self.block_rows, self.window]

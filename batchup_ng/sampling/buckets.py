@@ -9,6 +9,7 @@ of a few steps.
 from __future__ import annotations
 
 import bisect
+import itertools
 from typing import Any
 
 import numpy as np
@@ -164,12 +165,9 @@ class BucketPlan(RowPlan):
 
 def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
     given = tuple(validation.integer(f"boundaries[{i}]", bound) for i, bound in enumerate(boundaries))
-    for i, bound in enumerate(given):
-        if bound < 1 or (i and bound <= given[i - 1]):
-            raise ArgumentError(
-                f"boundaries must ascend from at least 1, but boundaries[{i}] is {bound}"
-                f"{f' after {given[i - 1]}' if i else ''}; pass each once, sorted"
-            )
+    for before, bound in itertools.pairwise((0, *given)):
+        if bound <= before:
+            raise ArgumentError(f"boundaries must ascend from at least 1, not {before}, {bound}; pass them sorted")
     return given
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
-from .plans.rows import RowPlan, SequencePlan, map_rows
+from .plans.rows import RowPlan, SequencePlan, count_batches, map_rows
 
 
 def grouped(rows: Any, size: int) -> Any:
@@ -39,11 +38,6 @@ def group_positions(positions: np.ndarray, size: int) -> np.ndarray:
     return positions if size == 1 else (positions[:, None] * size + np.arange(size)).reshape(-1)
 
 
-def whole_groups(n_rows: float, size: int) -> float:
-    """Return how many groups so many rows fill: an int, or ``math.inf``."""
-    return n_rows if n_rows == math.inf else int(n_rows) // size
-
-
 def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> RowPlan:
     """Return the rows of a plan in groups of `size`, in batches of `batch_size` groups.
 
@@ -57,7 +51,7 @@ def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> R
             "batch_size of a CompositeDataSource is for parts whose samples are one sequence, not for a choice of "
             "sources, rounds of one, or buckets; give that part 1 and the others their sizes, or leave it out"
         )
-    n_groups = whole_groups(part.n_samples, size)
+    n_groups = count_batches(part.n_samples, size, drop_last=True)
     return SequencePlan(
         n_groups, batch_size, drop_last, lambda *places: grouped(part.rows_between(*[at * size for at in places]), size)
     )

@@ -12,7 +12,8 @@ from .. import validation
 from ..errors import ArgumentError
 from ..randomness import OrderKey, pair_words, words_at
 from .base import RandomAccessSampler, array_fingerprint, given_array
-from .plans.batched_permutation import LARGEST, each_permuted
+from .plans.batched_permutation import each_permuted
+from .plans.permutation import check_length
 
 FINEST = 1000
 """Positions of a period at most, where proportions are not whole numbers."""
@@ -93,8 +94,7 @@ def _shares(lengths: list[int], weights: Any) -> np.ndarray:
     """Return the proportions as an array, ``(n_parts,)``, checked."""
     if not lengths:
         raise ArgumentError("lengths must hold the number of rows of each part, and is empty")
-    if sum(lengths) > LARGEST:
-        raise ArgumentError(f"lengths must add up to at most 2^62, {LARGEST}, not {sum(lengths)}; pass fewer rows")
+    check_length("the sum of lengths", sum(lengths))
     shares = np.ones(len(lengths), np.int64)
     if weights is not None:
         shares = given_array("weights", weights, "pass one number a part")

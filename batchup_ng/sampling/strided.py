@@ -47,12 +47,8 @@ class StridedSampler(StandardSampler):
                 f"start={start}, stop={stop}, stride={step} leave no row of {self.n_rows}; move start or stop"
             )
         super().__init__(len(self.rows), repeats)
+        self._length_in_words, self.start, self.stop, self.stride = str(length), start, stop, step  # for repr
         self._step = self.rows.step if len(self.rows) > 1 else 1  # beyond the only row it may be any number
-
-    def __repr__(self) -> str:
-        rows = self.rows
-        inner = f"length={self.n_rows}, start={rows.start}, stop={rows.stop}, stride={rows.step}"
-        return f"{type(self).__name__}({inner}, repeats={self.repeats})"
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), self.n_rows, self.rows.start, self.rows.step]

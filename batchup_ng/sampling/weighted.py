@@ -76,13 +76,14 @@ class WeightedSampler(RandomAccessSampler):
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if key is None:
-            raise InOrderNotSupported(
-                f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
-            )
+            self.rows_at(np.arange(0), None)  # which raises
         return super().row_plan(batch_size, key, drop_last)
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
-        assert key is not None, "there is no order but a drawn one"
+        if key is None:
+            raise InOrderNotSupported(
+                f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
+            )
         if self.replacement:
             rows = self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions)))
         else:

@@ -23,7 +23,7 @@ from tests.data_source.source_helpers import A, draws, ids
         ([A, 3], ArgumentTypeError, r"data\[1\] is a int"),
         ([[1, 2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
         ([[A, A], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
-        ([[A, A[:3]], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*pass MapStyle\(\.\.\.\) of it.*dtype object"),
+        ([[A, A[:3]], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*or MapStyle\(\.\.\.\) of it where its rows"),
         ([[[1, 2], [3]]], ArgumentTypeError, r"MapStyle"),
         ([[np.array(1), np.array(2)]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
         ([A, A[:3]], ArgumentError, "array 0 has length 10, while array 1 has length 3"),

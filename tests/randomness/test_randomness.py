@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import random
 from typing import Any
 
@@ -261,5 +262,5 @@ def test_a_state_gives_a_seed_without_being_changed() -> None:
         assert one.random(3).tolist() == two.random(3).tolist()
         assert numpy_rng.seed_from_state(one) != numpy_rng.seed_from_state(make(3))  # type: ignore[operator]
     np.random.seed(4)
-    twin = numpy_rng.copy_of(np.random)
-    assert twin.rand() == np.random.rand()
+    for shuffle in (True, np.random):
+        assert copy.deepcopy(numpy_rng.check_rng(shuffle)).rand() == np.random.rand()

@@ -193,7 +193,7 @@ def refused() -> list[Any]:
         (lambda: MixtureSampler([3.5]), ArgumentTypeError, r"lengths\[0\] must be a whole number"),  # type: ignore[list-item]
         (lambda: MixtureSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
         (lambda: MixtureSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
-        (lambda: MixtureSampler([2**62, 1]), ArgumentError, r"lengths must add up to at most 2\^62"),
+        (lambda: MixtureSampler([2**62, 1]), ArgumentError, r"the sum of lengths must be at most 2\^62"),
         (lambda: MixtureSampler([3, 4], [1]), ArgumentError, "weights must be 2 numbers"),
         (lambda: MixtureSampler([3, 4], ["a", "b"]), ArgumentError, "weights must be 2 numbers"),
         (lambda: MixtureSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),

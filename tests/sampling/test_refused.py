@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from batchup_ng.sampling import (
     BatchSampler,
     BlockShuffleSampler,
@@ -51,8 +51,8 @@ RNG = np.random.RandomState(1)
         (lambda: BucketSampler(np.array([3, 2**63], np.uint64)), ArgumentError, "lengths must be below 2.63"),
         (lambda: BucketSampler([1], num_buckets=0), ArgumentError, "num_buckets must be at least 1, not 0"),
         (lambda: BucketSampler([1], max_tokens=0), ArgumentError, "max_tokens must be at least 1, not 0"),
-        (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, r"boundaries\[1\] is 3 after 3"),
-        (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, r"from at least 1, but boundaries\[0\] is 0"),
+        (lambda: BucketSampler([1], boundaries=[3, 3]), ArgumentError, "from at least 1, not 3, 3; pass them sorted"),
+        (lambda: BucketSampler([1], boundaries=[0]), ArgumentError, "from at least 1, not 0, 0; pass them sorted"),
         (lambda: BucketSampler([1], boundaries=[1.5]), ArgumentTypeError, r"boundaries\[0\] must be a whole number"),
         (lambda: BucketSampler([1], indices=[1]), ArgumentError, "indices must be row numbers from 0, below 1, and"),
         (lambda: BucketSampler([1], indices=[-1]), ArgumentError, "reach from -1 to -1"),
@@ -106,6 +106,8 @@ RNG = np.random.RandomState(1)
         (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),
         (lambda: WeightedSampler([1.0] * CHUNK + [0, np.nan]), ArgumentError, rf"weights\[{CHUNK + 1}\] is nan"),
         (lambda: WeightedSampler([1, 2], True), TypeError, "positional"),
+        (lambda: WeightedSampler([1]).rows_at(np.arange(1), None), InOrderNotSupported, "pass shuffle="),
+        (lambda: WeightedSampler([1]).row_plan(1, None, False), InOrderNotSupported, "pass shuffle="),
         (lambda: StandardSampler(3).shuffled_indices_batch_iterator(0, RNG), ArgumentError, "at least 1, not 0"),
         (lambda: StandardSampler(3).in_order_indices_batch_iterator(0), ArgumentError, "batch_size must be at least 1"),
         (lambda: MixtureSampler([3]).shuffled_indices_batch_iterator(0, RNG), ArgumentError, "at least 1, not 0"),

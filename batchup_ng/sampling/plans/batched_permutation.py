@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from .permutation import LONGEST
+
 ROUNDS = 12
 """Half-rounds of the network."""
 
 SMALL = 64
 """Below this size a network of so few rounds makes some orders likelier than others: there it is gone through twice."""
-
-LARGEST = 1 << 62
-"""Sizes up to which halves fit 32 bits."""
 
 _ODD = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1)) & ((1 << 64) - 1)) for i in range(2 * ROUNDS)]
 _HALF = np.uint64(32)
@@ -32,15 +31,15 @@ def each_permuted(places: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np
 
     Args:
         places: ``(n,) int64``, each in [0, its size).
-        sizes: ``(n,) int64``, at least 1, at most :data:`LARGEST`.
+        sizes: ``(n,) int64``, at least 1, at most 2^62, so that halves fit 32 bits.
         keys: ``(n,) uint64``.
 
     Raises:
         IndexError: a place is beyond its size, and would never be sent inside, or a size is too large.
     """
     wide = sizes.astype(np.uint64)  # in which what is negative is huge
-    if bool(((places.astype(np.uint64) >= wide) | (wide > LARGEST)).any()):
-        raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {LARGEST}")
+    if bool(((places.astype(np.uint64) >= wide) | (wide > LONGEST)).any()):
+        raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {LONGEST}")
     a = np.ceil(np.sqrt(sizes)).astype(np.uint64)
     b = (wide + a - np.uint64(1)) // a
     b += b & np.uint64(1)  # with both odd there would be even permutations only

@@ -350,14 +350,9 @@ def whole_samples(rows: Any) -> tuple[int, int]:
     """Return how many samples the rows of a batch stand for: of which every part has its row, and of which any has."""
     if isinstance(rows, np.ndarray):  # nearly all batches
         return len(rows), len(rows)
-    lengths = _leaf_lengths(rows)
+    lengths: list[int] = []
+    map_rows(lambda leaf: lengths.append(len(leaf)), rows)
     return min(lengths), max(lengths)
-
-
-def _leaf_lengths(rows: Any) -> list[int]:
-    if isinstance(rows, ChoiceBatch):
-        return _leaf_lengths(rows.sample_indices)
-    return [n for part in rows for n in _leaf_lengths(part)] if isinstance(rows, tuple) else [len(rows)]
 
 
 def planned_samples(rows: Any, batch: Any) -> int:

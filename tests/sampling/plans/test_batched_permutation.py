@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.randomness import words_at
-from batchup_ng.sampling.plans.batched_permutation import LARGEST, SMALL, each_permuted
+from batchup_ng.sampling.plans.batched_permutation import SMALL, each_permuted
+from batchup_ng.sampling.plans.permutation import LONGEST
 from tests.extent import quick, thorough
 
 
@@ -43,7 +44,7 @@ def test_so_is_any(n: int, key: int) -> None:
     assert (np.bincount(whole(n, key), minlength=n) == 1).all()
 
 
-@given(n=st.integers(1, LARGEST), key=st.integers(0, 2**64 - 1), seed=st.integers(0, 2**32 - 1))
+@given(n=st.integers(1, LONGEST), key=st.integers(0, 2**64 - 1), seed=st.integers(0, 2**32 - 1))
 def test_of_any_size_values_are_in_range_and_differ(n: int, key: int, seed: int) -> None:
     places = np.unique(np.random.default_rng(seed).integers(0, n, 100))
     sent = each_permuted(places, np.full(len(places), n), np.full(len(places), key, np.uint64))
