@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import math
 import os
 import threading
 from collections.abc import Iterator
@@ -42,23 +41,14 @@ class Entry(NamedTuple):
     future: TaskFuture
 
 
-AT_ONCE = 4
-"""How many jobs are submitted together once the workers have enough."""
 
 class PrefetchBuffer(Runner):
     """The futures that are ahead of one consumer."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        jobs: Iterator[Job],
-        size: int = 0,  # how many may be under way or done at once
-        held: float = math.inf,  # how many the workers hold, as far as is known; beyond these a few go at a time
-    ) -> None:
+    def __init__(self, pool: Pool, jobs: Iterator[Job], size: int = 0) -> None:
         self._pool = pool
         self._jobs = jobs
-        self._size = size
-        self._held = held
+        self._size = size  # how many may be under way or done at once
         self._entries: collections.deque[Entry] = collections.deque()
         self._beside: set[TaskFuture] = set()  # what was submitted out of turn
         self._lock = threading.Lock()
@@ -105,13 +95,8 @@ class PrefetchBuffer(Runner):
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def top_up(self) -> None:
-        """Submit jobs until the buffer is full or there are no more; an exception is raised when its turn comes.
-
-        Beyond what the workers hold, jobs are submitted :data:`AT_ONCE` at a time, which costs less than one by one.
-        """
+        """Submit jobs until the buffer is full or there are no more; an exception is raised when its turn comes."""
         limit = self.limit()
-        if limit - len(self._entries) < min(AT_ONCE, limit - self._held):
-            return
         while len(self._entries) < limit and not self._ended:
             try:
                 job = next(self._jobs)

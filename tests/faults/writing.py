@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from batchup_ng.work_pool.processes.output_buffers import TaskMemory
-from batchup_ng.work_pool.processes.protocol import RESULTS
+from batchup_ng.work_pool.processes.protocol import Kind
 
 from .mischief import first_time
 
@@ -130,7 +130,7 @@ def cut_next_result(cut: Callable[[socket.socket, memoryview], int]) -> None:
 
     def cut_short(sock: socket.socket, data: Any, *flags: Any) -> Any:
         data = memoryview(data).cast("B")
-        if data[0] < RESULTS:
+        if data[0] < Kind.RESULT:
             return whole(sock, data, *flags)
         kind.sendall, kind.sendmsg, kind.send = whole, gathered, some
         whole(sock, data[cut(sock, data) :], *flags)

@@ -33,7 +33,7 @@ from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture
 from .job import DONE, REST, ProcessJob, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, GRACE, Launcher, WorkerProcess, refused
-from .protocol import RESULTS, Frame, Kind, Poll
+from .protocol import Frame, Kind, Poll
 from .schedule import LATE, Action, Kill, Schedule, Send
 from .shared_arrays import Copy, SharedCopies
 from .shared_memory import Slot, SlotPool
@@ -376,7 +376,7 @@ class Dispatcher:
         with self._lock:
             for frame in frames:
                 kind = frame.kind
-                if kind >= RESULTS and frame.number:
+                if kind >= Kind.RESULT and frame.number:
                     job, slot = worker.sent.pop(frame.number)
                     actions += self._schedule.result(worker, job, now)
                     done.append((frame, job, slot))

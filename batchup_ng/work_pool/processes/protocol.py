@@ -62,7 +62,7 @@ class Kind(enum.IntEnum):
 
     To the worker: TASK; BATCH, the task of making a batch; CONSTANT; FORGET, of a constant. From it: READY, when it has
     started, with its process number; LOADED, for a constant; RESULT; ARRAYS, a result that is a tuple or dict of
-    arrays; ERROR.
+    arrays; ERROR, of number 0 if the worker could not start. Those from RESULT on end a task.
     """
 
     TASK = 1
@@ -75,9 +75,6 @@ class Kind(enum.IntEnum):
     ARRAYS = 8
     ERROR = 9
 
-
-RESULTS = Kind.RESULT
-"""The first of the kinds that end a task; an ERROR of number 0 says why a worker could not start."""
 
 _KINDS = {int(kind): kind for kind in Kind}
 
