@@ -76,6 +76,7 @@ class ArrayDataSource(RandomAccessDataSource):
         columns = {name: as_column(f"data[{name!r}]", array) for name, array in given.items()}
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self.data = list(columns.values())
+        self._own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
         plain = all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
         self.runs_user_code = type(self) is not ArrayDataSource or not plain
@@ -98,13 +99,12 @@ class ArrayDataSource(RandomAccessDataSource):
         return self._gather(indices, FRESH)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        if type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping:
-            return self.samples_by_indices_nomapping(read_only(rows))  # a subclass has its own way
+        if self._own_way:
+            return self.samples_by_indices_nomapping(read_only(rows))
         return self._gather(rows, buffers)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
-        if own_way or not self._has_samples or self.include_indices:
+        if self._own_way or not self._has_samples or self.include_indices:
             return super().read_samples(rows, key, buffers)
         columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
         if len(columns) == 1:

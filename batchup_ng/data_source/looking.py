@@ -14,7 +14,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
-from .epoch.reading import read_batch
+from .epoch.reading import MakeBatch
 from .hooks import SourceNode, any_node
 
 
@@ -82,7 +82,7 @@ def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ..
     """Return the batch of the samples at `positions` of epoch 0 in order; `path` is the source's place in the graph."""
     key = key_in_order(positions)._replace(path=path)
     with globals_kept(key) if any_node(source, "runs_user_code") else contextlib.nullcontext():
-        return read_batch(source, source.rows_at(positions), key, FRESH)
+        return MakeBatch().read(source, source.rows_at(positions), key, FRESH)
 
 
 def key_in_order(positions: np.ndarray) -> BatchKey:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..randomness import BatchKey, OrderKey
+from ..randomness import OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
 from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
@@ -75,9 +75,6 @@ class RandomAccessDataSource(PlannedDataSource):
 
     def samples_by_indices(self, indices: Any) -> Any:
         return self.samples_by_indices_nomapping(read_only(self.sampler.map_indices(indices)))
-
-    def read(self, rows: Any, key: BatchKey, buffers: Any) -> Any:
-        return self.samples_by_indices_nomapping(read_only(rows))
 
     def _facts(self) -> list[str]:
         whole = type(self.sampler) is StandardSampler and self.sampler.repeats == 1

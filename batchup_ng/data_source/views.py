@@ -138,6 +138,7 @@ class ZipDataSource(_Rearranged):
 
 def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[int]) -> None:
     """Refuse parts of one batch that have not one sample for each row, or not one form."""
+    first = batches.map_leaves(lambda leaf: "array", parts[0])
     for name, part, n in zip(names, parts, planned, strict=True):
         for leaf in batches.leaves(part):
             single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
@@ -147,8 +148,7 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
                     f"stand among those of the other sources of concat or mix; apply the map that changes their number "
                     f"to the whole"
                 )
-    first, *others = [batches.map_leaves(lambda leaf: "array", part) for part in parts]
-    for name, form in zip(names[1:], others, strict=True):
+        form = batches.map_leaves(lambda leaf: "array", part)
         if form != first:
             raise ArgumentError(
                 f"the sources of concat and mix must give batches of one structure, and {names[0]} gives {first}, "

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
-from ..data_source.epoch.reading import read_batch
+from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import nodes_of
 from ..data_source.index_column import row_arrays
@@ -135,7 +135,7 @@ class Subject:
         for number in reversed(range(len(self.expected[0]))):
             _, rows, key = self.plan[number]
             with contextlib.nullcontext() if self.shuffle is None else globals_kept(key):
-                got.append(read_batch(source, rows, key, FRESH))
+                got.append(MakeBatch().read(source, rows, key, FRESH))
         return got[::-1]
 
     def read_shared_out(self, world: int) -> Any:

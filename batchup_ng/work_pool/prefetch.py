@@ -17,7 +17,7 @@ from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.accounting import count_of
-from ..data_source.epoch.checkpoint import inner_state, put_back
+from ..data_source.epoch.checkpoint import inner_state
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
@@ -53,7 +53,8 @@ class PrefetchDataSource(WithConsumerMaps):
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         owner, options = self.checkpointable(), epoch.options
-        put_back(owner, epoch.saved)
+        if epoch.saved is not None:
+            owner.load_state_dict(epoch.saved.inner["iterator"])
         state = inner_state(owner, options)
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
         producer = self._pool.producer(self._source, stays=options.rng is not None)

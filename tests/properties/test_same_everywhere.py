@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
-from batchup_ng.data_source.epoch.reading import read_batch
+from batchup_ng.data_source.epoch.reading import MakeBatch
 from batchup_ng.errors import InOrderNotSupported
 from batchup_ng.memory_pool import FRESH
 from batchup_ng.testing.sources import assert_same_batches
@@ -71,7 +71,7 @@ def test_the_plan_gives_each_batch_on_its_own(
         assert len(expected) == min(MOST, len(plan))
     for k in reversed(range(len(expected))):
         planned = plan[k]
-        assert_same_batches([read_batch(source, planned.rows, planned.key, FRESH)], [expected[k]])
+        assert_same_batches([MakeBatch().read(source, planned.rows, planned.key, FRESH)], [expected[k]])
 
 
 @given(graphs(), *options)

@@ -108,12 +108,6 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
         )
 
 
-def put_back(owner: Any, saved: SavedEpoch | None) -> None:
-    """Put the user's own iterator back to where a state says, if there is one."""
-    if saved is not None:
-        owner.load_state_dict(saved.inner["iterator"])
-
-
 def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:
     """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
 

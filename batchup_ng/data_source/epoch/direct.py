@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from ...batch_layout import finished
@@ -20,11 +20,13 @@ from .failures import Failures
 from .opening import Epoch, Runner
 from .reading import MakeBatch
 
+Batches = Generator[Any, None, None]
+
 
 class DirectRunner(Runner):
     """Makes each batch when it is asked for, from an iterator."""
 
-    def __init__(self, batches: Iterator[Any]) -> None:
+    def __init__(self, batches: Batches) -> None:
         self._batches = batches
 
     def __next__(self) -> Any:
@@ -38,13 +40,11 @@ class DirectRunner(Runner):
             )
 
     def close(self) -> None:
-        close = getattr(self._batches, "close", None)
-        if close is not None:
-            with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
-                close()
+        with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
+            self._batches.close()
 
 
-def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterator[Any]:
+def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Batches:
     """Yield the batches of an epoch that has a plan, made in memory of `buffers`."""
     options, plan, accounting, policy = epoch.options, epoch.plan, epoch.accounting, epoch.options.policy or RAISE
     assert plan is not None
@@ -69,7 +69,7 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Iterat
     failures.check_some_delivered()
 
 
-def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Iterator[Any]:
+def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Batches:
     """Yield the batches of a stream, each once it is in the accounting, as they are where `buffers` is None."""
     end = object()
     while True:
@@ -89,7 +89,7 @@ class StreamRunner(DirectRunner):
     by an interrupt, the iterator is past it, and that batch was not handed out.
     """
 
-    def __init__(self, batches: Iterator[Any], owner: Any, epoch: Epoch) -> None:
+    def __init__(self, batches: Batches, owner: Any, epoch: Epoch) -> None:
         super().__init__(batches)
         self._now = functools.partial(inner_state, owner, epoch.options)
         self._latest = self._now()

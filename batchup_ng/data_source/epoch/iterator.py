@@ -45,9 +45,6 @@ class BatchIterator(Iterator[Any]):
         self._broken_off = ""  # by what, where it was neither at its end nor closed by the consumer
         self._finalizer = weakref.finalize(self, runner.abandon)
 
-    def __iter__(self) -> BatchIterator:
-        return self
-
     def __next__(self) -> Any:
         """Return the next batch.
 

@@ -63,11 +63,6 @@ class MakeBatch(NamedTuple):
         return isolate(part, rows, error, self.action, self.retries, caught)
 
 
-def read_batch(source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-    """Return the batch of `rows` as it is handed out."""
-    return finished(source.read(rows, key, buffers), buffers)
-
-
 def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:
     """Return a batch with an array at its end that is False where a sample only pads: ``(planned,) bool``.
 

@@ -61,21 +61,18 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         os.close(handle)
 
 
-def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the state that a file holds, as it stands there.
+def read_state(path: str | os.PathLike[str]) -> Any:
+    """Return the state that a file holds, as it stands there, unchecked.
 
     Raises:
         OSError: the file cannot be read.
-        StateError: it holds no JSON object.
+        StateError: it holds no JSON.
     """
     with open(path, "rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise StateError(f"{os.fspath(path)!r} holds more than {MAX_BYTES} bytes, as no state that was written does")
     try:
-        state = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise StateError(f"{os.fspath(path)!r} holds no state: {error}") from error
-    if not isinstance(state, dict):
-        raise StateError(f"{os.fspath(path)!r} holds no state, but a JSON {type(state).__name__}")
-    return state
