@@ -53,13 +53,16 @@ class WeightTable:
     def _added_up(self, given: np.ndarray) -> np.ndarray:
         """Copy the weights, check them; return the sum of all up to the end of each run."""
         self._weights[: self.length] = given
+        sums = np.empty(len(self._weights) // RUN)
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = self._weights.astype(np.float64, copy=False)
-            for _ in range(RUN.bit_length() - 1):  # a tree of sums of neighbours
-                sums = sums[0::2] + sums[1::2]
+            for start in range(0, self.length, CHUNK):
+                part = self._weights[start : start + CHUNK].astype(np.float64, copy=False)
+                for _ in range(RUN.bit_length() - 1):  # a tree of sums of neighbours
+                    part = part[0::2] + part[1::2]
+                sums[start // RUN : start // RUN + len(part)] = part
             if self.length and not (self._weights.min() >= 0 and sums.max() < np.inf):
                 check_weights(self._name, self._weights)
-            return np.cumsum(sums)
+            return np.cumsum(sums, out=sums)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("cdf", "normalised", "n_positive")}
