@@ -104,12 +104,13 @@ class ArrayDataSource(RandomAccessDataSource):
         return self._gather(rows, buffers)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        if self._own_way or not self._has_samples or self.include_indices:
+        if self._own_way or not self._has_samples:
             return super().read_samples(rows, key, buffers)
         columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
-        if len(columns) == 1:
+        if len(columns) == 1 and not self.include_indices:
             return list(columns[0])
-        return [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
+        taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
+        return [with_rows(one, row) for row, one in zip(rows, taken, strict=True)] if self.include_indices else taken
 
     def sample_name(self, rows: Any) -> str | None:
         """Return what the accessors call the row; else the files that the arrays are mapped from."""

@@ -167,6 +167,15 @@ def test_row_numbers_are_part_of_the_samples(column: Any) -> None:
     assert seen[-1] == (1, 1)
 
 
+def test_row_numbers_leave_the_samples_beside_them_as_they_are() -> None:
+    given = [("text", i, [i]) for i in range(4)]
+    numbered = bu.ArrayDataSource([bu.MapStyle(given)], include_indices=True)
+    for source in (numbered, bu.ArrayDataSource([bu.MapStyle(given)]).with_index()):
+        samples = next(source.collate(lambda samples: samples).batch_iterator(4))
+        assert samples == [(i, *sample) for i, sample in enumerate(given)]
+        assert [type(part) for part in samples[0][1:]] == [str, int, list]
+
+
 def test_samples_of_a_data_set_are_handed_on_as_they_are() -> None:
     wrapped = [({"x": i},) for i in range(4)]
     seen: list[Any] = []
