@@ -19,8 +19,10 @@ from .paging import announce_rows, exceeds_memory
 class Accessor(Protocol):
     """An array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``.
 
-    The last two give rows in the order asked for; an array of rows that the library hands to it is read-only. NumPy
-    arrays and memmaps are accessors as they are. Two further methods are used where an accessor has them:
+    The last two give rows in the order asked for, in memory of their own; an array of rows that the library hands to it
+    is read-only. Negative rows count from the end, others out of range are an ``IndexError``. For processes it is
+    pickled, for threads several rows may be asked for at once. NumPy arrays and memmaps are accessors as they are;
+    ``batchup_ng.testing.AccessorContract`` tests another. Two further methods are used where an accessor has them:
 
     - ``read_into(rows, out)``, with the properties ``shape`` (of all the data, the first axis the rows') and ``dtype``,
       writes rows of one shape into memory that it is given, ``out: (len(rows), *shape[1:])`` of `dtype`, in C order,

@@ -1,1 +1,1 @@
-"""Samples that cannot be made: which they are, what is done about them, how they are named."""
+"""Samples that cannot be made: which they are, what is done about them."""
