@@ -101,7 +101,7 @@ class CompositeDataSource(PlannedDataSource):
             return super().read_samples(rows, key, buffers)
         pairs = enumerate(zip(self.datasets, rows, strict=True))
         parts = [source.read_samples(part, key.child(i), buffers) for i, (source, part) in pairs]
-        return [join(sample, self.flatten) for sample in zip(*parts, strict=True)]
+        return join_samples(parts, self.flatten)
 
     def sample_name(self, rows: Any) -> str | None:
         parts = zip(self.datasets, self._ungrouped(rows), self._sizes, strict=True)
@@ -183,6 +183,18 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
                                 f"flatten=False for a tuple of their dicts")  # fmt: skip
         return joined
     return tuple([leaf for part in parts for leaf in (part if isinstance(part, (tuple, list)) else (part,))])
+
+
+def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
+    """Return the samples of all `parts` side by side, one by one; one that is a list stays one."""
+    counts = [len(part) for part in parts]
+    if len(set(counts)) > 1:
+        raise ArgumentError(
+            f"the sources side by side made {counts} samples of the same number of rows; collate each of them before"
+        )
+    if flatten:
+        parts = [[(sample,) if isinstance(sample, list) else sample for sample in part] for part in parts]
+    return [join(sample, flatten) for sample in zip(*parts, strict=True)]
 
 
 def _least(counts: Iterable[float | None]) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ArgumentTypeError
@@ -29,8 +28,6 @@ class IndexedDataSource(SameOrder):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         samples = self.source.read_samples(rows, key.child(0), buffers)
-        if any(isinstance(sample, Mapping) for sample in samples):
-            return super().read_samples(rows, key, buffers)  # what a batch of them is tells where the numbers go
         return [with_rows(sample, *numbers) for sample, *numbers in zip(samples, *row_arrays(rows), strict=True)]
 
     def samples_by_indices(self, indices: Any) -> Any:

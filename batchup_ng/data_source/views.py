@@ -16,7 +16,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
-from .composite import checked_source, checked_sources, join
+from .composite import checked_source, checked_sources, join, join_samples
 from .hooks import joined_names
 from .looking import numbered_length
 from .random_access import RandomAccessDataSource
@@ -130,7 +130,7 @@ class ZipDataSource(_Rearranged):
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         each = enumerate(self.sources)
         parts = [one.read_samples(one.rows_at(rows), key.child(i), buffers) for i, one in each]
-        return [join(sample, self.flatten) for sample in zip(*parts, strict=True)]
+        return join_samples(parts, self.flatten)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

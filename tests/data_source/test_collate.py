@@ -200,10 +200,20 @@ def test_dicts_side_by_side_are_collated_as_one() -> None:
         (whole.zip(named), [{"x": i, "y": i} for i in range(4)]),
         (named.zip(bu.ArrayDataSource({"z": A[:4]})), [{"y": i, "z": i} for i in range(4)]),
         (numbers.zip(whole), pairs),
-        (whole.with_index(), pairs),
+        (whole.with_index(), [{"index": i, "x": i} for i in range(4)]),
         (bu.CompositeDataSource([numbers, whole], flatten=False), [((i,), {"x": i}) for i in range(4)]),
     ):
         assert next(source.collate(lambda samples: samples).batch_iterator(4)) == expected
+
+
+def test_lists_side_by_side_stay_lists() -> None:
+    lists = bu.ArrayDataSource([bu.MapStyle([[i, i] for i in range(4)])])
+    numbers = bu.ArrayDataSource([A[:4]])
+    for source in (lists.zip(numbers), bu.CompositeDataSource([lists, numbers])):
+        assert next(source.collate(lambda samples: samples).batch_iterator(4)) == [([i, i], i) for i in range(4)]
+    longer = base().map(lambda number, row: (np.repeat(number, 2), np.repeat(row, 2, 0)), resizes=True)
+    with pytest.raises(bu.ArgumentError, match=r"made \[1, 2\] samples of the same number of rows"):
+        next(base().zip(longer).collate(stacked).batch_iterator(4))
 
 
 def test_padding_is_marked_behind_the_arrays_of_a_list() -> None:

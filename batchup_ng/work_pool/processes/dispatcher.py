@@ -65,6 +65,7 @@ class Dispatcher:
         self._schedule: Schedule[WorkerHandle, ProcessJob] = Schedule(processes, threads)
         self._lock = threading.Lock()
         self._turn = threading.Lock()
+        self._server = 0  # the consumer's thread that has the turn
         self._relieved = False
         self._launcher = launcher
         self._replacing = False  # whether the thread below is starting workers
@@ -159,6 +160,8 @@ class Dispatcher:
         """End the processes and wait until they are gone; may be called again."""
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the workers belong to its parent
+        if self._server == threading.get_ident():
+            return self.abandon()  # the collector ran in `serve`: the dispatcher waits for this thread's turn
         with self._lock:
             thread = self._thread
             self.abandon()
@@ -253,18 +256,26 @@ class Dispatcher:
 
     def _serve_once(self, seconds: float) -> None:
         """Wait for messages, that long at most; deal with them. With the turn held."""
-        ready = self._poll.wait(min(self._seconds_to_wait(), seconds))
         try:
-            for found in ready:
-                if found is None:
+            due = self._seconds_to_wait()
+        except BaseException as error:
+            self._break(error)
+            raise
+        found = self._poll.wait(min(due, seconds))  # apart, for a handler of the user's may raise there
+        try:
+            for each in found:
+                if each is None:
                     self._wake_up()
                 else:
-                    self._serve(*found)
+                    self._serve(*each)
         except BaseException as error:
-            self._broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
-            self._broken.__cause__ = error
-            self._closed = True
+            self._break(error)
             raise
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
+        self._broken.__cause__ = error
+        self._closed = True
 
     def serve(self, future: TaskFuture, deadline: float) -> None:
         """Read results until `future` is done or the time is up, if no other thread does so just now.
@@ -272,11 +283,13 @@ class Dispatcher:
         A consumer that waits does the dispatcher's work itself: to wake another thread for each result, and be woken by
         it, costs more than the work. The dispatcher's thread rests meanwhile.
         """
+        check_process(self._owner_pid)
         self._relieved = True
         with InterruptsHeld(self.wake) as held:
             if not self._turn.acquire(blocking=False):
                 return
             try:
+                self._server = threading.get_ident()
                 while self._started and self._open() and not (future.done() or held.came):
                     left = deadline - time.monotonic()
                     if left <= 0:
@@ -284,6 +297,7 @@ class Dispatcher:
                     self._serve_once(left)
                     self._relieved = True
             finally:
+                self._server = 0
                 self._turn.release()
 
     def _leave(self) -> None:

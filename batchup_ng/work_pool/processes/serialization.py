@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import inspect
 import io
+import os
 import pickle
 import sys
 import time
@@ -33,6 +34,7 @@ from cloudpickle import cloudpickle as internals  # what it has no public names 
 
 from ... import tensors
 from ...accessors.map_style import MapStyle
+from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
 from ...error_context import function_name
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
@@ -162,13 +164,16 @@ class _Packer(Pickler):
         self.buffers = buffers = list[memoryview]()  # by a name of its own, or the callback would make a cycle
         super().__init__(file, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
         self.mapped = 0
+        self._lists: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray):
             reduced = self._reduce_array(obj)
             if reduced is not None:
                 return reduced
-        elif type(obj) is MapStyle and type(obj.dataset) in (list, tuple):
+        elif isinstance(obj, ArrayDataSource):  # which asks its lists for nothing but items
+            self._lists.update(id(each) for each in obj.data if type(each) is MapStyle)
+        elif id(obj) in self._lists and type(obj.dataset) in (list, tuple):
             items = packed_list(obj.dataset)
             if items is not None:
                 return MapStyle, (items,)
@@ -285,10 +290,21 @@ def _send_by_value_if_need_be(obj: Any) -> None:
 
 
 def _can_be_imported(module: types.ModuleType) -> bool:
-    """Return whether another process with the same ``sys.path`` finds the module's package by its name."""
+    """Return whether another process with the same ``sys.path`` finds the module by its name."""
+    package, _, _ = module.__name__.rpartition(".")
+    if not _is_found(module.__name__.partition(".")[0], None):
+        return False
+    file = getattr(module, "__file__", None)
+    if not package or type(module) is not types.ModuleType or not file or not os.path.isabs(file):
+        return True  # a library made it when it was imported, and will make it again
+    path = getattr(sys.modules.get(package), "__path__", None)
+    return path is not None and _is_found(module.__name__, path)
+
+
+def _is_found(name: str, path: Any) -> bool:
     for finder in sys.meta_path:
         with contextlib.suppress(Exception):  # a finder of another library
-            if finder.find_spec(module.__name__.partition(".")[0], None) is not None:
+            if finder.find_spec(name, path) is not None:
                 return True
     return False
 

@@ -42,20 +42,26 @@ class InterruptsHeld:
         came: The signals that were noted, each with the frame that it came in.
     """
 
-    __slots__ = ("_handlers", "_noted", "came")
+    __slots__ = ("_handlers", "_noted", "_to_restore", "came")
 
     def __init__(self, noted: Callable[[], None] | None = None) -> None:
         self._noted = noted
-        self._handlers: list[tuple[int, Any]] = []
+        self._handlers: dict[int, Any] = {}
+        self._to_restore: list[int] = []
         self.came: dict[int, Any] = {}
 
     def __enter__(self) -> InterruptsHeld:
         if threading.get_ident() == _MAIN:
-            for number in HELD:
-                handler = _QUICK.getsignal(number)
-                if callable(handler):
-                    _QUICK.signal(number, self._note)
-                    self._handlers.append((number, handler))
+            try:
+                for number in HELD:
+                    handler = _QUICK.getsignal(number)
+                    if callable(handler):
+                        self._handlers[number] = handler
+                        self._to_restore.append(number)
+                        _QUICK.signal(number, self._note)
+            except BaseException:  # of a handler that was not replaced yet
+                self.__exit__()
+                raise
         return self
 
     def _note(self, signum: int, frame: Any) -> None:
@@ -64,9 +70,14 @@ class InterruptsHeld:
             self._noted()
 
     def __exit__(self, *exc: object) -> None:
-        if self._handlers:
-            for number, handler in self._handlers:
-                _QUICK.signal(number, handler)
-            handlers = dict(self._handlers)
-            for number, frame in self.came.items():
-                handlers[number](number, frame)
+        try:
+            while self._to_restore:
+                number = self._to_restore[-1]
+                _QUICK.signal(number, self._handlers[number])
+                self._to_restore.pop()
+            while self.came:
+                number = next(iter(self.came))
+                self._handlers[number](number, self.came.pop(number))
+        finally:
+            if self._to_restore or self.came:  # a handler has raised
+                self.__exit__()

@@ -106,6 +106,37 @@ def test_a_consumer_that_waits_reads_results_itself_and_the_dispatcher_does_whil
         assert threading.get_ident() not in readers
 
 
+def test_a_pool_that_is_closed_by_the_collector_in_mid_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = Dispatcher._receive
+    me = threading.get_ident()
+    with bu.WorkerProcessPool(1) as pool:
+        one(pool, os.getpid)
+
+        def closing(self: Dispatcher, worker: Any, frames: Any) -> None:
+            if threading.get_ident() == me:
+                pool.close()
+            receive(self, worker, frames)
+
+        monkeypatch.setattr(Dispatcher, "_receive", closing)
+        naps = pool.work_stream((time.sleep, (0.001,)) for _ in range(1000))
+        with pytest.raises(bu.PoolClosed):
+            list(naps.retrieve_iter())  # until this thread is the one that reads
+
+
+def test_a_fork_does_not_read_what_workers_send_to_its_parent() -> None:
+    with bu.WorkerProcessPool(1) as pool:
+        job = pool.submit((time.sleep, (0.3,), {}))
+        child = os.fork()
+        if child == 0:
+            try:
+                job.wait(10.0)
+            except bu.PoolClosed:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert job.result() is None
+
+
 def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "SHORT", 0.1)
 

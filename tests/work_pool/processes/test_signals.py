@@ -67,6 +67,25 @@ def test_other_signals_whose_handlers_may_raise_wait_too() -> None:
             signal.signal(number, handler)
 
 
+def test_a_handler_that_raises_keeps_no_other_from_its_turn() -> None:
+    called: list[int] = []
+
+    def struck_twice() -> None:
+        with InterruptsHeld():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: called.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            struck_twice()
+        assert called == [signal.SIGTERM]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert called == [signal.SIGTERM] * 2, "its handler is in place again"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_handler_that_raises_at_any_moment_costs_an_epoch_and_no_pool() -> None:
     class Rang(Exception):
         pass
