@@ -137,6 +137,12 @@ def assert_one_interrupt(stage: Stage, code: int, where: str) -> None:
 def test_f13_an_interrupt_during_the_import_ends_the_program(seed: int, extent: Extent) -> None:
     # No pool has been chosen by then: one stands for all.
     for stage, where in interrupted("forkserver", ["import"], extent.times(1, 20), seed):
+        # Python drops what is raised in a callback of its import, and says so; a user would press the keys again.
+        while stage.process.poll() is None and stage.out.splitlines().count("batch") < 200:
+            time.sleep(0.01)
+        if stage.process.poll() is None:
+            assert "Exception ignored" in stage.err, f"{where}: the interrupt was lost\n{stage.err}"
+            strike(stage, signal.SIGINT, "main", random.Random(seed))
         assert_one_interrupt(stage, stage.wait(), where)
         stage.assert_nothing_left()
 
