@@ -107,9 +107,10 @@ class ArrayDataSource(RandomAccessDataSource):
         if self._own_way or not self._has_samples:
             return super().read_samples(rows, key, buffers)
         columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
-        if len(columns) == 1 and not self.include_indices:
-            return list(columns[0])
-        taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
+        if len(columns) == 1 and self._names is None:
+            taken = list(columns[0])
+        else:
+            taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
         return [with_rows(one, row) for row, one in zip(rows, taken, strict=True)] if self.include_indices else taken
 
     def sample_name(self, rows: Any) -> str | None:

@@ -201,6 +201,8 @@ def test_dicts_side_by_side_are_collated_as_one() -> None:
         (named.zip(bu.ArrayDataSource({"z": A[:4]})), [{"y": i, "z": i} for i in range(4)]),
         (numbers.zip(whole), pairs),
         (whole.with_index(), [{"index": i, "x": i} for i in range(4)]),
+        (bu.ArrayDataSource(whole.data, include_indices=True), [{"index": i, "x": i} for i in range(4)]),
+        (bu.ArrayDataSource({"y": whole.data[0]}), [{"y": {"x": i}} for i in range(4)]),
         (bu.CompositeDataSource([numbers, whole], flatten=False), [((i,), {"x": i}) for i in range(4)]),
     ):
         assert next(source.collate(lambda samples: samples).batch_iterator(4)) == expected
