@@ -51,12 +51,10 @@ class WorkStream:
 
     def retrieve_iter(self) -> Iterator[Any]:
         """Yield the results until there are no more."""
-        while True:
-            try:
-                result = next(self)
-            except StopIteration:
-                return
-            yield result
+        yield from self
+
+    def __iter__(self) -> WorkStream:
+        return self
 
     def __next__(self) -> Any:
         """Return the next result; raises ``StopIteration`` when there are no more."""
