@@ -12,7 +12,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.testing import assert_reproducible
-from batchup_ng.testing.digests import digest_of, layout_of
+from batchup_ng.testing.comparison import digest_of, layout_of
 
 KINDS = ["loop", "serial", "threads", "processes"]
 

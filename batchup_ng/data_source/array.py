@@ -19,7 +19,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
 from .hooks import SourceNode, joined_names
-from .index_column import INDEX, with_rows
+from .indexed import INDEX, with_rows
 from .random_access import RandomAccessDataSource
 
 

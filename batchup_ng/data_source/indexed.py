@@ -1,15 +1,45 @@
-"""The source that tells which rows it hands out."""
+"""Row numbers as a column of a batch, and the source that hands them out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ArgumentTypeError
+import numpy as np
+
+from .. import batch as batches
+from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
+from ..sampling.plans.rows import ChoiceBatch
 from .base import AbstractDataSource
-from .index_column import row_arrays, with_rows
 from .wrapped import SameOrder
+
+INDEX = "index"
+"""The name of the column of row numbers in a batch that is a dict."""
+
+
+def row_arrays(rows: Any) -> list[np.ndarray]:
+    """Return the row numbers of a batch as arrays of their own.
+
+    A composite has one for each part; a choice the number of the source, then the rows in it.
+    """
+    if isinstance(rows, ChoiceBatch):
+        return [np.full(batches.length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
+    if isinstance(rows, tuple):
+        return [array for part in rows for array in row_arrays(part)]
+    return [np.array(rows)]
+
+
+def with_rows(batch: Any, *rows: np.ndarray) -> Any:
+    """Return a batch with row numbers before it, in a dict as ``"index"``, where one array of them has room."""
+    if not isinstance(batch, Mapping):
+        return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
+    if len(rows) != 1 or INDEX in batch:
+        why = f"they have a column {INDEX!r}" if INDEX in batch else "they come from several sources"
+        raise ArgumentError(f"batches by name cannot get their row numbers as {INDEX!r}, for {why}; rename it, or use "
+                            f"with_index on the sources that they are made of")  # fmt: skip
+    return {INDEX: rows[0], **batch}
 
 
 class IndexedDataSource(SameOrder):

@@ -7,19 +7,20 @@ told of where it returns, alike in a plain loop and in every pool.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
-from ..error_context import function_name, note_map
+from ..error_context import described, function_name, note_map
 from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .base import AbstractDataSource
+from .epoch.reading import with_mask
 from .epoch_options import EpochOptions
 from .wrapped import SameOrder
 
@@ -195,3 +196,31 @@ def _columns(batch: Any) -> str:
     parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
     found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
     return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)
+
+
+class ConsumerMaps(NamedTuple):
+    """Maps behind a pool, applied one after the other in the consumer's process, in its ``next``.
+
+    What they return is handed out as it is: a view, a list, a tensor on another device. Their random numbers are those
+    that the same maps would have in the source.
+    """
+
+    nodes: tuple[MapDataSource, ...]
+    pad_mask: bool = False  # whether an array that marks what only pads goes at the end of what they return
+
+    def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return what becomes of a batch of so many planned samples, whose key is that of the outermost map."""
+        for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
+            try:
+                batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
+            except Exception as error:
+                note_map(error, function_name(node.fn))
+                when = f"epoch {key.epoch}, batch {key.batch}"
+                raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
+        return with_mask(batch, key, planned) if self.pad_mask else batch
+
+
+def _parts(result: Any) -> Any:
+    """Return what a map returned such that the next is called with its parts; a single object is one part."""
+    batch = as_batch(result)
+    return batch if isinstance(batch, (tuple, Mapping)) else (batch,)

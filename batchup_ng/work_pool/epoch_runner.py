@@ -26,11 +26,11 @@ import numpy as np
 from .. import batch as batches
 from .. import system_limits
 from ..data_source.base import AbstractDataSource
-from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
+from ..data_source.map import ConsumerMaps
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..sampling.plans.epoch import BatchPlan, PlannedBatch

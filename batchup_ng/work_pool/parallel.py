@@ -16,13 +16,12 @@ import numpy as np
 
 from .. import validation
 from ..data_source.base import AbstractDataSource, EpochSource, PlannedDataSource, drawn_plan
-from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import SourceNode, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
-from ..data_source.map import MapDataSource
+from ..data_source.map import ConsumerMaps, MapDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy

@@ -15,12 +15,12 @@ from typing import Any
 
 from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
-from ..data_source.consumer_maps import ConsumerMaps
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
+from ..data_source.map import ConsumerMaps
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.testing.digests import digest_of, layout_of
+from batchup_ng.testing.comparison import digest_of, layout_of
 
 BATCHES = 96
 SIZE = 4

@@ -29,7 +29,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.randomness import BatchKey, numpy_rng
-from batchup_ng.testing.digests import digest_of, layout_of
+from batchup_ng.testing.comparison import digest_of, layout_of
 from batchup_ng.testing.sources import assert_same_batches
 from tests.extent import quick
 from tests.properties.matrix import (

@@ -9,8 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.testing import assert_reproducible
-from batchup_ng.testing.comparison import first_difference
-from batchup_ng.testing.digests import digest_of
+from batchup_ng.testing.comparison import digest_of, first_difference
 from batchup_ng.testing.sources import assert_same_batch
 
 RECORD = np.dtype([("name", object), ("n", np.int64)])
