@@ -156,7 +156,7 @@ class EpochRunner(PrefetchBuffer):
     # -- the consumer ------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
-        with self:
+        with self._lock:
             while True:
                 try:
                     entry = self.head()

@@ -28,8 +28,9 @@ class FairQueue(Generic[Item]):
         """Queue an item at the end of its stream."""
         queued = self._streams.get(stream_id)
         if queued is None:
-            queued = self._streams[stream_id] = collections.deque()
-        queued.append(item)
+            self._streams[stream_id] = collections.deque([item])
+        else:
+            queued.append(item)
 
     def put_urgent(self, item: Item) -> None:
         """Queue an item before all streams, behind other urgent ones."""

@@ -135,7 +135,7 @@ class ProducerRunner(PrefetchBuffer):
         return "a batch of the stream"
 
     def __next__(self) -> Any:
-        with self:
+        with self._lock:
             item, transport = self.taken()
             if not item:
                 self.close()

@@ -51,8 +51,8 @@ class PrefetchBuffer(Runner):
         self._size = size  # how many may be under way or done at once
         self._entries: collections.deque[Entry] = collections.deque()
         self._beside: set[TaskFuture] = set()  # what was submitted out of turn
-        self._lock = threading.Lock()
-        self._holder: int | None = None
+        # Taken by ``with`` alone: after a call of ``acquire`` an interrupt would leave it held.
+        self._lock: Any = threading.RLock()
         self._failure: Exception | None = None  # for which there are no more jobs; raised behind the others' results
         self._ended = False
         self.closed = False
@@ -69,24 +69,18 @@ class PrefetchBuffer(Runner):
     # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
-        """Raise :class:`ReentrantIteration` if this is called by what is making one of the items."""
+        """Raise :class:`ReentrantIteration` if this is called by what is making one of the items.
+
+        Raises :class:`PoolClosed` in a fork of the process that has the workers.
+        """
+        check_process(self._pid)
         mine = getattr(current, "future", None)
         own = mine is not None and (mine in self._beside or any(mine is each.future for each in tuple(self._entries)))
-        if own or self._holder == threading.get_ident():
+        if own or self._lock._is_owned():
             raise ReentrantIteration(
                 "the next item of this iterator was asked for by the map or generator that is making one of its "
                 "items; iterate over a second batch_iterator or work_stream there"
             )
-
-    def __enter__(self) -> PrefetchBuffer:
-        check_process(self._pid)
-        self._lock.acquire()
-        self._holder = threading.get_ident()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._holder = None
-        self._lock.release()
 
     @property
     def used_up(self) -> bool:
@@ -178,8 +172,16 @@ class PrefetchBuffer(Runner):
     def ready(self) -> int:
         return sum(entry.future.done() for entry in tuple(self._entries))
 
+    def result(self) -> Any:
+        """Return the next result and submit the next job."""
+        with self._lock:
+            try:
+                return self.taken()[0]
+            finally:
+                self.top_up()
+
     def fill(self) -> None:
-        with self:
+        with self._lock:
             self.top_up()
 
     def close(self) -> None:

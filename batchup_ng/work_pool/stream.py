@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from .prefetch_buffer import Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
 
@@ -38,6 +38,7 @@ class WorkStream:
                 )
             task_generator = iter(task_generator)
         self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), size)
+        self._interrupted = False
         self._finalizer = weakref.finalize(self, self._buffer.close)
         self._buffer.begin()
 
@@ -57,13 +58,20 @@ class WorkStream:
         return self
 
     def __next__(self) -> Any:
-        """Return the next result; raises ``StopIteration`` when there are no more."""
+        """Return the next result; raises ``StopIteration`` when there are no more.
+
+        Raises:
+            PoolClosed: an interrupt (Ctrl-C) broke the stream off: a result may have been lost with it.
+        """
+        if self._interrupted:
+            raise PoolClosed("this stream was broken off by an interrupt, so that it is closed; make a new one")
         self._buffer.check_caller()
-        with self._buffer as buffer:
-            try:
-                return buffer.taken()[0]
-            finally:
-                buffer.top_up()
+        try:
+            return self._buffer.result()
+        except KeyboardInterrupt:
+            self._interrupted = True
+            self.close()
+            raise
 
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""

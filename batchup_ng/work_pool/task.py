@@ -2,7 +2,8 @@
 
 A :class:`TaskFuture` has two locks. ``_claim`` is taken, once and for all, by the worker that begins the task or by the
 consumer that cancels it, whichever is first. ``_done`` is held from the start and released when there is a result;
-those who wait for it take it and release it again. A :class:`concurrent.futures.Future` costs ten times as much.
+those who wait for it take it and release it again. An interrupt may come between the two, so that whether there is a
+result is not told by the lock. A :class:`concurrent.futures.Future` costs ten times as much.
 
 A future is settled once, by the side that runs the task. Where that may be one of two (a thread that ends its task
 just as its time is up), it is theirs to agree on who does.
@@ -68,12 +69,13 @@ class TaskFuture:
             or ``""``.
     """
 
-    __slots__ = ("__weakref__", "_claim", "_done", "_error", "_result", "began", "transport")
+    __slots__ = ("__weakref__", "_claim", "_done", "_error", "_result", "_settled", "began", "transport")
 
     def __init__(self) -> None:
         self._claim = threading.Lock()
         self._done = threading.Lock()
         self._done.acquire()
+        self._settled = False
         self._result: Any = None
         self._error: BaseException | None = None
         self.began: float | None = None
@@ -96,11 +98,13 @@ class TaskFuture:
     def set_result(self, result: Any) -> None:
         """Hand over the result."""
         self._result = result
+        self._settled = True
         self._done.release()
 
     def set_exception(self, error: BaseException) -> None:
         """Hand over an exception instead of a result."""
         self._error = error
+        self._settled = True
         self._done.release()
 
     # -- the consumer's side -----------------------------------------------------------------------------------
@@ -111,7 +115,7 @@ class TaskFuture:
         Raises:
             PoolClosed: the task was cancelled.
         """
-        if self._done.locked():
+        if not self._settled:
             self.wait(FOREVER)
         if self._error is not None:
             if isinstance(self._error, StopIteration):
@@ -125,14 +129,13 @@ class TaskFuture:
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is a result, that long at most; return whether there is one."""
-        if not self._done.acquire(timeout=seconds):
-            return False
-        self._done.release()
-        return True
+        if not self._settled and self._done.acquire(timeout=seconds):
+            self._done.release()
+        return self._settled
 
     def done(self) -> bool:
         """Return whether the result is there, or the task was cancelled."""
-        return not self._done.locked()
+        return self._settled
 
     def cancel(self) -> bool:
         """Keep the task from running if it has not begun; return whether that worked."""

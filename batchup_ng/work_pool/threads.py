@@ -106,11 +106,11 @@ class ThreadWorkers:
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
             self.limited = self.limited or how.timeout is not None
+            self._tokens.put(True)  # first: an interrupt may come between the two, and a token too many does no harm
             if how.urgent:
                 self._waiting.put_urgent(future)
             else:
                 self._waiting.put(future, how.stream_id)
-            self._tokens.put(True)
         return future
 
     def next_task(self) -> ThreadFuture | None:

@@ -40,13 +40,21 @@ long, so a limit tells a program that hangs from one that ends, and nothing else
 """
 
 
+def unmeasured() -> dict[str, str]:
+    """Return the environment of a program whose coverage is not measured.
+
+    An interrupt that came while that holds its lock would have it wait for the lock for ever.
+    """
+    return {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
+
+
 class Host:
     """A process that forks the programs of scenes; see ``host.py``."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-            cwd=ROOT, env={**os.environ, "PYTHONFAULTHANDLER": "1", "OPENBLAS_NUM_THREADS": "1"},
+            cwd=ROOT, env={**unmeasured(), "PYTHONFAULTHANDLER": "1", "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         assert self.line() == "ready", "the host of scenes ended"
 
@@ -136,7 +144,7 @@ class Stage:
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         return {
-            **os.environ,
+            **unmeasured(),
             MARK: self.mark,
             RESULT: str(self.folder / "result.json"),
             "TMPDIR": str(self.scratch),

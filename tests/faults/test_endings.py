@@ -16,7 +16,7 @@ from .accounting import BATCH, POOLS, PROCESSES, SIZES
 from .hunting import wait_for
 from .scenes import breaks, interrupts, streams
 from .settings import PARALLEL, Extent, cover, kinds, quick
-from .stage import Stage, play, start
+from .stage import LIMIT, Stage, play, start
 
 
 def program(kind: str, *options: object, alone: bool = False) -> Stage:
@@ -159,6 +159,16 @@ def test_f13_a_pool_whose_epochs_were_interrupted_is_as_good_as_before(
 def test_f13_a_pool_whose_start_was_interrupted_starts_anew(kind: str, seed: int, extent: Extent) -> None:
     times = extent.times(1, 20)
     assert play(interrupts.at_the_start, kind=kind, size="64 kB", times=times, seed=seed) == times
+
+
+def test_f13_a_handler_of_the_users_that_raises_costs_an_epoch_and_no_pool(extent: Extent) -> None:
+    times = extent.times(50, 1000)
+    assert play(interrupts.by_a_timer, times=times) > times // 2
+
+
+@pytest.mark.parametrize("kind", quick(["forkserver", "threads"], PARALLEL))
+def test_f13_an_interrupt_at_any_call_costs_no_pool(kind: str, extent: Extent) -> None:
+    assert play(interrupts.at_each_call, kind=kind, step=extent.times(40, 1), limit=LIMIT * extent.times(1, 10)) > 10
 
 
 @pytest.mark.parametrize(("kind", "moment"), quick([("forkserver", "batch")], EACH_MOMENT))

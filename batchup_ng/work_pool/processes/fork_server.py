@@ -302,7 +302,5 @@ class ServerLauncher(Launcher):
 
     def interrupt(self) -> None:
         super().interrupt()
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
-        elif self._server is not None:
+        if self._lock.locked() and self._server is not None:
             self._server._process.kill()  # another thread waits for its answer

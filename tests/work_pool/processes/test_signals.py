@@ -8,7 +8,6 @@ import signal
 import threading
 from typing import Any
 
-import numpy as np
 import pytest
 
 import batchup_ng as bu
@@ -84,38 +83,6 @@ def test_a_handler_that_raises_keeps_no_other_from_its_turn() -> None:
         assert called == [signal.SIGTERM] * 2, "its handler is in place again"
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_a_handler_that_raises_at_any_moment_costs_an_epoch_and_no_pool() -> None:
-    class Rang(Exception):
-        pass
-
-    def ring(number: int, frame: Any) -> None:
-        raise Rang
-
-    before = signal.signal(signal.SIGALRM, ring)
-    source = bu.ArrayDataSource([np.arange(100_000)])
-    rang = 0
-    try:
-        with bu.WorkerProcessPool(2) as pool:
-            parallel = pool.parallel_data_source(source)
-            next(parallel.batch_iterator(50))  # the workers are there
-            for k in range(50):
-                iterator = parallel.batch_iterator(50)
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0007 * k)
-                    for _ in iterator:
-                        pass
-                except Rang:
-                    rang += 1
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                iterator.close()
-            batches = [x for (x,) in parallel.batch_iterator(50)]
-            np.testing.assert_array_equal(np.concatenate(batches), np.arange(100_000))
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert rang > 25
 
 
 def test_nothing_is_done_where_interrupts_are_ignored_or_on_another_thread() -> None:
