@@ -135,9 +135,7 @@ class PadColumns:
         n = len(batch)
         for column in self.columns:
             if not -n <= column < n:
-                raise ArgumentError(
-                    f"PadColumns was given column {column}, and the batch has {n}; name one that it has"
-                )
+                raise ArgumentError(f"PadColumns was given column {column}, the batch has {n}; name one that it has")
         wanted = {column % n for column in self.columns}
         result: list[Any] = []
         for place, column in enumerate(batch):

@@ -25,8 +25,7 @@ def is_tensor(value: Any) -> bool:
 
 def is_any_tensor(value: Any) -> bool:
     """Return whether `value` is a tensor of any kind, a parameter of a model too; imports nothing."""
-    kind: Any = getattr(sys.modules.get("torch"), "Tensor", ())
-    return isinstance(value, kind)
+    return isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_dense(tensor: Any) -> bool:
@@ -36,8 +35,7 @@ def is_dense(tensor: Any) -> bool:
 
 def _dense_strides(tensor: Any) -> tuple[int, ...]:
     """Return the strides of a copy: those of the tensor itself if it is dense."""
-    strides: tuple[int, ...] = sys.modules["torch"].empty_like(tensor, device="meta").stride()
-    return strides
+    return tuple(sys.modules["torch"].empty_like(tensor, device="meta").stride())
 
 
 def copied(tensor: Any, buffers: Buffers) -> Any:
@@ -57,8 +55,7 @@ def dtype_name(tensor: Any) -> str:
 def bytes_of(tensor: Any) -> np.ndarray:
     """Return the memory of a dense tensor, ``(n,) uint8``: of these elements alone, whatever else its storage has."""
     flat = tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
-    memory: np.ndarray = flat.view(sys.modules["torch"].uint8).numpy()
-    return memory
+    return np.asarray(flat.view(sys.modules["torch"].uint8).numpy())
 
 
 def over(memory: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:

@@ -21,20 +21,20 @@ TO_BATCH_ITERATOR = "pass it to batch_iterator or epochs of the source that this
 ELSEWHERE = {
     "seed": "pass it as shuffle=, which takes an int seed, and the number of the epoch as epoch=",
     "generator": "pass it as shuffle=, which takes generators of NumPy's, or an int seed",
-    "sampler": "give it to the source: ArrayDataSource(data, sampler=...)",
-    "batch_sampler": "give a sampler to the source: ArrayDataSource(data, sampler=...)",
+    **dict.fromkeys(["sampler", "batch_sampler"], "give a sampler to the source: ArrayDataSource(data, sampler=...)"),
     **dict.fromkeys(["rank", "world_size", "num_replicas"], "pass the rank and their number as shard=(rank, world)"),
     "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
     **dict.fromkeys(
         ["prefetch", "prefetch_factor"],
         "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
     ),
-    "batch_buffer_size": "give it to a pool: pool.parallel_data_source(source, batch_buffer_size=...)",
-    "buffer_bytes": "give it to a pool: pool.parallel_data_source(source, buffer_bytes=...)",
+    **{
+        name: f"give it to a pool: pool.parallel_data_source(source, {name}=...)"
+        for name in ("batch_buffer_size", "buffer_bytes", "timeout")
+    },
     "persistent_workers": "a pool keeps its workers until it is closed: WorkerProcessPool(n)",
     "multiprocessing_context": "give the way to start workers to the pool: WorkerProcessPool(n, start_method=...)",
     "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
-    "timeout": "give it to a pool: pool.parallel_data_source(source, timeout=...)",
     "collate_fn": "make it part of the source: source.collate(fn)",
     "pin_memory": "copy in a map behind the pool: pool.parallel_data_source(source).map(fn), whose fn pins",
     **dict.fromkeys(["shuffle", "batch_size", "drop_last", "epoch", "shard", "state"], TO_BATCH_ITERATOR),
@@ -56,19 +56,11 @@ def known_names(
         named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         known = frozenset(each.name for each in named[1:])
         where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
-        by_position = [each.name for each in named if each.kind is each.POSITIONAL_OR_KEYWORD]
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not known.issuperset(kwargs) and not (unless is not None and unless(args[0])):
                 no_unknown(where, kwargs, known, elsewhere)
-            if len(args) > len(by_position):
-                others = ", ".join(sorted(known.difference(by_position)))
-                remedy = f"pass others by name: {others}" if others else "leave the others out"
-                taken = ", ".join(by_position[1:]) or "nothing"
-                raise ArgumentTypeError(
-                    f"{where} takes {taken} by position, and was given {len(args) - 1} arguments; {remedy}"
-                )
             return function(*args, **kwargs)
 
         function.__qualname__ = where  # which Python's own messages name; that of the class may be an internal one
@@ -152,10 +144,9 @@ def no_unknown(
     `elsewhere` has what to do instead of options that others have, in words.
     """
     known = sorted(known)
-    for name in given:
-        if name not in known and elsewhere is not None and name in elsewhere:
+    for name in [each for each in given if each not in known]:
+        if elsewhere is not None and name in elsewhere:
             raise ArgumentTypeError(f"{where} has no option {name!r}; {elsewhere[name]}")
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known) or 'no options'}"
-            raise ArgumentTypeError(f"{where} got an unexpected option {name!r}{hint}")
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known) or 'no options'}"
+        raise ArgumentTypeError(f"{where} got an unexpected option {name!r}{hint}")

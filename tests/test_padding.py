@@ -158,7 +158,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: bu.PadColumns(), "columns must be at least one column"),
     (lambda: bu.PadColumns(0, 0), "each once"),
     (lambda: bu.PadColumns(0, padding="max"), "padding must be one of"),
-    (lambda: bu.PadColumns(2)(ONE, ONE), "column 2, and the batch has 2; name one that it has"),
+    (lambda: bu.PadColumns(2)(ONE, ONE), "column 2, the batch has 2; name one that it has"),
     (lambda: bu.PadColumns(1)(ONE, [[1], [2.5]]), r"column 1: .* arrays\[0\] of int64"),
 ]  # fmt: skip
 OF_ANOTHER_KIND: list[tuple[Any, str]] = [

@@ -313,4 +313,3 @@ def _reason(error: Exception) -> str:
     text = repr(str(error))[1:-1]
     remedy = "raise max_pixels if you trust it" if isinstance(error, Image.DecompressionBombError) else "replace it"
     return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out"
-

@@ -158,8 +158,7 @@ def checked_result(fn: Callable[..., Any], result: Any, batch: Any, resizes: boo
     if not isinstance(result, (tuple, Mapping)):
         what = f"an array of shape {result.shape}" if isinstance(result, np.ndarray) else f"a {type(result).__name__}"
         raise MapResultError(
-            f"map {name!r} returned {what}; let it return a tuple of arrays: return x, y, or return (x,) "
-            f"for one"
+            f"map {name!r} returned {what}; let it return a tuple of arrays: return x, y, or return (x,) for one"
         )
     made, given = batches.lengths(result), batches.lengths(batch)
     if given and (not made or any(isinstance(part, Iterator) for part in batches.leaves(result))):

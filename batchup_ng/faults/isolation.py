@@ -28,6 +28,7 @@ NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, Map
 MAX_ROUNDS = 3
 """How often the samples of one batch are isolated, if it still fails without those that were found bad."""
 
+
 @dataclasses.dataclass(slots=True)
 class PartialBatch:
     """The result of a batch in which samples failed: the batch of the good ones, the exception of each bad one."""

@@ -18,8 +18,7 @@ REPEATS = 64
 
 
 class RepeatedSampler(RandomAccessSampler):
-    """What samplers have in common that hand out each of `length` rows once a repeat, `repeats` times, -1 without end.
-    """
+    """What samplers share that hand out each of `length` rows once a repeat, `repeats` times, -1 without end."""
 
     def __init__(self, length: int, repeats: int = 1) -> None:
         self.length = validation.integer("length", length)

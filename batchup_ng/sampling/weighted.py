@@ -45,9 +45,7 @@ class WeightedSampler(RandomAccessSampler):
     block = 512  # half a millisecond's worth where there are so many weights that each draw misses every cache
     _name = "weights"
 
-    def __init__(
-        self, weights: Any, *, replacement: bool = True, num_samples: int | None = None
-    ) -> None:
+    def __init__(self, weights: Any, *, replacement: bool = True, num_samples: int | None = None) -> None:
         self._table = WeightTable(self._name, weights)
         self.n_rows = self.length = self._table.length
         self.replacement = validation.true_or_false("replacement", replacement)

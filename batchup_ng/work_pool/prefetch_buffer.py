@@ -41,7 +41,6 @@ class Entry(NamedTuple):
     future: TaskFuture
 
 
-
 class PrefetchBuffer(Runner):
     """The futures that are ahead of one consumer."""
 
@@ -69,10 +68,7 @@ class PrefetchBuffer(Runner):
     # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
-        """Raise :class:`ReentrantIteration` if this is called by what is making one of the items.
-
-        Raises :class:`PoolClosed` in a fork of the process that has the workers.
-        """
+        """Raise an error if this is called by what is making one of the items, or in a fork of this process."""
         check_process(self._pid)
         mine = getattr(current, "future", None)
         own = mine is not None and (mine in self._beside or any(mine is each.future for each in tuple(self._entries)))

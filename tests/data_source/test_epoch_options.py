@@ -57,12 +57,11 @@ def test_a_serial_pool_has_no_workers() -> None:
 
 def test_arguments_by_position_are_counted_under_the_name_that_was_called() -> None:
     source: Any = bu.ArrayDataSource([np.arange(3)])
-    says = "^batch_iterator takes batch_size, shuffle by position, and was given 3 arguments; pass others by name: "
-    with pytest.raises(ArgumentTypeError, match=says):
+    with pytest.raises(TypeError, match=r"^batch_iterator\(\) takes from 2 to 3 positional arguments but 4 were given"):
         source.batch_iterator(5, 3, 1)
     with pytest.raises(TypeError, match=r"^batch_iterator\(\) missing 1 required positional argument"):
         source.batch_iterator()
-    with pytest.raises(ArgumentTypeError, match=r"^SerialPool takes nothing by position, .*; leave the others out"):
+    with pytest.raises(TypeError, match=r"^SerialPool\(\) takes 1 positional argument but 2 were given"):
         bu.SerialPool(3)  # type: ignore[call-arg]
 
 

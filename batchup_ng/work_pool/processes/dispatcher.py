@@ -105,9 +105,7 @@ class Dispatcher:
             if start is None:
                 start = Future()
                 # Not on this thread: an interrupt would leave a process that the pool does not know.
-                thread = threading.Thread(
-                    target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True
-                )
+                thread = threading.Thread(target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError as error:

@@ -117,9 +117,7 @@ class Frame:
         return arrays if names is None else dict(zip(names, arrays, strict=True))
 
 
-def pieces(
-    kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview | Placed] = ()
-) -> list[Piece]:
+def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview | Placed] = ()) -> list[Piece]:
     """Return the pieces of memory that make up a frame."""
     head = _HEADER.pack(kind, number, len(pickled), len(buffers))
     inline: list[memoryview] = []

@@ -256,4 +256,3 @@ def _reasonable_span() -> int:
         if soft != resource.RLIM_INFINITY:
             span = min(span, soft // share)
     return max(PAGE, span // PAGE * PAGE)
-
