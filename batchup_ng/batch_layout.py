@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import tensors
+from .batch import is_masked
 from .errors import MapResultError
 from .memory_pool import FRESH, Buffers, Lease
 
@@ -115,7 +116,7 @@ def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
 
 
 def _finished_array(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.ndarray:
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         raise MapResultError(
             "a batch cannot hold a masked array, for its mask would be lost; return x.filled(value), and x.mask as an "
             "array of its own if it is needed"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,10 @@ MEMORY_FILES = (
 
 def available() -> float:
     """Return the bytes that this process may still use; infinity where nothing is known."""
-    left = [entries(Path("/proc/meminfo")).get("MemAvailable", math.inf), *[left for _, left in memory_limits()]]
+    left: list[float] = [entries(Path("/proc/meminfo")).get("MemAvailable", math.inf)]
+    for most, (folder, used, cache) in memory_limits():
+        if (now := number_in(folder / used)) is not None:
+            left.append(max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0))))
     own = entries(Path("/proc/self/status"))
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit, _ = resource.getrlimit(kind)
@@ -36,12 +38,11 @@ def available() -> float:
     return min(left)
 
 
-def memory_limits() -> Iterator[tuple[int, int]]:
-    """Yield each limit on the memory of a group that this process is in, and what it leaves: bytes."""
+def memory_limits() -> Iterator[tuple[int, tuple[Path, str, str]]]:
+    """Yield each limit on the memory of a group that this process is in, in bytes, and where what it uses is told."""
     for folder, (limit, used, cache) in itertools.product(group_folders("memory"), MEMORY_FILES):
-        most, now = number_in(folder / limit), number_in(folder / used)
-        if most is not None and now is not None:
-            yield most, max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0)))
+        if (most := number_in(folder / limit)) is not None:
+            yield most, (folder, used, cache)
 
 
 def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -> Iterator[Path]:
@@ -65,8 +66,9 @@ def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -
 
 def entries(file: Path) -> dict[str, int]:
     """Return the numbers of a file like ``/proc/meminfo`` or ``memory.stat``, by name, kB in bytes; {} without one."""
-    found = re.findall(r"^(\w+):?[ \t]+(\d+)( kB)?$", _text(file), re.MULTILINE)
-    return {name: int(number) * (1024 if unit else 1) for name, number, unit in found}
+    lines = [line.split() for line in _text(file).splitlines()]
+    numbers = [words for words in lines if (len(words) == 2 or words[2:] == ["kB"]) and words[1].isdigit()]
+    return {words[0].rstrip(":"): int(words[1]) << 10 * len(words[2:]) for words in numbers}
 
 
 def number_in(file: Path) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import is_masked
 from ..errors import ArgumentError, ArgumentTypeError
 
 _NOT_INDEXED_BY_ROWS = (
@@ -33,7 +34,7 @@ def as_column(name: str, column: Any) -> Any:
         raise ArgumentTypeError(
             f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
         )
-    if isinstance(column, np.ma.MaskedArray):
+    if is_masked(column):
         raise ArgumentTypeError(
             f"{name} is a masked array, whose mask would be lost on the way; pass x.filled(value), and x.mask as a "
             f"column of its own if it is needed"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import is_masked
 from ..batch_layout import copied, finished
 from ..errors import ArgumentTypeError, SampleReadError
 from ..memory_pool import FRESH
@@ -144,7 +145,7 @@ def _in_words(form: tuple[str, Any]) -> str:
 
 
 def _as_array(sample: Any, row: int) -> np.ndarray:
-    if isinstance(sample, np.ma.MaskedArray):
+    if is_masked(sample):
         why = "a masked array, whose mask would be lost; make the data set return x.filled(value), and x.mask if needed"
         raise SampleReadError(f"row {row} has {why}", row)
     try:

@@ -19,15 +19,13 @@ from .. import system_limits
 
 
 def exceeds_memory(array: np.ndarray) -> bool:
-    """Return whether an array is larger than half of the memory, which other things need too."""
-    return array.nbytes > _half_of_memory()
+    """Return whether an array lies over a file and is larger than half of the memory, which other things need too."""
+    return file_name(array) is not None and array.nbytes > _half_of_memory()
 
 
 def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
-    """Let the system begin to read `rows`, ``(n,) int64`` in range, of an array in C order, if it lies over a file that
-    is larger than half of the memory.
-    """
-    if not exceeds_memory(array) or file_name(array) is None:
+    """Let the system begin to read `rows`, ``(n,) int64`` in range, of an array in C order, if it exceeds memory."""
+    if not exceeds_memory(array):
         return
     row_bytes = array.nbytes // len(array)
     starts = array.__array_interface__["data"][0] + rows * row_bytes
