@@ -74,8 +74,11 @@ class ByteBound:
     def saw(self, batch: Any) -> None:
         """Take note of the size of a batch."""
         nbytes = 0
-        with contextlib.suppress(Exception):  # an object of the user's that cannot tell, as a sparse tensor
-            nbytes = batches.nbytes(batch)
+        if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
+            nbytes = sum([part.nbytes for part in batch])
+        else:
+            with contextlib.suppress(Exception):  # an object of the user's that cannot tell, as a sparse tensor
+                nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
             fit = (self.buffer_bytes or 0) // self.largest
