@@ -149,9 +149,7 @@ def stack(samples: Sequence[Any]) -> Any:
     if isinstance(first, (np.str_, np.bytes_)) and all(type(sample) is type(first) for sample in samples):
         return np.array(samples)
     stackable = isinstance(first, (bool, int, float, complex)) or hasattr(first, "__array__")
-    if isinstance(first, (str, bytes)) or not stackable:
-        return list(samples)
-    if any(is_masked(sample) for sample in samples):
+    if isinstance(first, (str, bytes)) or not stackable or any(map(is_masked, samples)):
         return list(samples)
     arrays = [np.asarray(sample) for sample in samples]
     if any(array.shape != arrays[0].shape for array in arrays):
