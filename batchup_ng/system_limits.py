@@ -67,7 +67,7 @@ def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -
 def entries(file: Path) -> dict[str, int]:
     """Return the numbers of a file like ``/proc/meminfo`` or ``memory.stat``, by name, kB in bytes; {} without one."""
     lines = [line.split() for line in _text(file).splitlines()]
-    numbers = [words for words in lines if (len(words) == 2 or words[2:] == ["kB"]) and words[1].isdigit()]
+    numbers = [words for words in lines if (len(words) == 2 or words[2:] == ["kB"]) and words[1].isdecimal()]
     return {words[0].rstrip(":"): int(words[1]) << 10 * len(words[2:]) for words in numbers}
 
 

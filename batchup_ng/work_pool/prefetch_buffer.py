@@ -106,7 +106,7 @@ class PrefetchBuffer(Runner):
     def head(self) -> Entry:
         """Return the entry that comes next, once it is done; raises ``StopIteration`` at the end.
 
-        It stays where it is, so that an interrupt (Ctrl-C) while it is waited for changes nothing.
+        It stays where it is, so that an exception of a signal's handler while it is waited for changes nothing.
         """
         if not self._entries:
             failure, self._failure = self._failure, None
@@ -177,24 +177,24 @@ class PrefetchBuffer(Runner):
                 self.top_up()
 
     def fill(self) -> None:
-        with self._lock:
-            self.top_up()
+        check_process(self._pid)
+        if not self._lock._is_owned():  # else this thread is at it, farther down its stack
+            with self._lock:
+                self.top_up()
 
     def close(self) -> None:
         """Cancel what has not begun, drop the rest."""
         self._ended = self.closed = True
         self._failure = None
+        for future in tuple(self._beside):
+            future.cancel()
+        with contextlib.suppress(IndexError):  # no more
+            while True:
+                self._entries.pop().future.cancel()
         close = getattr(self._jobs, "close", None)
         if close is not None:
             with contextlib.suppress(ValueError):  # it is running just now, on another thread
                 close()
-        for future in tuple(self._beside):
-            future.cancel()
-        while self._entries:
-            try:
-                self._entries.pop().future.cancel()
-            except IndexError:
-                return
 
 
 def check_process(pid: int) -> None:

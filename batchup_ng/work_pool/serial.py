@@ -1,9 +1,7 @@
 """The pool without workers: each task runs when its result is asked for, on the consumer's thread.
 
 It is the reference that the others must equal, which makes it the place to debug a map. A task that runs on the
-consumer's thread cannot be ended, so time limits do not count here. Ctrl-C, and the ``SystemExit`` that a signal
-handler may raise, arrive in the midst of a task, so these two leave it as it was before: it runs again when it is asked
-for again.
+consumer's thread cannot be ended, so time limits do not count here. Ctrl-C arrives in the midst of a task.
 """
 
 from __future__ import annotations
@@ -60,11 +58,8 @@ class _Deferred(TaskFuture):
         fn, args, kwargs = self._task
         try:
             result = fn(*args, **kwargs)
-        except (Exception, GeneratorExit) as error:
+        except BaseException as error:
             self.set_exception(error)
-        except BaseException:
-            self.put_back()
-            raise
         else:
             self.set_result(result)
         return True

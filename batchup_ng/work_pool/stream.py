@@ -6,6 +6,7 @@ generator, one each time a result is handed out.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import weakref
 from collections.abc import Iterator
@@ -48,7 +49,9 @@ class WorkStream:
         Raises:
             Exception: what the task raised, or what the generator raised when asked for the task.
         """
-        return next(self, None)
+        for result in self:  # not by next(), a call, behind which an interrupt would find the result in nobody's hands
+            return result
+        return None
 
     def retrieve_iter(self) -> Iterator[Any]:
         """Yield the results until there are no more."""
@@ -61,16 +64,18 @@ class WorkStream:
         """Return the next result; raises ``StopIteration`` when there are no more.
 
         Raises:
-            PoolClosed: an interrupt (Ctrl-C) broke the stream off: a result may have been lost with it.
+            PoolClosed: an interrupt (Ctrl-C), or a task that raised ``KeyboardInterrupt`` or ``SystemExit``, broke the
+                stream off: a result may have been lost with it.
         """
         if self._interrupted:
             raise PoolClosed("this stream was broken off by an interrupt, so that it is closed; make a new one")
         self._buffer.check_caller()
         try:
             return self._buffer.result()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self._interrupted = True
-            self.close()
+            with contextlib.suppress(Exception):  # of the end of the user's generator
+                self.close()
             raise
 
     def close(self) -> None:

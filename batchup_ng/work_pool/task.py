@@ -90,11 +90,6 @@ class TaskFuture:
         self.began = time.monotonic()
         return True
 
-    def put_back(self) -> None:
-        """Let the task be as if it had not begun: it was interrupted."""
-        self.began = None
-        self._claim.release()
-
     def set_result(self, result: Any) -> None:
         """Hand over the result."""
         self._result = result

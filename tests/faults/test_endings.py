@@ -166,9 +166,9 @@ def test_f13_a_handler_of_the_users_that_raises_costs_an_epoch_and_no_pool(exten
     assert play(interrupts.by_a_timer, times=times) > times // 2
 
 
-@pytest.mark.parametrize("kind", quick(["forkserver", "threads"], PARALLEL))
+@pytest.mark.parametrize("kind", quick(["forkserver", "threads", "serial"], POOLS))
 def test_f13_an_interrupt_at_any_call_costs_no_pool(kind: str, extent: Extent) -> None:
-    assert play(interrupts.at_each_call, kind=kind, step=extent.times(40, 1), limit=LIMIT * extent.times(1, 10)) > 10
+    assert play(interrupts.at_each_call, kind=kind, step=extent.times(37, 1), limit=LIMIT * extent.times(1, 10)) > 10
 
 
 @pytest.mark.parametrize(("kind", "moment"), quick([("forkserver", "batch")], EACH_MOMENT))

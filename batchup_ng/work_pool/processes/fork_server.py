@@ -302,5 +302,6 @@ class ServerLauncher(Launcher):
 
     def interrupt(self) -> None:
         super().interrupt()
-        if self._lock.locked() and self._server is not None:
-            self._server._process.kill()  # another thread waits for its answer
+        server = self._server
+        if self._lock.locked() and server is not None:
+            server._process.kill()  # another thread waits for its answer

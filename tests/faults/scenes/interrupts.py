@@ -3,6 +3,7 @@ before (F13)."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -200,18 +201,24 @@ def at_each_call(kind: str, step: int) -> int:
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=struck) as iterator:
                 balance(iterator, width=SIZES["64 kB"], epoch=struck)
             strike = Struck(step * struck)
+            stream, got = None, []
             try:
                 with strike:
                     stream = pool.work_stream(squares(), 4)
-                    stream.retrieve()
-                    stream.retrieve()
-                    stream.close()
+                    for _ in range(3):
+                        got.append(stream.retrieve())
+                    ended, stream = stream, None
+                    ended.close()
                     iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=struck)
                     next(iterator)
                     next(iterator)
                     iterator.close()
             except KeyboardInterrupt:
                 pass
+            if stream is not None:
+                with contextlib.suppress(bu.PoolClosed):  # it may be broken off, but must leave nothing out
+                    got.extend(stream)
+                    assert got == [k * k for k in range(9)], got
             if not strike.done:
                 return struck
             struck += 1
