@@ -37,7 +37,7 @@ def test_the_memory_of_this_process_is_part_of_the_machines() -> None:
 
 def test_the_files_of_the_machine_are_read(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
-    file.write_text("MemAvailable:   12000000 kB\nMemTotal:\t7 kB\nBad:\nWorse: many kB\ninactive_file 4096\n")
+    file.write_text("MemAvailable:   12000000 kB\nMemTotal:\t7 kB\nBad:\nWorse: many kB\nName: ²\ninactive_file 4096\n")
     assert system_limits.entries(file) == {"MemAvailable": 12_000_000 * 1024, "MemTotal": 7168, "inactive_file": 4096}
     assert system_limits.entries(tmp_path / "absent") == {}
 

@@ -48,6 +48,7 @@ class WorkStream:
 
         Raises:
             Exception: what the task raised, or what the generator raised when asked for the task.
+            PoolClosed: an interrupt broke the stream off.
         """
         for result in self:  # not by next(), a call, behind which an interrupt would find the result in nobody's hands
             return result

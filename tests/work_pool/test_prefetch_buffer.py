@@ -19,7 +19,7 @@ from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.epoch_runner import ByteBound
 from batchup_ng.work_pool.prefetch_buffer import Job, PrefetchBuffer
-from batchup_ng.work_pool.task import Submission
+from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
 
 
@@ -306,3 +306,51 @@ def test_a_job_is_submitted_for_each_that_is_taken(limit: int) -> None:
         buffer.drop(entry)
         buffer.fill()
     assert pool.given == 100 == left + len(wanted) - 1
+
+
+# -- interrupts ----------------------------------------------------------------------------------------------------
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_a_stream_even_if_the_end_of_its_generator_fails() -> None:
+    ran: list[int] = []
+
+    def tasks() -> Iterator[Any]:
+        try:
+            yield (interrupted,)
+            for k in range(3):
+                yield ran.append, (k,)
+        finally:
+            raise OSError("of the generator's own")
+
+    with bu.SerialPool() as pool:
+        stream = pool.work_stream(tasks(), 3)
+        with pytest.raises(KeyboardInterrupt):
+            stream.retrieve()
+        for _ in range(2):
+            with pytest.raises(bu.PoolClosed, match="broken off by an interrupt"):
+                stream.retrieve()
+        assert (ran, stream._buffer.ahead()) == ([], 0)
+
+
+def test_a_result_is_there_though_an_interrupt_left_the_lock_of_its_future_held() -> None:
+    future = TaskFuture()
+    future.set_result("made")
+    future._done.acquire()
+    assert future.done()
+    assert future.wait(0)
+    assert future.result() == "made"
+
+
+def test_a_buffer_that_is_filled_in_the_midst_of_its_filling_keeps_its_order() -> None:
+    class Nests(bu.SerialPool):
+        def submit(self, task: Any, how: Submission = ONCE) -> Any:
+            buffer.fill()  # as a finalizer may, or a signal's handler
+            return super().submit(task, how)
+
+    buffer = PrefetchBuffer(Nests(), (Job((abs, (k,), {}), Submission(), None) for k in range(3)), 3)
+    buffer.fill()
+    assert [buffer.result() for _ in range(3)] == [0, 1, 2]
