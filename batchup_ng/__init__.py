@@ -60,6 +60,7 @@ from .errors import (
     WorkerDied,
     WorkerWarning,
 )
+from .loader import Loader
 from .padding import PadColumns, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -77,6 +78,7 @@ from .sampling import (
     measure_mixing,
     num_batches,
 )
+from .waiting import EpochWait, watch
 from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerThreadPool
 
 __all__ = [
@@ -96,11 +98,13 @@ __all__ = [
     "CallableDataSource",
     "ChoiceDataSource",
     "CompositeDataSource",
+    "EpochWait",
     "ErrorPolicy",
     "ImageArrayUInt8ToFloat32",
     "ImageFiles",
     "InOrderNotSupported",
     "IteratorDataSource",
+    "Loader",
     "MapDataSource",
     "MapResultError",
     "MapStyle",
@@ -147,5 +151,6 @@ __all__ = [
     "split",
     "subset",
     "take",
+    "watch",
     "work_pool",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
 
 def _rank_and_world(shard: Any) -> tuple[int, int]:
     if isinstance(shard, str) and shard == "auto":
-        return rank_from(os.environ)
+        return rank_from_torch() or rank_from(os.environ)
     if not isinstance(shard, (tuple, list, np.ndarray)) or len(shard) != 2:
         raise ArgumentTypeError(f"shard must be (rank, world) or 'auto', not {shard!r}; shard=(0, 4) is the first of 4")
     rank = validation.integer("shard[0], the rank,", shard[0])
@@ -42,6 +43,14 @@ def _rank_and_world(shard: Any) -> tuple[int, int]:
     if not 0 <= rank < world:
         raise ArgumentError(f"shard's rank must be at least 0 and below the world, {world}, not {rank}")
     return rank, world
+
+
+def rank_from_torch() -> tuple[int, int] | None:
+    """Return rank and world size of the group that the program began with torch.distributed; imports nothing."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import contextlib
 import contextvars
 import dataclasses
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
-from ..sampling.plans.epoch import BatchPlan, PlannedBatch
+from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
 from .repair import Allowance, Read, Repair
@@ -129,7 +129,7 @@ class EpochRunner(PrefetchBuffer):
         self._allowance = Allowance(timeout, timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
         self._how = Submission(retryable=True, timeout=timeout, stream_id=new_stream_id(), context=context)
-        super().__init__(pool, self._jobs_of(plan))
+        super().__init__(pool, self._jobs_of(plan if epoch.only is None else [epoch.only]))
         self.begin()
 
     def limit(self) -> int:
@@ -141,7 +141,7 @@ class EpochRunner(PrefetchBuffer):
         planned: PlannedBatch = job.about
         return f"batch {planned.number} of epoch {planned.key.epoch}, rows {rows_in_words(planned.rows)},"
 
-    def _jobs_of(self, plan: BatchPlan) -> Iterator[Job]:
+    def _jobs_of(self, plan: Iterable[PlannedBatch]) -> Iterator[Job]:
         for planned in plan:
             if self._source_path:
                 planned = planned._replace(key=planned.key._replace(path=self._source_path))

@@ -16,6 +16,9 @@ from .accounting import count_of
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
+HOOKS = {"ahead", "at_end", "break_off", "fill", "place", "state_at"}
+"""What the library calls, and users do not."""
+
 
 class BatchIterator(Iterator[Any]):
     """Hands out batches, each a tuple of arrays, in the order of the plan.
@@ -28,6 +31,9 @@ class BatchIterator(Iterator[Any]):
         epoch: What it hands out.
         runner: Makes the batches.
         series: The :class:`~.epochs.Epochs` that this is one of; None if it stands alone.
+
+    Attributes:
+        at_end: Whether all of its batches were handed out and the next was asked for.
     """
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
@@ -43,6 +49,7 @@ class BatchIterator(Iterator[Any]):
         self._accounting = epoch.accounting
         self._ended = False
         self._broken_off = ""  # by what, where it was neither at its end nor closed by the consumer
+        self.at_end = False
         self._finalizer = weakref.finalize(self, runner.abandon)
 
     def __next__(self) -> Any:
@@ -69,7 +76,8 @@ class BatchIterator(Iterator[Any]):
         except BaseException as error:
             self.close()
             self._broken_off = "an interrupt" if type(error) is KeyboardInterrupt else ""
-            if isinstance(error, StopIteration) and self._epoch.plan is not None:
+            self.at_end = isinstance(error, StopIteration)
+            if self.at_end and self._epoch.plan is not None:
                 self._accounting.balance(self._epoch.plan.n_batches)
             raise
         finally:
@@ -112,7 +120,7 @@ class BatchIterator(Iterator[Any]):
         return f"<{type(self).__name__}: {self._accounting.batches}{total} batches delivered, {state}>"
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in ("ahead", "break_off", "fill")]
+        return [name for name in super().__dir__() if name not in HOOKS]
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
@@ -149,7 +157,15 @@ class BatchIterator(Iterator[Any]):
         Raises:
             StateError: the source only streams, or its order is drawn from a generator and not from an int seed.
         """
-        return self._epoch.state(self._runner.latest_state())
+        return self.state_at(self.place())
+
+    def place(self) -> tuple[Any, ...]:
+        """Return how far the epoch is; quicker than a state, for iterators that are ahead of the consumer."""
+        return (*self._accounting.counted(), self._runner.latest_state())
+
+    def state_at(self, place: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the state that :meth:`state_dict` gave when :meth:`place` gave `place`."""
+        return self._epoch.state(*place)
 
     def load_state_dict(self, state: Any) -> None:
         """Go on from where `state` was taken, instead of from here; nothing that was handed out then is read again.

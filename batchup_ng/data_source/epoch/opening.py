@@ -11,7 +11,7 @@ import weakref
 from typing import Any
 
 from ...errors import StateError
-from ...sampling.plans.epoch import BatchPlan, SamplesPlan
+from ...sampling.plans.epoch import BatchPlan, PlannedBatch, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
@@ -87,6 +87,7 @@ class Epoch:
     options: EpochOptions  # the same, as a state changed them
     plan: BatchPlan | None  # None for a stream
     saved: SavedEpoch | None = None  # the state that it resumes from
+    only: PlannedBatch | None = None  # the one batch of it that is wanted
     accounting: Accounting = dataclasses.field(default_factory=Accounting)
     _identity: tuple[str, str] | None = None
 
@@ -94,19 +95,20 @@ class Epoch:
         """Return how many batches there are: an int, ``math.inf``, or None where only the end will tell."""
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
-    def state(self, inner: Any) -> dict[str, Any]:
-        """Return the state of the epoch after the batches in the accounting; `inner` is that of the stream, or None.
+    def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
+        """Return the state of the epoch after so many batches, with the `counts` of the accounting.
+
+        `inner` is the state of the stream, or None.
 
         Raises:
             StateError: the source only streams, or the order is drawn from a generator.
         """
-        options, accounting = self.options, self.accounting
+        options = self.options
         if self.plan is None and inner is None:
             raise StateError(CANNOT)
         order = order_of(options, self.plan is None)
         if self._identity is None:
             self._identity = identity(self.source)
-        batches, counts = accounting.counted()
         if self.plan is not None:
             reached = self.plan.reached(batches)
         else:

@@ -1,0 +1,220 @@
+"""What the modules of all frameworks share: iterators that convert the batches of others, in the loop or ahead of it.
+
+Who owns what. An :class:`AheadIterator` has one thread, which alone calls ``next`` of the iterator of batches, and
+converts them; the consumer takes them from a queue. The thread knows the queue and that iterator, not the
+:class:`AheadIterator`, so that it ends with the last reference to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ..errors import ArgumentTypeError, PoolClosed
+from ..loader import Loader, MappedIterator
+from ..work_pool.parallel import WithConsumerMaps
+from ..work_pool.prefetch_buffer import check_process
+
+LOOK_SECONDS, JOIN_SECONDS = 0.1, 5.0
+"""How often a thread that waits for room looks whether it is to end, and how long ``close`` waits for its end."""
+
+Convert = Callable[[Any], Any]
+"""Makes what a framework wants of a batch, a tuple or dict of arrays as the pools make it."""
+
+
+def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
+    """Return what iterates as `batches` does, with `view` applied to each iterator of batches.
+
+    A loader becomes a view of it, a source that a pool works for a source of such iterators, an iterator another one.
+    """
+    if isinstance(batches, Loader):
+        return batches.view(view)
+    if isinstance(batches, WithConsumerMaps):
+        return HandedOverSource(batches, view)
+    if isinstance(batches, Iterable):
+        return view(iter(batches))
+    raise ArgumentTypeError(
+        f"batches must be a Loader, a source that a pool works for or an iterator of batches, not a "
+        f"{type(batches).__name__}; make a loader of data: Loader(data, batch_size)"
+    )
+
+
+def converted(batches: Any, convert: Convert) -> Any:
+    """Return what iterates as `batches` does, each batch converted in ``next``."""
+    return handed_over(batches, lambda iterator: MappedIterator(iterator, convert))
+
+
+class HandedOverSource:
+    """A source that a pool works for whose ``batch_iterator`` and ``epochs`` give converted batches."""
+
+    def __init__(self, source: WithConsumerMaps, view: Callable[[Any], Any]) -> None:
+        self._source = source
+        self._view = view
+
+    def batch_iterator(self, *args: Any, **kwargs: Any) -> Any:
+        """Return an iterator of one epoch: see :meth:`~batchup_ng.AbstractDataSource.batch_iterator`."""
+        return self._view(self._source.batch_iterator(*args, **kwargs))
+
+    def epochs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Return the iterators of epochs, one after the other."""
+        epochs = self._source.epochs(*args, **kwargs)
+
+        def each() -> Iterator[Any]:
+            with epochs:
+                yield from map(self._view, epochs)
+
+        return each()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._source!r}>"
+
+
+class AheadIterator(Iterator[Any]):
+    """Hands out converted batches that a thread makes ahead.
+
+    ``state_dict`` and ``len`` count what was handed out, not what is ahead; ``stats()["wait_seconds"]`` is the time
+    that the consumer waited here. Other methods are those of the iterator that the batches come from.
+
+    Args:
+        iterator: Gives the batches; with ``state_dict()`` if states are to be had.
+        convert: Called on the thread with each batch.
+        depth: How many converted batches are ahead, beside the one that is being converted.
+        receive: Called on the consumer's thread with each converted batch; returns what is handed out.
+    """
+
+    def __init__(self, iterator: Any, convert: Convert, depth: int = 2, receive: Convert | None = None) -> None:
+        self._iterator = iterator
+        self._receive = receive
+        self._queue: queue.Queue[Any] = queue.Queue(depth)
+        self._stop: list[bool] = []  # empty until the thread is to end; a list, since a finalizer must take no lock
+        self._place = _place(iterator)
+        self._n_batches = _length(iterator)
+        self._handed_out = 0
+        self._waited = 0.0
+        self._ended: BaseException | None = None
+        self._pid = os.getpid()
+        self.at_end = False
+        arguments = (iterator, convert, self._queue, self._stop)
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(_convert_ahead, *arguments), daemon=True, name="handover")
+        self._finalizer = weakref.finalize(self, self._stop.append, True)
+        self._thread.start()
+
+    def __next__(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            PoolClosed: an interrupt (Ctrl-C) or another iteration broke the epoch off, or this is a fork.
+        """
+        if self._ended is not None:
+            raise self._ended
+        check_process(self._pid)
+        began = time.perf_counter()
+        try:
+            item = self._queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            batch, self._place = item
+            if self._receive is not None:
+                batch = self._receive(batch)
+        except BaseException as error:  # an interrupt may have taken a batch out of the queue
+            self.at_end = isinstance(error, StopIteration)
+            self._end(StopIteration() if isinstance(error, Exception) else _broken_off("an interrupt"))
+            raise
+        finally:
+            self._waited += time.perf_counter() - began
+        self._handed_out += 1
+        return batch
+
+    def __len__(self) -> int:
+        if self._n_batches is None:
+            raise ArgumentTypeError("the number of these batches is not known, so they have no len()")
+        return 0 if self._ended else self._n_batches - self._handed_out
+
+    def __bool__(self) -> bool:
+        return True  # or Python would ask for the length, which some have not
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far the epoch is: what was handed out, not what is ahead; see ``BatchIterator.state_dict``."""
+        state: dict[str, Any] = self._iterator.state_at(self._place)
+        return state
+
+    def stats(self) -> dict[str, Any]:
+        """Return what happened so far: see ``BatchIterator.stats``."""
+        return {**self._iterator.stats(), "batches": self._handed_out, "wait_seconds": self._waited}
+
+    def close(self) -> None:
+        """End the thread and the iterator that the batches come from; may be called again."""
+        self._end(StopIteration())
+
+    def break_off(self, by: str) -> None:
+        """End it as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless it was at its end."""
+        self._end(_broken_off(by))
+
+    def __enter__(self) -> AheadIterator:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _end(self, error: BaseException) -> None:
+        if self._ended is None:
+            self._ended = error
+        self._finalizer()
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            with contextlib.suppress(ValueError):  # a generator that the thread is running just now
+                close()
+        with contextlib.suppress(queue.Empty):  # the thread may wait for room
+            while True:
+                self._queue.get_nowait()
+        self._thread.join(JOIN_SECONDS)
+
+
+def _convert_ahead(iterator: Any, convert: Convert, items: queue.Queue[Any], stop: list[bool]) -> None:
+    """Put each batch, converted, into the queue, with the place of the iterator after it; then what ended it.
+
+    This is all that the thread runs.
+    """
+
+    def put(item: Any) -> None:
+        while not stop:
+            with contextlib.suppress(queue.Full):
+                items.put(item, timeout=LOOK_SECONDS)
+                return
+
+    while not stop:
+        try:
+            item: Any = convert(next(iterator)), _place(iterator)
+        except BaseException as error:
+            put(error)
+            return
+        put(item)
+        del item  # a batch that is not to live until the next is made
+
+
+def _place(iterator: Any) -> Any:
+    """Return how far an iterator is; None where it has no states."""
+    place = getattr(iterator, "place", None)
+    return None if place is None else place()
+
+
+def _length(iterator: Any) -> int | None:
+    try:
+        return len(iterator)
+    except TypeError:
+        return None
+
+
+def _broken_off(by: str) -> PoolClosed:
+    return PoolClosed(f"this epoch was broken off by {by}, so that its iterator is closed; make a new one")

@@ -1,0 +1,425 @@
+"""One object that a training loop iterates over: a data set, how it is cut into batches, who makes them.
+
+Who owns what. A loader owns its pool, unless the pool is the user's, and the epoch under way. The loaders that
+``map`` and the frameworks make of it are views: they share its :class:`Progress`, so it does not matter which of them
+is asked for a state or closed.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from . import validation
+from .accessors import MapStyle
+from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
+from .data_source.base import PlannedDataSource
+from .data_source.epoch.epochs import Epochs
+from .data_source.epoch.opening import Epoch
+from .data_source.epoch.state_file import read_state, write_state
+from .data_source.epoch_options import EpochOptions, epoch_options
+from .data_source.hooks import samples_in_words
+from .error_context import function_name
+from .errors import ArgumentError, ArgumentTypeError, StateError
+from .faults.policy import RAISE, ErrorPolicy, error_policy
+from .randomness.numpy_rng import GLOBAL, seed_draw
+from .sampling.plans.epoch import BatchPlan
+from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
+from .work_pool.choice import choose
+from .work_pool.parallel import ParallelDataSource, WithConsumerMaps
+
+POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
+    "serial": lambda workers: SerialPool(),
+    "threads": WorkerThreadPool,
+    "processes": WorkerProcessPool,
+}
+"""The pools by name: each is made with a number of workers."""
+
+OF_TORCH = {
+    "num_workers": "pass the number of workers as workers=",
+    "collate_fn": "pass it as collate=",
+    "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
+    "batch_buffer_size": "pass it as buffer=",
+    **dict.fromkeys(["generator", "seed"], "pass it as shuffle=, best as an int seed"),
+    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: ArrayDataSource(data, sampler=...)"),
+    "persistent_workers": "workers stay until the loader is closed",
+    "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
+    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
+    "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
+    "epoch": "pass the number of the first as start_epoch=",
+}
+"""What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
+
+LoaderType = TypeVar("LoaderType", bound="Loader")
+
+
+@dataclasses.dataclass
+class Progress:
+    """What a loader and its views share."""
+
+    source: AbstractDataSource
+    options: dict[str, Any]  # of each epoch
+    pool: AbstractWorkerPool | None
+    kind: str  # of the pool, where the loader makes it; "" where it is the user's
+    workers: int | None
+    next: int  # the number of the next epoch
+    behind: WithConsumerMaps | None = None  # the source that the pool works for
+    why: str = ""  # the pool was chosen
+    series: Epochs | None = None
+    resumed: BatchIterator | None = None  # opened by a state, not iterated over yet
+    iterator: Any = None  # what iterating returned for the epoch under way, or for the last
+
+
+class Loader:
+    """Batches of a data set, made ahead by workers, epoch after epoch: each iteration over it is one epoch.
+
+    The buffer stays full from one epoch to the next. A loop that is left early ends its epoch when the next begins.
+
+    Args:
+        data: A data source; an array, or a list, tuple or dict of arrays of one length; or a data set with ``__len__``
+            and ``__getitem__(int)``, of torch or Hugging Face, say, or a list of tuples or dicts, one a sample.
+        batch_size: Samples a batch; the last may have fewer.
+        shuffle: None or False: in order. An int: a seed; the order of an epoch is a function of it and of the number of
+            the epoch. True: a seed that is drawn now from NumPy's global state; states that are saved have it. A
+            generator: the order is drawn from it, and no state can be saved.
+        pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes a few
+            batches of a copy of the data when it is first iterated over, and chooses; ``repr`` tells what and why. The
+            batches are the same whatever makes them.
+        workers: How many; None for every CPU that this process may use.
+        collate: Makes a batch of a list of samples: see ``source.collate``.
+        drop_last: Whether to leave out a last batch that is not whole.
+        shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; see ``source.batch_iterator``.
+        buffer: The most batches that are under way or done, ahead of the consumer.
+        on_error: What to do about samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
+            :class:`~batchup_ng.ErrorPolicy`.
+        timeout: Seconds that a sample may take; None for any time.
+        start_epoch: Number of the first epoch.
+
+    Raises:
+        ArgumentError: an option has a value that it cannot have.
+        ArgumentTypeError: `data` is none of these, or an option is of a wrong kind or does not exist.
+
+    >>> import numpy as np, batchup_ng as bu
+    >>> with bu.Loader([np.arange(5)], 2, shuffle=1) as loader:
+    ...     for epoch in range(2):
+    ...         print(len(loader), [x.tolist() for (x,) in loader])
+    3 [[4, 2], [0, 3], [1]]
+    3 [[2, 4], [1, 0], [3]]
+    """
+
+    @validation.known_names(OF_TORCH)
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int,
+        *,
+        shuffle: Any = None,
+        pool: str | AbstractWorkerPool = "auto",
+        workers: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        shard: Any = None,
+        buffer: int = 20,
+        on_error: str | ErrorPolicy = "raise",
+        timeout: float | None = None,
+        start_epoch: int = 0,
+    ) -> None:
+        kind = "" if isinstance(pool, AbstractWorkerPool) else validation.one_of("pool", pool, ("auto", *POOLS))
+        if workers is not None and kind in ("", "serial"):
+            what = "that pool has its own" if not kind else "a SerialPool works on your thread"
+            raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
+        source = source_of(data)
+        self._seed_drawn = shuffle is True and shard is None
+        if self._seed_drawn:
+            shuffle = seed_draw(GLOBAL)
+        options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, "shard": shard}
+        epoch_options(**options, epoch=start_epoch)  # which refuses what cannot be
+        self._on_error, self._timeout = error_policy(on_error), timeout
+        self._buffer = validation.positive_int("buffer", buffer)
+        self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes an iterator of batches of another
+        self._progress = Progress(
+            source if collate is None else source.collate(collate),
+            options,
+            None if isinstance(pool, str) else pool,
+            kind,
+            None if workers is None else validation.positive_int("workers", workers),
+            start_epoch,
+        )
+
+    # -- iterating ---------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Any:
+        """Begin the next epoch and return the iterator of its batches; one that was left early ends."""
+        progress = self._progress
+        if progress.iterator is not None:
+            progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
+        iterator, progress.resumed = progress.resumed, None
+        if iterator is None:
+            if progress.series is None:
+                progress.series = self._epochs(progress.next)
+            iterator = next(progress.series)
+        progress.next = iterator.epoch + 1
+        made: Any = iterator
+        for view in self._views:
+            made = view(made)
+        progress.iterator = made
+        return made
+
+    def __len__(self) -> int:
+        """Return how many batches an epoch has.
+
+        Raises:
+            TypeError: it never ends, or only its end will tell.
+        """
+        source, options = self._progress.source, self._options_of(self._progress.next)
+        if options.rng is not None:  # from which nothing is to be drawn here
+            options = dataclasses.replace(options, rng=None)
+        n_batches = self._plan(options).n_batches if source.is_random_access else source.stream_count(options)
+        if n_batches is None or n_batches == math.inf:
+            raise ArgumentTypeError("an epoch of this loader has no end that is known, so it has no len()")
+        return int(n_batches)
+
+    def __bool__(self) -> bool:
+        return True  # or Python would ask for the length, which some have not
+
+    def map(self: LoaderType, fn: Callable[..., Any]) -> LoaderType:
+        """Return a view of this loader that hands out ``fn(*batch)``, or ``fn(**batch)`` of a dict.
+
+        `fn` is called on your thread, in ``next``, and what it returns is handed out as it is: the place to hand a
+        batch over to a framework. Work that takes long belongs to the source, whose maps the workers run:
+        ``Loader(source.map(fn), ...)``.
+        """
+        name = function_name(fn)
+        return self.view(lambda iterator: MappedIterator(iterator, lambda batch: called_with(fn, batch), name))
+
+    def view(self: LoaderType, make: Callable[[Any], Any]) -> LoaderType:
+        """Return a loader that shares all with this one, whose iterators are what `make` makes of this one's."""
+        made = copy.copy(self)
+        made._views = (*self._views, make)
+        return made
+
+    def batch(self, number: int, epoch: int | None = None) -> Any:
+        """Return batch `number` of an epoch, by default of the one under way; any, in any order, from any thread.
+
+        A worker makes it now. Views made by ``map`` are not applied.
+
+        Raises:
+            ArgumentTypeError: the source only streams, or its order is drawn from a generator.
+            IndexError: there is no such batch.
+        """
+        options = self._options_of(self.epoch if epoch is None else epoch)
+        behind = self._behind()
+        if not isinstance(behind, ParallelDataSource) or options.rng is not None:
+            raise ArgumentTypeError(
+                "batches of this loader can only be had in their order, for its source only streams or its order is "
+                "drawn from a generator; pass shuffle=<int>, or iterate"
+            )
+        plan = self._plan(options)
+        one = Epoch(behind, options, options, plan, only=plan[validation.integer("number", number)])
+        one.accounting.batches = one.only.number
+        with BatchIterator(one, behind.start(one)) as iterator:
+            return next(iterator)
+
+    # -- how far it is -----------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch under way; of the next where there is none."""
+        iterator = self._under_way()
+        return self._progress.next if iterator is None else int(iterator.epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
+        if validation.not_negative("epoch", epoch) != self._progress.next or self._progress.resumed is not None:
+            if self._progress.resumed is not None and self._progress.resumed.epoch == epoch:
+                return
+            self._leave()
+            self._progress.next = epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far it is: the epoch, and what was handed out of it; JSON can hold it.
+
+        Raises:
+            StateError: the source only streams, or the order is drawn from a generator.
+        """
+        seed = self._progress.options["shuffle"] if self._seed_drawn else None
+        iterator = self._under_way()
+        if iterator is None:
+            return {"epoch": self._progress.next, "seed": seed, "batches": None}
+        return {"epoch": iterator.epoch, "seed": seed, "batches": iterator.state_dict()}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next iteration go on from where `state` was taken, in the middle of its epoch.
+
+        Raises:
+            StateError: the state is damaged, or is that of another source, order or seed; nothing has changed.
+        """
+        try:
+            epoch, seed, batches = (state[name] for name in ("epoch", "seed", "batches"))
+            number = validation.not_negative("epoch", epoch)
+            drawn = validation.not_negative("seed", seed) if self._seed_drawn else None
+        except (TypeError, KeyError, IndexError, ValueError) as error:
+            what = "a state of a loader must be the dict that its state_dict() returned"
+            why = ", with shuffle=True as here" if self._seed_drawn and isinstance(state, dict) else ""
+            raise StateError(f"{what}{why}, not {state!r:.200}") from error
+        progress, before = self._progress, self._progress.options
+        if drawn is not None:
+            progress.options = {**before, "shuffle": drawn}
+        try:
+            series = self._epochs(number, batches)
+            resumed = None if batches is None else next(series)
+        except BaseException:
+            progress.options = before
+            raise
+        self._leave()
+        progress.series, progress.resumed, progress.next = series, resumed, number
+
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
+        write_state(path, self.state_dict())
+
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Go on from the state that a file holds: see :meth:`load_state_dict`."""
+        self.load_state_dict(read_state(path))
+
+    def stats(self) -> dict[str, Any]:
+        """Return what happened in the epoch under way, or in the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
+        iterator = self._progress.iterator or self._progress.resumed
+        return {} if iterator is None else dict(iterator.stats())
+
+    @property
+    def errors(self) -> list[Any]:
+        """The samples that the error policy let pass in the epoch under way, or in the last."""
+        iterator = self._progress.iterator or self._progress.resumed
+        return [] if iterator is None else list(iterator.errors)
+
+    # -- its end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the epoch under way, and the workers unless the pool is yours; may be called again."""
+        self._leave()
+        if self._progress.kind and self._progress.pool is not None:
+            self._progress.pool.close()
+
+    def __enter__(self: LoaderType) -> LoaderType:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        progress = self._progress
+        words = [samples_in_words(progress.source), f"batches of {progress.options['batch_size']}"]
+        words += [f"{name}={value!r}" for name, value in progress.options.items() if value and name != "batch_size"]
+        words += [f"epoch {self.epoch}"]
+        if progress.pool is not None:
+            words.append(f"by {progress.pool!r}" + f", chosen because {progress.why}" * bool(progress.why))
+        else:
+            words.append(f"pool={progress.kind!r}" + ", to be chosen in the first epoch" * (progress.kind == "auto"))
+        return f"<{type(self).__name__}: {', '.join(words)}>"
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _options_of(self, epoch: int) -> EpochOptions:
+        return dataclasses.replace(epoch_options(**self._progress.options, epoch=epoch), numbered=True)
+
+    def _plan(self, options: EpochOptions) -> BatchPlan:
+        source = self._progress.source
+        return (source if isinstance(source, PlannedDataSource) else self._behind()).plan_of(options)
+
+    def _under_way(self) -> Any:
+        """Return the iterator of the epoch under way, None where it is at its end or there is none."""
+        iterator = self._progress.resumed or self._progress.iterator
+        return None if iterator is None or iterator.at_end else iterator
+
+    def _leave(self) -> None:
+        """End the epoch under way."""
+        progress = self._progress
+        if progress.iterator is not None:
+            progress.iterator.close()
+        if progress.series is not None:
+            progress.series.close()
+        progress.series = progress.resumed = progress.iterator = None
+
+    def _behind(self) -> WithConsumerMaps:
+        """Return the source that the pool works for; the first call chooses the pool and starts it."""
+        progress = self._progress
+        if progress.pool is None:
+            kind, options = progress.kind, progress.options
+            if kind == "auto":
+                kind, progress.why = choose(
+                    progress.source, options["batch_size"], options["shuffle"] not in (None, False)
+                )
+            progress.pool = POOLS[kind](progress.workers)
+        if progress.behind is None:
+            if progress.source.is_random_access:
+                progress.behind = progress.pool.parallel_data_source(
+                    progress.source, self._buffer, on_error=self._on_error, timeout=self._timeout
+                )
+            elif self._timeout is None and self._on_error is RAISE:
+                progress.behind = progress.pool.prefetch(progress.source, self._buffer)
+            else:
+                raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
+        return progress.behind
+
+    def _epochs(self, start: int, state: Any = None) -> Epochs:
+        """Return the epochs from number `start` on, the first of them from `state` on."""
+        epochs: Epochs = self._behind().epochs(None, start=start, state=state, **self._progress.options)
+        return epochs
+
+
+class MappedIterator(Iterator[Any]):
+    """Hands out what a function makes of each batch of an iterator, which has the other methods."""
+
+    def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
+        self._iterator = iterator
+        self._fn = fn
+        self._name = name or function_name(fn)
+
+    def __next__(self) -> Any:
+        return self._fn(next(self._iterator))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __enter__(self) -> MappedIterator:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._iterator.close()
+
+    def __repr__(self) -> str:
+        return f"<{self._iterator!r}, then {self._name}>"
+
+
+def called_with(fn: Callable[..., Any], batch: Any) -> Any:
+    """Return what `fn` makes of the parts of a batch, by name where they have names."""
+    if isinstance(batch, dict):
+        return fn(**batch)
+    return fn(*batch) if isinstance(batch, tuple) else fn(batch)
+
+
+def source_of(data: Any) -> AbstractDataSource:
+    """Return the data source that `data` is, or one that has its samples."""
+    if isinstance(data, (WithConsumerMaps, Loader)):
+        raise ArgumentTypeError(
+            "data must be what a pool is to work for, and this has one already; pass the source, and the pool as pool="
+        )
+    if isinstance(data, AbstractDataSource):
+        return data
+    if isinstance(data, np.ndarray):
+        return ArrayDataSource([data])
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], (tuple, dict)):
+        return ArrayDataSource([MapStyle(data)])
+    if isinstance(data, (list, tuple, dict)):
+        return ArrayDataSource(list(data) if isinstance(data, tuple) else data)
+    return ArrayDataSource([MapStyle(data)])

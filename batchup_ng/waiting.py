@@ -1,0 +1,140 @@
+"""How long a training loop waits for its batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from .errors import ArgumentTypeError
+from .loader import Loader, MappedIterator
+
+
+class EpochWait(NamedTuple):
+    """How long the loop of one epoch waited.
+
+    Attributes:
+        epoch: Number of the epoch; of the iteration where what is watched does not count epochs.
+        batches: How many batches were handed out.
+        seconds: How long the loop ran: from when the first batch was asked for until the end, or until it was left.
+        waited: For how many of these seconds the loop stood in ``next``.
+        first: For how many of those, for the first batch, which has workers to start.
+    """
+
+    epoch: int
+    batches: int
+    seconds: float
+    waited: float
+    first: float
+
+    @property
+    def share(self) -> float:
+        """The share of the time that the loop waited, without that for its first batch."""
+        seconds = self.seconds - self.first
+        return (self.waited - self.first) / seconds if seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.epoch}: {self.batches} batches in {self.seconds:.2f} s, {self.first:.2f} s to the first; "
+            f"then the loop waited {100 * self.share:.1f} % of the time"
+        )
+
+
+def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
+    """Return what iterates as `batches` does, and reports at the end of each epoch how long the loop waited.
+
+    Args:
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; another that can be iterated over again and again,
+            such as the loader of a framework; or an iterator of one epoch.
+        report: Called with an :class:`EpochWait` when an epoch is at its end or is closed.
+
+    The wait for the first batch counts apart, for workers may have to start. Where a framework fetches batches ahead on
+    a thread of its own, what waits is that thread: watch what your own loop iterates over.
+
+    >>> import numpy as np, batchup_ng as bu
+    >>> waits = []
+    >>> with bu.watch(bu.Loader([np.arange(10)], 2), waits.append) as loader:
+    ...     for (x,) in loader:
+    ...         pass
+    >>> waits[0].epoch, waits[0].batches, 0 <= waits[0].share <= 1
+    (0, 5, True)
+    """
+    if isinstance(batches, Loader):
+        return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report))
+    if isinstance(batches, Iterator):
+        return WatchedIterator(batches, getattr(batches, "epoch", 0), report)
+    if isinstance(batches, Iterable):
+        return Watched(batches, report)
+    raise ArgumentTypeError(f"batches must be a Loader or something to iterate over, not a {type(batches).__name__}")
+
+
+class Watched:
+    """What is iterated over again and again, each time under watch; its other attributes are those of `batches`."""
+
+    def __init__(self, batches: Iterable[Any], report: Callable[[EpochWait], object]) -> None:
+        self._batches = batches
+        self._report = report
+        self._epochs = 0
+
+    def __iter__(self) -> WatchedIterator:
+        self._epochs += 1
+        return WatchedIterator(iter(self._batches), self._epochs - 1, self._report)
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]  # what has no length raises TypeError
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for by copy and pickle before there is anything
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+
+class WatchedIterator(MappedIterator):
+    """An iterator of one epoch that measures how long each ``next`` takes."""
+
+    def __init__(self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object]) -> None:
+        super().__init__(iterator, lambda batch: batch, "watched")
+        self._report: Callable[[EpochWait], object] | None = report
+        self._number = epoch
+        self._batches = 0
+        self._waited = self._first = 0.0
+        self._began: float | None = None
+
+    def __next__(self) -> Any:
+        start = time.perf_counter()
+        if self._began is None:
+            self._began = start
+        try:
+            batch = next(self._iterator)
+        except BaseException:
+            self._waited += time.perf_counter() - start
+            self._finish()
+            raise
+        took = time.perf_counter() - start
+        self._waited += took
+        if not self._batches:
+            self._first = took
+        self._batches += 1
+        return batch
+
+    def close(self) -> None:
+        """Close the iterator that is watched, and report."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+        self._finish()
+
+    def break_off(self, by: str) -> None:
+        """End the epoch of a loader: see ``BatchIterator.break_off``."""
+        self._iterator.break_off(by)
+        self._finish()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _finish(self) -> None:
+        """Report, once, if the loop has begun."""
+        if self._report is not None and self._began is not None:
+            seconds = time.perf_counter() - self._began
+            report, self._report = self._report, None
+            report(EpochWait(self._number, self._batches, seconds, self._waited, self._first))

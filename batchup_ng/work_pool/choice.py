@@ -1,0 +1,165 @@
+"""Which pool suits a piece of work: measured on a few batches of it.
+
+What decides is who holds the interpreter's lock. Work that lets it go (copies of arrays, decoding of images, reading of
+files) runs at once in threads, to which nothing has to be sent. Work in Python holds it, so that it needs processes.
+Work of a few microseconds costs less than handing it to another thread or process.
+
+The share of time for which the lock is held is measured by a second thread that wants it all the time: it waits while
+it neither runs nor queues for a CPU. How long a thread queues stands in ``/proc/thread-self/schedstat`` on Linux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..data_source.base import AbstractDataSource
+from ..data_source.epoch.reading import MakeBatch
+from ..memory_pool import BufferPool
+from ..randomness.numpy_rng import globals_kept
+from .processes.serialization import dumps, load_result
+
+TINY = 100e-6
+"""Seconds below which a batch is made on the consumer's own thread: to hand it over costs as much."""
+
+SHORT = 300e-6
+"""Seconds below which processes are not worth their start; over so short a time the measure says little, too."""
+
+HELD = 0.5
+"""The share of the time of a batch, with the interpreter's lock held, from which on processes are chosen."""
+
+BATCHES, TRIES, ENOUGH, SECONDS = 6, 100, 5, 1.0
+"""How many batches are tried; how often at most, how many shares are enough, and when no other is begun."""
+
+WINDOW = 0.005
+"""Seconds that the threads run beside each other, at least."""
+
+QUEUED = 0.1
+"""The share of that time that a thread may queue for a CPU, so that what it measured counts."""
+
+SWITCH = 20e-6
+"""Seconds after which a thread gives the interpreter's lock to one that waits for it, while that is measured."""
+
+
+class Choice(NamedTuple):
+    """The pool that suits, ``"serial"``, ``"threads"`` or ``"processes"``, and why."""
+
+    kind: str
+    why: str
+
+
+def choose(source: AbstractDataSource, batch_size: int, shuffled: bool) -> Choice:
+    """Return the pool that suits `source`: reads batches of an epoch, shuffled or not, of a copy of it.
+
+    Because of the copy, which shares the memory of large arrays, the choice changes no byte of any epoch.
+    """
+    if not source.is_random_access:
+        return Choice("threads", "it only streams, which is not tried out")
+    try:
+        memory: list[Any] = []
+        copy = load_result(dumps(source, memory.append), memory)
+    except Exception as error:
+        return Choice("threads", f"it cannot be pickled, which processes need: {type(error).__name__}")
+    make, buffers = MakeBatch(own_thread=False), BufferPool()
+
+    def read(number: int) -> None:
+        _, rows, key = plan[number]
+        make.read(copy, rows, key, buffers)
+
+    try:
+        with globals_kept():
+            plan = copy.plan(batch_size, 0 if shuffled else None)
+            return suited(read, range(int(min(plan.n_batches, BATCHES))))
+    except Exception as error:
+        return Choice("threads", f"the first batches could not be made: {type(error).__name__}")
+
+
+def suited(make: Callable[[Any], object], items: Sequence[Any]) -> Choice:
+    """Return the pool that suits calls of `make`, of which each makes a batch of one of `items`; calls it with some."""
+    times, shares = [], []
+    if items:
+        make(items[0])  # imports, opens files, fills caches
+    began = time.perf_counter()
+    for item in itertools.islice(itertools.cycle(items), TRIES):
+        run = functools.partial(make, item)
+        alone = _timed(run)
+        times.append(alone.seconds - alone.queued)
+        if times[-1] >= TINY:
+            share = _share_held(run, times[-1])
+            shares += [] if share is None else [share]
+        if len(shares) == ENOUGH or time.perf_counter() - began > SECONDS:
+            break
+    each = statistics.median(times or [0.0])
+    if each < TINY:
+        return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
+    why = f"a batch takes {1e3 * each:.3g} ms"
+    if not shares:
+        return Choice("threads", f"{why}; the machine is too busy to tell whether it holds the interpreter's lock")
+    share = statistics.median(shares)
+    kind = "processes" if share >= HELD and each >= SHORT else "threads"
+    return Choice(kind, f"{why}, {share:.0%} of it with the interpreter's lock")
+
+
+class Timed(NamedTuple):
+    """How long a thread was at something: in all, ready to run but without a CPU, and running; in seconds."""
+
+    seconds: float
+    queued: float
+    ran: float
+
+
+def _timed(run: Callable[[], object]) -> Timed:
+    start, queued, ran = time.perf_counter(), _queued(), time.thread_time()
+    run()
+    return Timed(time.perf_counter() - start, _queued() - queued, time.thread_time() - ran)
+
+
+def _queued() -> float:
+    """Return the seconds for which this thread was ready to run and had no CPU; 0.0 where the system does not tell."""
+    with contextlib.suppress(OSError), open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+    return 0.0
+
+
+def _share_held(run: Callable[[], object], alone: float) -> float | None:
+    """Return the share of the time of a batch, `alone` seconds, for which another thread could not run Python.
+
+    None if either thread had to queue for a CPU meanwhile, which hides how long the other held the lock.
+    """
+    reading: list[Timed | BaseException] = []
+
+    n = math.ceil(WINDOW / alone)
+
+    def read() -> None:
+        try:
+            reading.append(_timed(lambda: [run() for _ in range(n)]))
+        except BaseException as error:
+            reading.append(error)
+
+    def spin() -> None:
+        thread.start()
+        while thread.is_alive():
+            pass
+
+    thread = threading.Thread(target=read, daemon=True)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)
+    try:
+        spinning = _timed(spin)
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()
+    (read_in,) = reading
+    if isinstance(read_in, BaseException):
+        raise read_in
+    if max(spinning.queued, read_in.queued) > QUEUED * alone * n:
+        return None
+    return max(0.0, min(1.0, (spinning.seconds - spinning.queued - spinning.ran) / (alone * n)))
