@@ -221,8 +221,9 @@ class Loader:
                 "drawn from a generator; pass shuffle=<int>, or iterate"
             )
         plan = self._plan(options)
-        one = Epoch(behind, options, options, plan, only=plan[validation.integer("number", number)])
-        one.accounting.batches = one.only.number
+        planned = plan[validation.integer("number", number)]
+        one = Epoch(behind, options, options, plan, only=planned)
+        one.accounting.batches = planned.number
         with BatchIterator(one, behind.start(one)) as iterator:
             return next(iterator)
 

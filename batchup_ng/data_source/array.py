@@ -31,7 +31,7 @@ class ArrayDataSource(RandomAccessDataSource):
     Args:
         data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
             row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
-            side by side.
+            side by side; one alone whose samples are mappings gives batches that are dicts.
         indices: The rows to hand out: ``(n,) int``; all where it is None.
         repeats: How often each is handed out an epoch; -1 without end.
         sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
@@ -132,6 +132,8 @@ class ArrayDataSource(RandomAccessDataSource):
         """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
         if self._names is not None:
             return dict(zip(self._names, parts, strict=True))
+        if len(parts) == 1 and self._has_samples and isinstance(parts[0], dict):
+            return parts[0]  # of a map-style data set whose samples have names
         columns: list[Any] = []
         for array, part in zip(self.data, parts, strict=True):
             columns.extend(part if isinstance(array, MapStyle) and isinstance(part, tuple) else [part])

@@ -219,8 +219,9 @@ def test_batches_that_are_lists_or_dicts_are_understood() -> None:
     named = bu.ArrayDataSource([bu.MapStyle([{"i": i, "x": i * 2.0} for i in range(10)])])
     for joined in (bu.concat(named, named), bu.CompositeDataSource([named, bu.ArrayDataSource([A[:7]])])):
         batch = list(joined.batch_iterator(4))[-1]
-        assert (batch[0]["i"] * 2 == batch[0]["x"]).all()
-    ((x,),) = named.map_samples(lambda sample: (sample["x"],)).batch_iterator(10)
+        columns = batch if isinstance(batch, dict) else batch[0]
+        assert (columns["i"] * 2 == columns["x"]).all()
+    ((x,),) = named.map_samples(lambda i, x: (x,)).batch_iterator(10)
     assert x.tolist() == (A * 2.0).tolist()
 
 

@@ -186,7 +186,7 @@ def test_samples_of_a_data_set_are_handed_on_as_they_are() -> None:
         list(source.collate(lambda samples: seen.append(samples) or (A,)).batch_iterator(4))
         assert seen[-1] == wrapped
     bare = bu.ArrayDataSource([bu.MapStyle([{"x": i} for i in range(4)])])
-    for source in (bare, bare.map(lambda batch: (batch,))):
+    for source in (bare, bare.map(lambda x: ({"x": x},))):
         list(source.collate(lambda samples: seen.append(samples) or (A,)).batch_iterator(4))
         assert seen[-1] == [{"x": i} for i in range(4)]
 

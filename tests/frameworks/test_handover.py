@@ -1,0 +1,134 @@
+"""What the adapters of all frameworks share, held to their contract without a framework."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError, PoolClosed
+from batchup_ng.frameworks.handover import AheadIterator, converted, handed_over
+
+from .framework_contract import FrameworkContract
+
+SOURCE = bu.ArrayDataSource([np.arange(40)])
+
+
+def ahead(batches: Any, convert: Any = lambda batch: batch, **options: Any) -> Any:
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, **options))
+
+
+def numbers(batches: Any) -> list[int]:
+    return [int(x[0]) for (x,) in batches]
+
+
+class AsNumPy(FrameworkContract):
+    def arrays(self, batch: Any) -> Any:
+        return batch
+
+
+class TestLoader(AsNumPy):
+    """The loader itself."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return loader
+
+
+class TestConverted(AsNumPy):
+    """Batches that are converted in ``next``."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return converted(loader, lambda batch: batch)
+
+
+class TestAhead(AsNumPy):
+    """Batches that a thread converts ahead."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return ahead(loader)
+
+
+class TestWatched(AsNumPy):
+    """Batches under watch."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return bu.watch(ahead(loader), lambda wait: None)
+
+
+def test_a_source_that_a_pool_works_for_and_an_iterator() -> None:
+    with bu.WorkerThreadPool(2) as pool:
+        source = ahead(pool.parallel_data_source(SOURCE), lambda batch: (batch[0] * 2,))
+        assert numbers(source.batch_iterator(10)) == [0, 20, 40, 60]
+        for each in source.epochs(2, batch_size=20):
+            assert numbers(each) == [0, 40]
+        assert numbers(ahead(SOURCE.batch_iterator(20))) == [0, 20]
+        assert numbers(ahead(iter([(np.arange(3),)]))) == [0]
+    with pytest.raises(ArgumentTypeError, match="make a loader of data"):
+        handed_over(5, iter)
+
+
+def test_what_is_ahead_is_bounded() -> None:
+    made, another = [], threading.Semaphore(0)
+
+    def batches() -> Any:
+        for number in range(50):
+            made.append(number)
+            another.release()
+            yield (np.array([number]),)
+
+    with ahead(batches(), depth=2) as iterator:
+        next(iterator)
+        for _ in range(4):  # the one that was handed out, two in the queue, one for which there is no room
+            assert another.acquire(timeout=60)
+        assert len(made) == 4
+
+
+def test_the_length_and_the_state_count_what_was_handed_out() -> None:
+    with ahead(SOURCE.batch_iterator(8, shuffle=1)) as iterator:
+        assert len(iterator) == 5
+        first = [int(n) for _ in range(2) for n in next(iterator)[0]]
+        assert len(iterator) == 3
+        rest = SOURCE.batch_iterator(8, shuffle=1, state=iterator.state_dict())
+        assert sorted(first + [int(n) for (x,) in rest for n in x]) == list(range(40))
+        assert iterator.stats()["batches"] == 2
+
+
+def test_what_fails_on_the_thread_is_raised_in_its_turn() -> None:
+    def convert(batch: Any) -> Any:
+        if 16 in batch[0]:
+            raise ZeroDivisionError("of the thread")
+        return batch
+
+    iterator = ahead(SOURCE.batch_iterator(8), convert)
+    assert [int(next(iterator)[0][0]) for _ in range(2)] == [0, 8]
+    with pytest.raises(ZeroDivisionError, match="of the thread"):
+        next(iterator)
+    assert list(iterator) == []
+
+
+def test_the_thread_ends_with_the_last_reference() -> None:
+    iterator = ahead(SOURCE.batch_iterator(8))
+    next(iterator)
+    (thread,) = [each for each in threading.enumerate() if each.name == "handover"]
+    gone = weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert gone() is None
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+def test_an_interrupt_while_a_batch_is_received_closes_it() -> None:
+    def receive(batch: Any) -> Any:
+        raise KeyboardInterrupt
+
+    iterator = ahead(SOURCE.batch_iterator(8), receive=receive)
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    with pytest.raises(PoolClosed, match="broken off by an interrupt"):
+        next(iterator)

@@ -1,0 +1,322 @@
+"""The loader: what it takes, how far it is, its views, its pool. ``frameworks/test_handover.py`` has its contract."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
+from batchup_ng.work_pool import AbstractWorkerPool
+
+X = np.arange(50)
+
+
+def numbers(batches: Any) -> list[int]:
+    return [int(n) for x, *_ in batches for n in x]
+
+
+@pytest.fixture
+def loader() -> Iterator[bu.Loader]:
+    with bu.Loader([X], 8, shuffle=7, pool="threads", workers=2, buffer=3) as loader:
+        yield loader
+
+
+class Pairs:
+    """A map-style data set."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        if index >= 10:
+            raise IndexError(index)
+        return np.full(3, index), index * index
+
+
+@pytest.mark.parametrize(
+    ("data", "first"),
+    [
+        (np.arange(6), (np.array([0, 1]),)),
+        ([np.arange(6), np.arange(6) * 2.0], (np.array([0, 1]), np.array([0.0, 2.0]))),
+        ((np.arange(6), np.arange(6) * 2.0), (np.array([0, 1]), np.array([0.0, 2.0]))),
+        ({"x": np.arange(6)}, {"x": np.array([0, 1])}),
+        (bu.ArrayDataSource([np.arange(6)]).map(lambda x: (x + 1,)), (np.array([1, 2]),)),
+        (Pairs(), (np.array([[0] * 3, [1] * 3]), np.array([0, 1]))),
+        ([(0.5, "a"), (1.5, "b")], (np.array([0.5, 1.5]), ["a", "b"])),
+        ([{"x": 0.5}, {"x": 1.5}], {"x": np.array([0.5, 1.5])}),
+    ],
+)
+def test_what_data_may_be(data: Any, first: Any) -> None:
+    with bu.Loader(data, 2, pool="serial") as loader:
+        np.testing.assert_equal(next(iter(loader)), first)
+
+
+def test_collate_makes_batches_of_samples() -> None:
+    def total(samples: list[Any]) -> tuple[np.ndarray, int]:
+        return sum(x for x, _ in samples), sum(y for _, y in samples)
+
+    with bu.Loader(Pairs(), 5, collate=total, pool="serial") as loader:
+        assert [(int(x[0]), y) for x, y in loader] == [(10, 30), (35, 255)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"pool": "process"}, "did you mean 'processes'?"),
+        ({"pool": "serial", "workers": 2}, "a SerialPool works on your thread"),
+        ({"workers": 0}, "workers must be at least 1"),
+        ({"buffer": 0}, "buffer must be at least 1"),
+        ({"num_workers": 2}, "pass the number of workers as workers="),
+        ({"collate_fn": list}, "pass it as collate="),
+        ({"shufle": 1}, "did you mean 'shuffle'?"),
+        ({"start_epoch": -1}, "epoch must not be negative"),
+        ({"shuffle": True, "shard": (0, 2)}, "pass the same int to all of them"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"data": 5}, "int"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(options: dict[str, Any], message: str) -> None:
+    before = threading.active_count()
+    with pytest.raises((ArgumentError, ArgumentTypeError), match=message):
+        bu.Loader(**{"data": [X], "batch_size": 4, **options})
+    assert threading.active_count() == before
+
+
+def test_a_source_that_has_a_pool_is_refused(pools: list[AbstractWorkerPool]) -> None:
+    with pytest.raises(ArgumentTypeError, match="pass the source, and the pool as pool="):
+        bu.Loader(pools[0].parallel_data_source(bu.ArrayDataSource([X])), 4)
+
+
+# -- epochs ----------------------------------------------------------------------------------------------------
+
+
+def test_the_buffer_is_full_across_the_seam() -> None:
+    made = threading.Semaphore(0)
+
+    def note(x: np.ndarray) -> tuple[np.ndarray]:
+        made.release()
+        return (x,)
+
+    with bu.Loader(bu.ArrayDataSource([X]).map(note), 8, pool="threads", workers=2) as loader:
+        iterator = iter(loader)
+        for _ in range(7):
+            next(iterator)
+        for _ in range(9):  # two more than this epoch has, which is not at its end
+            assert made.acquire(timeout=60)
+
+
+def test_len_and_epoch(loader: bu.Loader) -> None:
+    assert (len(loader), loader.epoch) == (7, 0)
+    iterator = iter(loader)
+    next(iterator)
+    assert (len(loader), len(iterator), loader.epoch) == (7, 6, 0)
+    numbers(iterator)
+    assert loader.epoch == 1
+    with bu.Loader(bu.ArrayDataSource([X], repeats=-1), 8, pool="serial") as endless, pytest.raises(TypeError):
+        len(endless)
+
+
+@pytest.mark.parametrize("options", [{"shuffle": np.random.RandomState(3)}, {"drop_last": True}, {"shard": (1, 2)}])
+def test_len_is_the_number_of_batches(options: dict[str, Any]) -> None:
+    with bu.Loader([X], 8, pool="serial", **options) as loader:
+        assert len(loader) == len(list(loader))
+
+
+def test_len_draws_nothing() -> None:
+    orders = []
+    for ask in (False, True):
+        with bu.Loader([X], 8, shuffle=np.random.RandomState(3), pool="serial") as loader:
+            if ask:
+                len(loader)
+            orders.append(numbers(loader))
+    assert orders[0] == orders[1]
+
+
+def test_set_epoch_goes_to_that_epoch(loader: bu.Loader) -> None:
+    orders = [numbers(loader) for _ in range(3)]
+    loader.set_epoch(1)
+    assert [numbers(loader) for _ in range(2)] == orders[1:]
+    loader.set_epoch(3)  # which is next in any case
+    loader.set_epoch(0)
+    assert numbers(loader) == orders[0]
+
+
+def test_another_iteration_breaks_off_the_one_before(loader: bu.Loader) -> None:
+    first, second = iter(loader), iter(loader)
+    with pytest.raises(PoolClosed, match="another iteration over its loader"):
+        next(first)
+    next(second)
+
+
+def test_shuffle_true_draws_a_seed_once() -> None:
+    np.random.seed(5)
+    with bu.Loader([X], 8, shuffle=True, pool="serial") as loader:
+        state = loader.state_dict()
+        np.random.seed(6)
+        orders = [numbers(loader) for _ in range(2)]
+    assert orders[0] != orders[1]
+    with bu.Loader([X], 8, shuffle=True, pool="serial") as other:
+        other.load_state_dict(state)
+        assert [numbers(other) for _ in range(2)] == orders
+
+
+def test_a_stream_is_made_by_one_worker() -> None:
+    def batches(batch_size: int, **_: Any) -> Any:
+        return iter([(np.arange(3),), (np.arange(2),)])
+
+    with bu.Loader(bu.CallableDataSource(batches), 3) as loader:
+        assert [numbers(loader) for _ in range(2)] == [[0, 1, 2, 0, 1]] * 2
+        assert "it only streams" in repr(loader)
+        with pytest.raises(TypeError, match="no end that is known"):
+            len(loader)
+        with pytest.raises(ArgumentTypeError, match="or iterate"):
+            loader.batch(0)
+    with (
+        bu.Loader(bu.CallableDataSource(batches), 3, on_error="skip") as loader,
+        pytest.raises(ArgumentError, match="random access"),
+    ):
+        iter(loader)
+
+
+# -- batches by their number -----------------------------------------------------------------------------------
+
+
+@given(numbers=st.lists(st.integers(-13, 12), min_size=1, max_size=6), epoch=st.integers(0, 3))
+def test_any_batch_of_any_epoch(pools: list[AbstractWorkerPool], numbers: list[int], epoch: int) -> None:
+    source = bu.ArrayDataSource([X]).map(lambda x, rng: (x, rng.random(len(x))), rng="batch")
+    batches = list(source.batch_iterator(4, shuffle=2, epoch=epoch))
+    for pool in pools:
+        loader = bu.Loader(source, 4, shuffle=2, pool=pool)
+        np.testing.assert_equal([loader.batch(number, epoch) for number in numbers], [batches[n] for n in numbers])
+
+
+def test_a_batch_that_is_not_there_and_one_that_fails(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([X]).map_samples(lambda x: (1 // int(x - 9),))
+    for pool in pools:
+        loader = bu.Loader(source, 4, pool=pool, on_error="skip")
+        with pytest.raises(IndexError, match="batch 13 is out of range"):
+            loader.batch(13)
+        with pytest.warns(bu.SampleWarning, match="row 9"):
+            assert len(loader.batch(2)[0]) == 3
+        with pytest.raises(ZeroDivisionError):
+            bu.Loader(source, 4, pool=pool).batch(2)
+
+
+# -- states ----------------------------------------------------------------------------------------------------
+
+
+def test_states_at_every_moment(loader: bu.Loader, tmp_path: Path) -> None:
+    orders = [numbers(loader) for _ in range(3)]
+    loader.set_epoch(0)
+    states = [(0, 0, loader.state_dict())]
+    for epoch in range(2):
+        for number, _ in enumerate(loader):
+            states.append((epoch, number + 1, loader.state_dict()))
+    for epoch, done, state in [states[i] for i in (14, 0, 1, 4, 7, 8)]:
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        assert loader.state_dict() == state  # nothing was read yet
+        assert numbers(loader) == orders[epoch][8 * done :]
+        assert numbers(loader) == orders[epoch + 1]
+    loader.set_epoch(2)
+    loader.save_state(tmp_path / "state.json")
+    loader.set_epoch(0)
+    loader.load_state(tmp_path / "state.json")
+    assert numbers(loader) == orders[2]
+
+
+def test_set_epoch_of_the_resumed_epoch_keeps_its_place(loader: bu.Loader) -> None:
+    order = numbers(loader)
+    loader.set_epoch(0)
+    iterator = iter(loader)
+    next(iterator)
+    loader.load_state_dict(loader.state_dict())
+    loader.set_epoch(0)  # as trainers do at the beginning of each epoch
+    assert numbers(loader) == order[8:]
+    loader.load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 0}, {"epoch": -1, "seed": None, "batches": None}, [1, 2, 3]])
+def test_what_is_no_state_changes_nothing(loader: bu.Loader, state: Any) -> None:
+    iterator = iter(loader)
+    seen = [int(n) for n in next(iterator)[0]]
+    with pytest.raises(StateError):
+        loader.load_state_dict(state)
+    assert sorted(seen + numbers(iterator)) == X.tolist()
+
+
+def test_the_state_of_another_order_is_refused(loader: bu.Loader) -> None:
+    with bu.Loader([X], 8, shuffle=8, pool="serial") as other:
+        next(iter(other))
+        with pytest.raises(StateError, match="this state is of shuffle=8"):
+            loader.load_state_dict(other.state_dict())
+    assert len(numbers(loader)) == 50
+
+
+# -- views, its pool, its end ----------------------------------------------------------------------------------
+
+
+def test_views_share_the_epoch(loader: bu.Loader) -> None:
+    orders = [numbers(loader) for _ in range(2)]
+    loader.set_epoch(0)
+    doubled = loader.map(lambda x: (2 * x,)).map(lambda x: (x + 1,))
+    iterator = iter(doubled)
+    assert [int(n) for n in next(iterator)[0]] == [2 * n + 1 for n in orders[0][:8]]
+    assert doubled.state_dict() == loader.state_dict()
+    loader.load_state_dict(loader.state_dict())
+    assert numbers(doubled) == [2 * n + 1 for n in orders[0][8:]]
+    assert numbers(loader) == orders[1]
+    doubled.close()
+    with pytest.raises(PoolClosed):
+        iter(loader)
+
+
+def test_a_map_of_named_columns() -> None:
+    with bu.Loader({"x": X, "y": X}, 50, pool="serial") as loader:
+        (total,) = loader.map(lambda y, x: int((x + y).sum()))
+        assert total == 2 * X.sum()
+
+
+def test_the_users_pool_stays_open(pools: list[AbstractWorkerPool]) -> None:
+    for pool in pools:
+        with bu.Loader([X], 8, pool=pool) as loader:
+            assert numbers(loader) == X.tolist()
+        pool.check_open()
+
+
+def test_errors_and_stats_of_the_epoch() -> None:
+    source = bu.ArrayDataSource([X]).map_samples(lambda x: (1 // int(x - 9),))
+    with bu.Loader(source, 8, pool="serial", on_error="skip") as loader:
+        assert (loader.stats(), loader.errors) == ({}, [])
+        with pytest.warns(bu.SampleWarning, match="row 9"):
+            list(loader)
+        assert loader.stats()["failed"] == 1
+        assert [error.row for error in loader.errors] == [9]
+
+
+def test_repr_tells_what_was_chosen_and_why() -> None:
+    with bu.Loader([X], 8, shuffle=3) as loader:
+        assert "pool='auto', to be chosen in the first epoch" in repr(loader)
+        next(iter(loader))
+        assert "50 samples, batches of 8, shuffle=3, epoch 0, by <SerialPool: open>, chosen because" in repr(loader)
+
+
+def test_a_loader_goes_to_another_process_before_its_first_epoch() -> None:
+    loader = bu.Loader([X], 8, shuffle=3, pool="serial")
+    with pickle.loads(pickle.dumps(loader)) as other, loader:
+        assert numbers(other) == numbers(loader)
+
+
+def test_a_loader_is_true_however_long_it_is() -> None:
+    assert bu.Loader(bu.ArrayDataSource([X], repeats=-1), 8)
+    assert bu.Loader([X[:0]], 8)

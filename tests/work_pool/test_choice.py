@@ -1,0 +1,88 @@
+"""Which pool suits which work."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.work_pool import choice
+from batchup_ng.work_pool.choice import choose, suited
+
+TOO_BUSY = "too busy to tell"
+
+
+def in_python(x: Any) -> Any:
+    total = 0
+    for number in range(60_000):
+        total += number
+    return (x,)
+
+
+def asleep(x: Any) -> Any:
+    time.sleep(0.002)
+    return (x,)
+
+
+@pytest.fixture
+def source() -> bu.ArrayDataSource:
+    return bu.ArrayDataSource([np.arange(400)])
+
+
+def test_tiny_work_stays_on_the_thread(source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "TINY", 1.0)  # seconds, which no machine is too busy for
+    kind, why = choose(source, 8, True)
+    assert kind == "serial"
+    assert "less than handing it over" in why
+
+
+def test_python_work_needs_processes(source: bu.ArrayDataSource) -> None:
+    kind, why = choose(source.map(in_python), 8, True)
+    assert kind == "processes" or TOO_BUSY in why
+
+
+def test_work_that_lets_the_lock_go_suits_threads(source: bu.ArrayDataSource) -> None:
+    kind, why = choose(source.map(asleep), 8, False)
+    assert kind == "threads"
+    assert "a batch takes" in why
+
+
+def test_what_cannot_be_tried_goes_to_threads(source: bu.ArrayDataSource, tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w") as file:
+        assert "cannot be pickled" in choose(source.map(lambda x: (file.name, x)), 8, True).why
+    assert "ZeroDivisionError" in choose(source.map(lambda x: (1 // 0,)), 8, True).why
+    assert "only streams" in choose(bu.CallableDataSource(lambda *_, **__: iter([])), 8, True).why
+
+
+def test_an_empty_source_can_be_tried() -> None:
+    assert choose(bu.ArrayDataSource([np.arange(0)]), 8, True).kind == "serial"
+
+
+def test_trying_changes_nothing(source: bu.ArrayDataSource) -> None:
+    calls = []
+
+    def drawing(x: Any) -> Any:
+        calls.append(len(x))
+        return (x, np.random.rand(len(x)))
+
+    state = np.random.get_state(legacy=False)
+    choose(source.map(drawing), 8, True)
+    assert calls == []  # the copy has a list of its own
+    np.testing.assert_equal(np.random.get_state(legacy=False), state)
+
+
+def test_an_error_on_the_second_thread_arrives() -> None:
+    calls = []
+
+    def make(item: int) -> None:
+        calls.append(item)
+        time.sleep(0.001)
+        if len(calls) == 3:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        suited(make, range(6))
