@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -56,6 +57,9 @@ OF_TORCH = {
 }
 """What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
 
+LOCK = threading.RLock()
+"""Held while a loader starts its pool or plans a batch out of turn, which several threads may ask for at once."""
+
 LoaderType = TypeVar("LoaderType", bound="Loader")
 
 
@@ -71,6 +75,7 @@ class Progress:
     next: int  # the number of the next epoch
     behind: WithConsumerMaps | None = None  # the source that the pool works for
     why: str = ""  # the pool was chosen
+    plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     series: Epochs | None = None
     resumed: BatchIterator | None = None  # opened by a state, not iterated over yet
     iterator: Any = None  # what iterating returned for the epoch under way, or for the last
@@ -220,8 +225,11 @@ class Loader:
                 "batches of this loader can only be had in their order, for its source only streams or its order is "
                 "drawn from a generator; pass shuffle=<int>, or iterate"
             )
-        plan = self._plan(options)
-        planned = plan[validation.integer("number", number)]
+        with LOCK:
+            if self._progress.plan is None or self._progress.plan.epoch != options.epoch:
+                self._progress.plan = self._plan(options)
+            plan = self._progress.plan
+            planned = plan[validation.integer("number", number)]
         one = Epoch(behind, options, options, plan, only=planned)
         one.accounting.batches = planned.number
         with BatchIterator(one, behind.start(one)) as iterator:
@@ -279,7 +287,7 @@ class Loader:
             progress.options = before
             raise
         self._leave()
-        progress.series, progress.resumed, progress.next = series, resumed, number
+        progress.series, progress.resumed, progress.next, progress.plan = series, resumed, number, None
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
@@ -351,23 +359,24 @@ class Loader:
     def _behind(self) -> WithConsumerMaps:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
         progress = self._progress
-        if progress.pool is None:
-            kind, options = progress.kind, progress.options
-            if kind == "auto":
-                kind, progress.why = choose(
-                    progress.source, options["batch_size"], options["shuffle"] not in (None, False)
-                )
-            progress.pool = POOLS[kind](progress.workers)
-        if progress.behind is None:
-            if progress.source.is_random_access:
-                progress.behind = progress.pool.parallel_data_source(
-                    progress.source, self._buffer, on_error=self._on_error, timeout=self._timeout
-                )
-            elif self._timeout is None and self._on_error is RAISE:
-                progress.behind = progress.pool.prefetch(progress.source, self._buffer)
-            else:
-                raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
+        with LOCK:
+            if progress.pool is None:
+                kind, options = progress.kind, progress.options
+                if kind == "auto":
+                    shuffled = options["shuffle"] not in (None, False)
+                    kind, progress.why = choose(progress.source, options["batch_size"], shuffled)
+                progress.pool = POOLS[kind](progress.workers)
+            if progress.behind is None:
+                progress.behind = self._worked_for(progress.pool)
         return progress.behind
+
+    def _worked_for(self, pool: AbstractWorkerPool) -> WithConsumerMaps:
+        source = self._progress.source
+        if source.is_random_access:
+            return pool.parallel_data_source(source, self._buffer, on_error=self._on_error, timeout=self._timeout)
+        if self._timeout is None and self._on_error is RAISE:
+            return pool.prefetch(source, self._buffer)
+        raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
 
     def _epochs(self, start: int, state: Any = None) -> Epochs:
         """Return the epochs from number `start` on, the first of them from `state` on."""

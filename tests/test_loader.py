@@ -6,6 +6,7 @@ import json
 import pickle
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,13 @@ def test_any_batch_of_any_epoch(pools: list[AbstractWorkerPool], numbers: list[i
     for pool in pools:
         loader = bu.Loader(source, 4, shuffle=2, pool=pool)
         np.testing.assert_equal([loader.batch(number, epoch) for number in numbers], [batches[n] for n in numbers])
+
+
+def test_several_threads_ask_for_batches() -> None:
+    source = bu.ArrayDataSource([np.arange(4000)])
+    batches = [x.tolist() for (x,) in source.batch_iterator(4, shuffle=2)]
+    with bu.Loader(source, 4, shuffle=2, pool="threads", workers=2) as loader, ThreadPoolExecutor(8) as threads:
+        assert [x.tolist() for (x,) in threads.map(loader.batch, range(1000))] == batches
 
 
 def test_a_batch_that_is_not_there_and_one_that_fails(pools: list[AbstractWorkerPool]) -> None:
