@@ -27,7 +27,7 @@ from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import EpochOptions, epoch_options
 from .data_source.hooks import samples_in_words
 from .error_context import function_name
-from .errors import ArgumentError, ArgumentTypeError, StateError
+from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .randomness.numpy_rng import GLOBAL, seed_draw
 from .sampling.plans.epoch import BatchPlan
@@ -61,6 +61,7 @@ LOCK = threading.RLock()
 """Held while a loader starts its pool or plans a batch out of turn, which several threads may ask for at once."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
+IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
 
 @dataclasses.dataclass
@@ -77,8 +78,8 @@ class Progress:
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     series: Epochs | None = None
-    resumed: BatchIterator | None = None  # opened by a state, not iterated over yet
-    iterator: Any = None  # what iterating returned for the epoch under way, or for the last
+    inner: BatchIterator | None = None  # of the epoch under way, or the last; one that a state opened may be untouched
+    iterator: Any = None  # what iterating over the loader, or over a view, returned for that
 
 
 class Loader:
@@ -160,21 +161,22 @@ class Loader:
     # -- iterating ---------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
-        """Begin the next epoch and return the iterator of its batches; one that was left early ends."""
+        """Begin the next epoch and return the iterator of its batches; one that was left early ends.
+
+        An epoch of which no batch was asked for has not begun: some frameworks call ``iter`` more often than they loop.
+        """
         progress = self._progress
         if progress.iterator is not None:
             progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
-        iterator, progress.resumed = progress.resumed, None
-        if iterator is None:
+        if progress.inner is None or not progress.inner.untouched:
             if progress.series is None:
                 progress.series = self._epochs(progress.next)
-            iterator = next(progress.series)
-        progress.next = iterator.epoch + 1
-        made: Any = iterator
+            progress.inner = next(progress.series)
+        progress.next = progress.inner.epoch + 1
+        progress.iterator = LoaderIterator(progress.inner)
         for view in self._views:
-            made = view(made)
-        progress.iterator = made
-        return made
+            progress.iterator = view(progress.iterator)
+        return progress.iterator
 
     def __len__(self) -> int:
         """Return how many batches an epoch has.
@@ -245,9 +247,9 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
-        if validation.not_negative("epoch", epoch) != self._progress.next or self._progress.resumed is not None:
-            if self._progress.resumed is not None and self._progress.resumed.epoch == epoch:
-                return
+        inner = self._progress.inner
+        following = inner.epoch if inner is not None and inner.untouched else self._progress.next
+        if validation.not_negative("epoch", epoch) != following:
             self._leave()
             self._progress.next = epoch
 
@@ -282,12 +284,12 @@ class Loader:
             progress.options = {**before, "shuffle": drawn}
         try:
             series = self._epochs(number, batches)
-            resumed = None if batches is None else next(series)
+            inner = None if batches is None else next(series)
         except BaseException:
             progress.options = before
             raise
         self._leave()
-        progress.series, progress.resumed, progress.next, progress.plan = series, resumed, number, None
+        progress.series, progress.inner, progress.next, progress.plan = series, inner, number, None
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
@@ -299,13 +301,13 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """Return what happened in the epoch under way, or in the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
-        iterator = self._progress.iterator or self._progress.resumed
+        iterator = self._progress.iterator or self._progress.inner
         return {} if iterator is None else dict(iterator.stats())
 
     @property
     def errors(self) -> list[Any]:
         """The samples that the error policy let pass in the epoch under way, or in the last."""
-        iterator = self._progress.iterator or self._progress.resumed
+        iterator = self._progress.iterator or self._progress.inner
         return [] if iterator is None else list(iterator.errors)
 
     # -- its end -----------------------------------------------------------------------------------------------
@@ -344,7 +346,7 @@ class Loader:
 
     def _under_way(self) -> Any:
         """Return the iterator of the epoch under way, None where it is at its end or there is none."""
-        iterator = self._progress.resumed or self._progress.iterator
+        iterator = self._progress.iterator or self._progress.inner
         return None if iterator is None or iterator.at_end else iterator
 
     def _leave(self) -> None:
@@ -354,7 +356,7 @@ class Loader:
             progress.iterator.close()
         if progress.series is not None:
             progress.series.close()
-        progress.series = progress.resumed = progress.iterator = None
+        progress.series = progress.inner = progress.iterator = None
 
     def _behind(self) -> WithConsumerMaps:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
@@ -384,16 +386,14 @@ class Loader:
         return epochs
 
 
-class MappedIterator(Iterator[Any]):
-    """Hands out what a function makes of each batch of an iterator, which has the other methods."""
+class IteratorView(Iterator[Any]):
+    """Hands out the batches of an iterator, which has the other methods, too."""
 
-    def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
+    def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
-        self._fn = fn
-        self._name = name or function_name(fn)
 
     def __next__(self) -> Any:
-        return self._fn(next(self._iterator))
+        return next(self._iterator)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
@@ -401,14 +401,50 @@ class MappedIterator(Iterator[Any]):
     def __len__(self) -> int:
         return len(self._iterator)
 
-    def __enter__(self) -> MappedIterator:
+    def __bool__(self) -> bool:
+        return True  # or Python would ask for the length, which some have not
+
+    def __enter__(self: IteratorType) -> IteratorType:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._iterator.close()
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._iterator)
+
+
+class MappedIterator(IteratorView):
+    """Hands out what a function makes of each batch."""
+
+    def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
+        super().__init__(iterator)
+        self._fn = fn
+        self._name = name or function_name(fn)
+
+    def __next__(self) -> Any:
+        return self._fn(next(self._iterator))
 
     def __repr__(self) -> str:
         return f"<{self._iterator!r}, then {self._name}>"
+
+
+class LoaderIterator(IteratorView):
+    """What one call of ``iter`` gives: an epoch of which no batch was asked for is given to the next call."""
+
+    _replaced_by = ""
+
+    def __next__(self) -> Any:
+        if self._replaced_by:
+            raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
+        return next(self._iterator)
+
+    def break_off(self, by: str) -> None:
+        """End it; its epoch goes to the next call of ``iter`` if no batch was asked for."""
+        if self._iterator.untouched:
+            self._replaced_by = by
+        else:
+            self._iterator.break_off(by)
 
 
 def called_with(fn: Callable[..., Any], batch: Any) -> Any:

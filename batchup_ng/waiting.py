@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from .errors import ArgumentTypeError
-from .loader import Loader, MappedIterator
+from .loader import IteratorView, Loader
 
 
 class EpochWait(NamedTuple):
@@ -89,11 +89,11 @@ class Watched:
         return getattr(self._batches, name)
 
 
-class WatchedIterator(MappedIterator):
+class WatchedIterator(IteratorView):
     """An iterator of one epoch that measures how long each ``next`` takes."""
 
     def __init__(self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object]) -> None:
-        super().__init__(iterator, lambda batch: batch, "watched")
+        super().__init__(iterator)
         self._report: Callable[[EpochWait], object] | None = report
         self._number = epoch
         self._batches = 0
@@ -128,9 +128,6 @@ class WatchedIterator(MappedIterator):
         """End the epoch of a loader: see ``BatchIterator.break_off``."""
         self._iterator.break_off(by)
         self._finish()
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _finish(self) -> None:
         """Report, once, if the loop has begun."""

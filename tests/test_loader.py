@@ -153,11 +153,30 @@ def test_set_epoch_goes_to_that_epoch(loader: bu.Loader) -> None:
     assert numbers(loader) == orders[0]
 
 
-def test_another_iteration_breaks_off_the_one_before(loader: bu.Loader) -> None:
-    first, second = iter(loader), iter(loader)
+@pytest.mark.parametrize("taken", [0, 2])
+def test_another_iteration_breaks_off_the_one_before(loader: bu.Loader, taken: int) -> None:
+    first = iter(loader)
+    for _ in range(taken):
+        next(first)
+    second = iter(loader)
     with pytest.raises(PoolClosed, match="another iteration over its loader"):
         next(first)
-    next(second)
+    assert sorted(numbers(second)) == X.tolist()
+
+
+def test_an_iteration_that_takes_no_batch_begins_no_epoch(loader: bu.Loader) -> None:
+    orders = [numbers(loader) for _ in range(2)]
+    loader.set_epoch(0)
+    for order in orders:
+        for _ in range(3):
+            iter(loader.map(lambda x: x))
+        loader.set_epoch(loader.epoch)
+        assert numbers(loader) == order
+    loader.set_epoch(0)
+    next(iter(loader))
+    loader.load_state_dict(loader.state_dict())
+    iter(loader)
+    assert numbers(loader) == orders[0][8:]
 
 
 def test_shuffle_true_draws_a_seed_once() -> None:

@@ -105,7 +105,6 @@ class AheadIterator(Iterator[Any]):
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(_convert_ahead, *arguments), daemon=True, name="handover")
         self._finalizer = weakref.finalize(self, self._stop.append, True)
-        self._thread.start()
 
     def __next__(self) -> Any:
         """Return the next batch.
@@ -118,6 +117,8 @@ class AheadIterator(Iterator[Any]):
         check_process(self._pid)
         began = time.perf_counter()
         try:
+            if self._thread.ident is None:  # at the first batch, since some frameworks call iter() and take none
+                self._thread.start()
             item = self._queue.get()
             if isinstance(item, BaseException):
                 raise item
@@ -159,7 +160,7 @@ class AheadIterator(Iterator[Any]):
 
     def break_off(self, by: str) -> None:
         """End it as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless it was at its end."""
-        self._end(_broken_off(by))
+        self._end(_broken_off(by), lambda: self._iterator.break_off(by))
 
     def __enter__(self) -> AheadIterator:
         return self
@@ -167,18 +168,20 @@ class AheadIterator(Iterator[Any]):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _end(self, error: BaseException) -> None:
+    def _end(self, error: BaseException, close: Callable[[], object] | None = None) -> None:
+        """Be at the end: ``next()`` raises `error` from now on, unless it has ended before."""
         if self._ended is None:
             self._ended = error
         self._finalizer()
-        close = getattr(self._iterator, "close", None)
+        close = close or getattr(self._iterator, "close", None)
         if close is not None:
             with contextlib.suppress(ValueError):  # a generator that the thread is running just now
                 close()
         with contextlib.suppress(queue.Empty):  # the thread may wait for room
             while True:
                 self._queue.get_nowait()
-        self._thread.join(JOIN_SECONDS)
+        if self._thread.ident is not None:
+            self._thread.join(JOIN_SECONDS)
 
 
 def _convert_ahead(iterator: Any, convert: Convert, items: queue.Queue[Any], stop: list[bool]) -> None:

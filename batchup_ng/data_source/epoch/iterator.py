@@ -16,7 +16,7 @@ from .accounting import count_of
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "at_end", "break_off", "fill", "place", "state_at"}
+HOOKS = {"ahead", "at_end", "break_off", "fill", "place", "state_at", "untouched"}
 """What the library calls, and users do not."""
 
 
@@ -158,6 +158,11 @@ class BatchIterator(Iterator[Any]):
             StateError: the source only streams, or its order is drawn from a generator and not from an int seed.
         """
         return self.state_at(self.place())
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no batch was asked for yet."""
+        return not self._ended and not self._waited
 
     def place(self) -> tuple[Any, ...]:
         """Return how far the epoch is; quicker than a state, for iterators that are ahead of the consumer."""
