@@ -239,11 +239,11 @@ def test_samples_that_the_data_set_keeps_may_be_written_to() -> None:
     held[:] = ragged
     named = [{"x": [n, n]} for n in range(3)]
 
-    def spoil(*columns: Any) -> Any:
-        for column in columns:
-            for sample in column["x"] if isinstance(column, dict) else column:
+    def spoil(*columns: Any, **by_name: Any) -> Any:
+        for column in [*columns, *by_name.values()]:
+            for sample in column:
                 sample[0] = -1
-        return columns
+        return columns or by_name
 
     for data in (bu.MapStyle(ragged), held, bu.MapStyle(named), bu.MapStyle([(row, row) for row in ragged])):
         list(bu.ArrayDataSource([data]).map(spoil).batch_iterator(2))
