@@ -17,8 +17,8 @@ source = bu.ArrayDataSource([images, labels], sampler=sampler)
 
 # Weighted draws have no end, so the loop sets the number of batches.
 drawn = np.zeros(10, dtype=int)
-with bu.WorkerThreadPool(2) as pool, pool.parallel_data_source(source).batch_iterator(64, shuffle=1) as batches:
-    for _, (_, y) in zip(range(150), batches, strict=False):
+with bu.Loader(source, 64, shuffle=1) as loader:
+    for _, (_, y) in zip(range(150), loader, strict=False):
         drawn += np.bincount(y, minlength=10)
 
 print("as drawn:   ", drawn.tolist())

@@ -1,4 +1,4 @@
-"""Train a small network on image files that threads decode and augment in the background."""
+"""Train a small network on image files that are decoded and augmented in the background."""
 
 import tempfile
 
@@ -24,18 +24,19 @@ def to_unit_range(images, labels):
     return images.astype(np.float32) / 255, labels
 
 
-with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool() as pool:
+with tempfile.TemporaryDirectory() as folder:
     paths, labels = write_digits(folder)  # folder/0/0000.png, folder/1/0001.png, ...
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels])
     train, test = bu.split(digits, [0.75, 0.25], SEED, stratify=labels)
 
-    background = pool.parallel_data_source(train.map(shift, rng="sample").map(to_unit_range))
-    test = pool.parallel_data_source(test.map(to_unit_range))
-
     network = Classifier(64, 10, seed=SEED)
-    for batches in background.epochs(EPOCHS, 32, shuffle=SEED):
-        for x, y in batches:
-            network.train_batch(x, y)
+    with bu.Loader(train.map(shift, rng="sample").map(to_unit_range), 32, shuffle=SEED) as loader:
+        loader = bu.watch(loader)  # prints how long the loop waited
+        for _ in range(EPOCHS):
+            for x, y in loader:
+                network.train_batch(x, y)
+        print(loader)
 
-    right = sum(int((network.predict(x) == y).sum()) for x, y in test.batch_iterator(32))
+    with bu.Loader(test.map(to_unit_range), 32) as loader:
+        right = sum(int((network.predict(x) == y).sum()) for x, y in loader)
     print(f"test accuracy {right / test.num_samples():.3f} after {EPOCHS} epochs")

@@ -21,15 +21,14 @@ unlabelled = bu.ArrayDataSource([x_train[N_LABELLED:]])
 both = bu.CompositeDataSource([labelled, unlabelled])
 
 network = Classifier(64, 10, seed=1)
-with bu.WorkerThreadPool(2) as pool:
-    background = pool.parallel_data_source(both)
-    for batches in background.epochs(EPOCHS, 32, shuffle=7):
-        for x, y, x_without in batches:
+with bu.Loader(both, 32, shuffle=7) as loader:
+    for epoch in range(EPOCHS):
+        for x, y, x_without in loader:
             network.train_batch(x, y)
             # From the second epoch on, an answer that the network is sure of is taken as the label.
             guess = network.probabilities(x_without)
             sure = guess.max(axis=1) > SURE
-            if batches.epoch > 0 and sure.any():
+            if epoch > 0 and sure.any():
                 network.train_batch(x_without[sure], guess[sure].argmax(axis=1))
 
 accuracy = np.mean(network.predict(x_test) == y_test)

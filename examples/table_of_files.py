@@ -23,12 +23,11 @@ with tempfile.TemporaryDirectory() as folder:
     images = bu.ImageFiles(table["path"].tolist(), size=(128, 128), mode="RGB")
     source = bu.ArrayDataSource([images, table["label"].to_numpy()]).map(to_signed_range)
 
-    with bu.WorkerThreadPool() as pool:
-        background = pool.parallel_data_source(source)
-        for batches in background.epochs(2, 64, shuffle=12345):
+    with bu.Loader(source, 64, shuffle=12345) as loader:
+        for epoch in range(2):
             rows, low, high = 0, np.inf, -np.inf
-            for x, y in batches:
+            for x, y in loader:
                 if rows == 0:
-                    print(f"epoch {batches.epoch}: x {x.shape} {x.dtype}, first labels {y[:10].tolist()}")
+                    print(f"epoch {epoch}: x {x.shape} {x.dtype}, first labels {y[:10].tolist()}")
                 rows, low, high = rows + len(y), min(low, x.min()), max(high, x.max())
-            print(f"epoch {batches.epoch}: {rows} rows, pixels from {low:.2f} to {high:.2f}")
+            print(f"epoch {epoch}: {rows} rows, pixels from {low:.2f} to {high:.2f}")

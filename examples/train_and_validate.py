@@ -20,19 +20,16 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_unit_range)
     train, validation = bu.split(digits, [0.8, 0.2], 1, stratify=labels)
 
-    # Two iterators share the two workers; each fills a prefetch buffer of its own.
-    train = pool.parallel_data_source(train, batch_buffer_size=20)
-    validation = pool.parallel_data_source(validation, batch_buffer_size=4)
-
+    # Two loaders share the two workers; each fills a buffer of its own, which stays full from one epoch to the next, so
+    # that the first batches to validate with are ready when training ends.
     network = Classifier(64, 10, seed=1)
     best, epoch = 0.0, 0
-    while best < 0.95 and epoch < 30:
-        # Made before training starts, so that its first batches are ready when training ends.
-        with validation.batch_iterator(120) as to_check, train.batch_iterator(32, shuffle=1, epoch=epoch) as to_learn:
-            for x, y in to_learn:
+    with bu.Loader(train, 32, shuffle=1, pool=pool) as train, bu.Loader(validation, 120, pool=pool) as validation:
+        while best < 0.95 and epoch < 30:
+            for x, y in train:
                 network.train_batch(x, y)
-            accuracy = np.mean(np.concatenate([network.predict(x) == y for x, y in to_check]))
-        best, epoch = max(best, accuracy), epoch + 1
-        print(f"epoch {epoch}: validation accuracy {accuracy:.3f}")
+            accuracy = np.mean(np.concatenate([network.predict(x) == y for x, y in validation]))
+            best, epoch = max(best, accuracy), epoch + 1
+            print(f"epoch {epoch}: validation accuracy {accuracy:.3f}")
 
 print(f"stopped after {epoch} epochs; threads left: {threading.active_count() - threads_before}")
