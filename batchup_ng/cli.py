@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from ._version import __version__
-from .demo.job import POOLS, WANTED_ACCURACY, Progress, run_demo
+from .demo.job import WANTED_ACCURACY, Progress, run_demo
 from .errors import BatchupError
+from .loader import POOLS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     demo = commands.add_parser("demo", help="train a small network on handwritten digits", allow_abbrev=False)
-    demo.add_argument("--pool", choices=POOLS, default="thread", help="who does the work (default: %(default)s)")
+    pools = ("auto", *POOLS)
+    demo.add_argument("--pool", choices=pools, default="auto", help="who makes the batches (default: %(default)s)")
     demo.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
     demo.add_argument("--epochs", type=int, metavar="N", default=20, help="default: %(default)s")
     demo.add_argument("--seed", type=int, metavar="N", default=1, help="default: %(default)s")

@@ -16,17 +16,12 @@ import numpy as np
 
 from ..accessors import ImageFiles
 from ..data_source import AbstractDataSource, ArrayDataSource, split
+from ..loader import Loader
 from ..randomness import SampleRng
-from ..validation import not_negative, one_of, positive_int
-from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
+from ..validation import not_negative, positive_int
 from .classifier import Classifier
 from .digits import write_digits
 
-POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
-    "serial": lambda workers: SerialPool(),
-    "thread": WorkerThreadPool,
-    "process": WorkerProcessPool,
-}
 WANTED_ACCURACY = 0.95
 # Products of larger matrices are shared out by BLAS among threads of its own, which then wait for the pool's for a CPU.
 _BATCH_SIZE = 32
@@ -36,7 +31,7 @@ Progress = Callable[..., Any]
 
 
 def run_demo(
-    pool: str = "thread",
+    pool: str = "auto",
     workers: int | None = None,
     epochs: int = 20,
     seed: int = 1,
@@ -46,29 +41,26 @@ def run_demo(
     """Run the job; return the share of the test digits that the network tells right at the end, 0 to 1.
 
     Args:
-        pool: Who does the work: ``serial``, ``thread`` or ``process``.
+        pool: Who makes the batches to train on: ``auto``, ``serial``, ``threads`` or ``processes``.
         workers: How many; None for every CPU that this process may use.
         epochs: Passes over the training digits.
         seed: Of the split, the order, the shifts and the network's first weights.
         say: Takes each line of the report.
         progress: A function like ``tqdm.tqdm`` to draw a bar an epoch; None draws none.
     """
-    make = POOLS[one_of("pool", pool, POOLS)]
     positive_int("epochs", epochs)
     not_negative("seed", seed)
-    if workers is not None:
-        positive_int("workers", workers)
-    with tempfile.TemporaryDirectory(prefix="batchup_ng-demo-") as folder, make(workers) as workforce:
+    with tempfile.TemporaryDirectory(prefix="batchup_ng-demo-") as folder:
         train, test = digit_sources(Path(folder), seed)
-        say(f"{train.num_samples()} digits to train on, {test.num_samples()} to test on; {pool} pool")
-        network = Classifier(64, 10, seed=seed)
-        checking = workforce.parallel_data_source(test)
-        accuracy = 0.0
-        training = workforce.parallel_data_source(train).epochs(epochs, _BATCH_SIZE, shuffle=seed)
-        for number, batches in enumerate(training, start=1):
-            speed = train_epoch(network, batches, progress, f"epoch {number}")
-            accuracy = measure_accuracy(network, checking)
-            say(f"epoch {number:2d}: {speed}, accuracy {accuracy:.3f}")
+        with Loader(train, _BATCH_SIZE, shuffle=seed, pool=pool, workers=workers) as loader:
+            network = Classifier(64, 10, seed=seed)
+            for number in range(1, epochs + 1):
+                batches = iter(loader)
+                if number == 1:
+                    say(f"{test.num_samples()} digits to test on; to train on: {loader}")
+                speed = train_epoch(network, batches, progress, f"epoch {number}")
+                accuracy = measure_accuracy(network, test)
+                say(f"epoch {number:2d}: {speed}, accuracy {accuracy:.3f}")
     return accuracy
 
 

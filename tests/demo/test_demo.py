@@ -15,6 +15,7 @@ import pytest
 from batchup_ng import cli
 from batchup_ng.demo import digits, job
 from batchup_ng.errors import ArgumentError
+from batchup_ng.loader import POOLS
 from tests.extent import quick, thorough
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +40,9 @@ def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "load_digits", lambda: first)
 
 
-@pytest.mark.parametrize("pool", [thorough("serial"), thorough("thread"), "process"])
+@pytest.mark.parametrize("pool", ["auto", thorough("serial"), thorough("threads"), thorough("processes")])
 def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool) -> None:
-    done = run(tmp_path, "demo", "--pool", pool, "--workers", "2", *([] if in_full else ["--epochs", "6"]))
+    done = run(tmp_path, "demo", "--pool", pool, *([] if in_full else ["--epochs", "6"]))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert float(re.fullmatch(r"test accuracy (\S+) \(0\.95 reached\)", lines[-1])[1]) >= 0.95
@@ -54,19 +55,19 @@ def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool)
 def test_the_result_depends_on_the_seed_and_not_on_who_does_the_work() -> None:
     def report(pool: str, seed: int) -> list[str]:
         said: list[str] = []
-        job.run_demo(pool, 2, epochs=1, seed=seed, say=said.append)
+        job.run_demo(pool, None if pool == "serial" else 2, epochs=1, seed=seed, say=said.append)
         return [line.rpartition("accuracy")[2] for line in said[1:]]
 
     serial = report("serial", 5)
-    assert report("thread", 5) == serial
-    assert report("process", 5) == serial
+    assert report("threads", 5) == serial
+    assert report("processes", 5) == serial
     assert report("serial", 6) != serial
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["demo", "--pool", "thraed"], r"invalid choice: 'thraed'.*thread"),
+        (["demo", "--pool", "thraeds"], r"invalid choice: 'thraeds'.*threads"),
         (["demo", "--workers", "0"], r"workers must be at least 1, not 0"),
         (["demo", "--workers", "two"], r"invalid int value: 'two'"),
         (["demo", "--epochs", "-1"], r"epochs must be at least 1, not -1"),
@@ -102,7 +103,7 @@ def test_an_accuracy_too_low_is_exit_code_1(
 
 
 @pytest.mark.usefixtures("few_digits")
-@pytest.mark.parametrize("pool", quick(["process"], job.POOLS))
+@pytest.mark.parametrize("pool", quick(["processes"], POOLS))
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_error_leaves_no_folder(
     pool: str, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +115,7 @@ def test_an_error_leaves_no_folder(
 
     monkeypatch.setattr(job.Classifier, "train_batch", fail)
     with pytest.raises(error, match="no more"):
-        job.run_demo(pool, 2, say=list)
+        job.run_demo(pool, say=list)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -128,7 +129,7 @@ def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monke
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("pool", job.POOLS)
+@pytest.mark.parametrize("pool", POOLS)
 def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
     started = command_line(tmp_path, "demo", "--pool", pool, "--epochs", "100000")
     # An interrupt that comes while the measuring of coverage holds its lock makes it wait for that lock for ever.
@@ -178,5 +179,5 @@ def test_the_demo_works_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ArgumentError, match=r"pool must be one of 'serial', .*, not 'threads'; did you mean 'thread'"):
-        job.run_demo("threads")
+    with pytest.raises(ArgumentError, match=r"pool must be one of 'auto', .*, not 'thread'; did you mean 'threads'"):
+        job.run_demo("thread")
