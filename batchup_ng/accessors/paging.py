@@ -20,7 +20,15 @@ from .. import system_limits
 
 def exceeds_memory(array: np.ndarray) -> bool:
     """Return whether an array lies over a file and is larger than half of the memory, which other things need too."""
-    return file_name(array) is not None and array.nbytes > _half_of_memory()
+    return is_mapped(array) and array.nbytes > _half_of_memory()
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Return whether an array lies over mapped memory, which that of a worker does without being a ``numpy.memmap``."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner.obj if isinstance(owner, memoryview) else owner, mmap.mmap)
 
 
 def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:

@@ -63,6 +63,19 @@ def test_of_a_file_that_fits_into_memory_the_system_reads_what_it_likes(
     assert len(asked) == 3
 
 
+def over_file(source: bu.ArrayDataSource) -> bool:
+    return paging.is_mapped(source.data[0])
+
+
+def test_a_worker_process_knows_that_an_array_lies_over_a_file(tmp_path: Path, pools: list[Any]) -> None:
+    np.save(tmp_path / "rows.npy", np.zeros((100, 3000)))
+    mapped = bu.ArrayDataSource([np.load(tmp_path / "rows.npy", mmap_mode="r")[1:]])
+    small = bu.ArrayDataSource([np.zeros(5)])
+    for pool in pools:
+        tasks = [(over_file, (pool.shared_constant(source),)) for source in (mapped, small)]
+        assert list(pool.work_stream(iter(tasks))) == [True, False]
+
+
 @pytest.mark.parametrize("kind", ["memmap", "view", "in memory"])
 def test_rows_that_are_announced_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     numbers = np.arange(100 * 3000, dtype=np.int32).reshape(100, 3000)
