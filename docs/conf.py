@@ -29,6 +29,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # or the attributes of named tuples would stand there twice
+autodoc_mock_imports = ["jax", "keras", "tensorflow", "torch"]  # which take longer to import than the rest to build
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"

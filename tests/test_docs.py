@@ -20,7 +20,7 @@ from tests.extent import quick
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
-    "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
+    "quickstart", "frameworks", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
     "moving_from_batchup",
 )  # fmt: skip
 QUICK = ("quickstart",)
