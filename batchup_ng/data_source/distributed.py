@@ -35,7 +35,7 @@ def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
 
 def _rank_and_world(shard: Any) -> tuple[int, int]:
     if isinstance(shard, str) and shard == "auto":
-        return rank_from_torch() or rank_from(os.environ)
+        return rank_from_torch() or rank_from_jax() or rank_from(os.environ)
     if not isinstance(shard, (tuple, list, np.ndarray)) or len(shard) != 2:
         raise ArgumentTypeError(f"shard must be (rank, world) or 'auto', not {shard!r}; shard=(0, 4) is the first of 4")
     rank = validation.integer("shard[0], the rank,", shard[0])
@@ -51,6 +51,14 @@ def rank_from_torch() -> tuple[int, int] | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def rank_from_jax() -> tuple[int, int] | None:
+    """Return rank and number of processes if the program has called ``jax.distributed.initialize``; imports nothing."""
+    jax = sys.modules.get("jax")
+    if jax is None or not jax.distributed.is_initialized():
+        return None
+    return jax.process_index(), jax.process_count()
 
 
 def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
