@@ -10,6 +10,7 @@ import orbax.checkpoint as ocp
 
 import batchup_ng as bu
 from batchup_ng.demo.digits import load_digits
+from batchup_ng.frameworks.jax import to_jax
 
 EPOCHS, BATCH_SIZE, SEED, RATE = 3, 32, 1, 0.1
 
@@ -31,29 +32,30 @@ def train_batch(weights, x, y):
     return jax.tree.map(lambda weight, slope: weight - RATE * slope, weights, jax.grad(loss)(weights))
 
 
-def train(source, folder, n_batches=None):
+def train(pool, folder, n_batches=None):
     """Return the weights after `n_batches` batches, or all; resume from the latest checkpoint, and save another."""
-    weights, state = {"matrix": jnp.zeros((64, 10)), "bias": jnp.zeros(10)}, None
-    with ocp.CheckpointManager(folder) as manager:
-        if manager.latest_step() is not None:
+    weights = {"matrix": jnp.zeros((64, 10)), "bias": jnp.zeros(10)}
+    digits = bu.ArrayDataSource(list(load_digits())).map(augment, rng="sample")
+    with ocp.CheckpointManager(folder) as manager, bu.Loader(digits, BATCH_SIZE, shuffle=SEED, pool=pool) as loader:
+        step = manager.latest_step() or 0
+        if step:
             kinds = {"weights": ocp.args.StandardRestore(weights), "data": ocp.args.JsonRestore()}
-            saved = manager.restore(manager.latest_step(), args=ocp.args.Composite(**kinds))
-            weights, state = saved.weights, saved.data
-        with source.batch_iterator(BATCH_SIZE, shuffle=SEED, state=state) as batches:
-            for x, y in itertools.islice(batches, n_batches):
-                weights = train_batch(weights, x, y)
-            state = batches.state_dict()
-        saved = {"weights": ocp.args.StandardSave(weights), "data": ocp.args.JsonSave(state)}
-        manager.save(state["batches"], args=ocp.args.Composite(**saved))
+            saved = manager.restore(step, args=ocp.args.Composite(**kinds))
+            weights = saved.weights
+            loader.load_state_dict(saved.data)
+        epochs = [to_jax(loader)] * (EPOCHS - loader.epoch)  # each iteration is the next epoch, in its own order
+        for x, y in itertools.islice(itertools.chain(*epochs), n_batches):
+            weights = train_batch(weights, x, y)
+            step += 1
+        saved = {"weights": ocp.args.StandardSave(weights), "data": ocp.args.JsonSave(loader.state_dict())}
+        manager.save(step, args=ocp.args.Composite(**saved))
     return weights
 
 
-# One stream of all epochs, each in an order of its own.
-digits = bu.repeat(bu.ArrayDataSource(list(load_digits())).map(augment, rng="sample"), EPOCHS)
-with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
-    unbroken = train(digits, f"{folder}/unbroken")  # without workers
-    train(pool.parallel_data_source(digits), f"{folder}/broken", n_batches=100)
-    resumed = train(pool.parallel_data_source(digits), f"{folder}/broken")
+with tempfile.TemporaryDirectory() as folder:
+    unbroken = train("serial", f"{folder}/unbroken")
+    train("threads", f"{folder}/broken", n_batches=100)
+    resumed = train("threads", f"{folder}/broken")
 
 same = all(jnp.array_equal(unbroken[name], resumed[name]) for name in unbroken)
 print(f"weights equal to those of the unbroken run: {same}")

@@ -20,6 +20,7 @@ NEEDS = {
     "distributed": ["torch"],
     "hdf5_file": ["h5py"],
     "jax_checkpoint": ["jax", "orbax"],
+    "jax_digits": ["jax"],
     "keras_digits": ["keras", "torch"],
     "lightning_checkpoint": ["pytorch_lightning", "torch"],
     "lmdb_file": ["lmdb"],
@@ -34,6 +35,7 @@ LAST_LINE = {
     "hdf5_file": r"1797 rows of HDF5 from 2 processes; sum (\d+), in memory \1",
     "images_of_different_sizes": r"60 images, after the cut all of shape \(48, 48, 3\): True",
     "jax_checkpoint": r"weights equal to those of the unbroken run: True",
+    "jax_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs in JAX .+",
     "keras_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs of fit in Keras .+",
     "lightning_checkpoint": r"weights equal to those of the unbroken run: True",
     "lmdb_file": r"1797 rows of LMDB from 2 processes; sum (\d+), in memory \1",
@@ -48,9 +50,9 @@ LAST_LINE = {
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "digits", "distributed", "hdf5_file", "images_of_different_sizes", "jax_checkpoint", "keras_digits",
-    "lightning_checkpoint", "lmdb_file", "predict", "resume", "semi_supervised", "table_of_files", "torch_checkpoint",
-    "torch_digits", "train_and_validate",
+    "digits", "distributed", "hdf5_file", "images_of_different_sizes", "jax_checkpoint", "jax_digits",
+    "keras_digits", "lightning_checkpoint", "lmdb_file", "predict", "resume", "semi_supervised", "table_of_files",
+    "torch_checkpoint", "torch_digits", "train_and_validate",
 }  # fmt: skip
 
 # Folders of settings or compiled code that Keras and torch make, of which we know nothing.
