@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ try:
 except ImportError as error:
     raise ImportError("batchup_ng.frameworks.jax needs JAX: pip install 'batchup_ng[jax]'") from error
 
+__all__ = ["to_jax"]
+
 NOT_NUMBERS = "OSUTMm"
 """Kinds of dtypes that JAX has not: objects, bytes, strings, dates."""
 
@@ -25,17 +27,19 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
     """Return what iterates as `batches` does, and hands out each array of a batch as a ``jax.Array``.
 
     Shapes stay; so do dtypes, but unless ``jax_enable_x64`` is set JAX makes 32-bit numbers of 64-bit ones. Tuples,
-    lists and dicts are pytrees: JAX sorts a dict by its names. What JAX has no arrays of is handed out as it is:
-    strings, objects, dates, arrays with fields, and numbers of Python's.
+    lists and dicts are pytrees: JAX sorts a dict by its names. Strings, objects, dates, arrays with fields and numbers
+    of Python's are handed out as they are.
 
     On the CPU JAX reads the memory of the batch itself, if that begins at a multiple of 64 bytes: arrays of 64 KiB or
-    more do, others are copied. It is not used again until no ``jax.Array``, no view and no computation that is still
-    pending needs it; JAX, which is told to write into it (``donate_argnums``), writes elsewhere. On other devices a
-    thread transfers one batch ahead of the loop. What JAX is told for your thread alone, as ``with
-    jax.default_device(...)`` does, does not reach that thread; ``jax.config.update`` does.
+    more do, others are copied. No later batch is written to it as long as a ``jax.Array``, a view of it or a pending
+    computation needs it, and a computation that may write into the array (``donate_argnums``) writes elsewhere.
+
+    To another device a thread transfers one batch ahead of the loop. ``with jax.default_device(...)`` and
+    ``with jax.enable_x64(...)`` hold for your thread, not for that one; ``jax.config.update`` holds for both.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, a source that a pool works for, or an iterator of batches.
+        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; or an iterator of batches, to whose arrays
+            nothing is written any more.
         device: Where to; None for JAX's default device. A sharding makes global arrays: each process hands in its part
             of a batch, which ``Loader(..., shard="auto", drop_last=True)`` gives it once ``jax.distributed`` is
             initialized.
@@ -57,10 +61,8 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
 
 
 def _put_each(iterator: Iterator[Any], device: Any) -> Any:
-    put = functools.partial(_put, device=device)
-    if _is_cpu(device):
-        return MappedIterator(iterator, functools.partial(jax.tree.map, put), "to_jax")
-    return AheadIterator(iterator, functools.partial(jax.tree.map, put), depth=1)
+    put = functools.partial(jax.tree.map, functools.partial(_put, device=device))
+    return MappedIterator(iterator, put, "to_jax") if _is_cpu(device) else AheadIterator(iterator, put, depth=1)
 
 
 def _is_cpu(device: Any) -> bool:
@@ -73,6 +75,8 @@ def _is_cpu(device: Any) -> bool:
 
 def _put(leaf: Any, device: Any) -> Any:
     """Return an array of numbers as a ``jax.Array``, anything else as it is."""
+    if isinstance(leaf, Mapping):  # of another class than dict, which is no pytree
+        return jax.tree.map(functools.partial(_put, device=device), dict(leaf))
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind in NOT_NUMBERS or leaf.dtype.names:
         return leaf
     if not isinstance(device, jax.sharding.Sharding):

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections import UserDict
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,11 @@ def test_batches_are_pytrees_of_any_depth() -> None:
     (given,) = to_jax(iter([batch]))
     assert jax.tree.structure(given) == jax.tree.structure(batch)
     assert [leaf.shape for leaf in jax.tree.leaves(given)] == [(2, 0), (1,), (2,), (2,), ()]
-    assert {type(leaf) for leaf in jax.tree.leaves(given)} == {type(jax.numpy.ones(1))}
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(given))
+    (given,) = to_jax(iter([UserDict(a=(np.ones(1), "text"), b=UserDict(c=np.ones(2)))]))
+    assert jax.tree.structure(given) == jax.tree.structure({"a": (0, 0), "b": {"c": 0}})
+    assert isinstance(given["a"][0], jax.Array)
+    assert isinstance(given["b"]["c"], jax.Array)
 
 
 DTYPES = ["bool", "uint8", "int8", "uint16", "int32", "uint32", "float16", "float32", "complex64"]
