@@ -20,8 +20,8 @@ from tests.extent import quick
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
-    "quickstart", "frameworks", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
-    "moving_from_batchup",
+    "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
+    "frameworks", "moving_from_batchup",
 )  # fmt: skip
 QUICK = ("quickstart",)
 MARK = "-- next block --"
