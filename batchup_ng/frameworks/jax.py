@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..loader import MappedIterator
 from .handover import AheadIterator, handed_over
 
 try:
@@ -19,12 +18,16 @@ except ImportError as error:
 
 __all__ = ["to_jax"]
 
+CONFIG: Any = jax.config
+X64: Any = jax if hasattr(jax, "enable_x64") else jax.experimental
+"""What has ``enable_x64``; older releases of JAX had it among what is experimental."""
+
 NOT_NUMBERS = "OSUTMm"
 """Kinds of dtypes that JAX has not: objects, bytes, strings, dates."""
 
 
 def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = None) -> Any:
-    """Return what iterates as `batches` does, and hands out each array of a batch as a ``jax.Array``.
+    """Return what iterates as `batches` does, with a ``jax.Array`` in the place of each array, made a batch ahead.
 
     Shapes stay; so do dtypes, but unless ``jax_enable_x64`` is set JAX makes 32-bit numbers of 64-bit ones. Tuples,
     lists and dicts are pytrees: JAX sorts a dict by its names. Strings, objects, dates, arrays with fields and numbers
@@ -34,12 +37,9 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
     more do, others are copied. No later batch is written to it as long as a ``jax.Array``, a view of it or a pending
     computation needs it, and a computation that may write into the array (``donate_argnums``) writes elsewhere.
 
-    To another device a thread transfers one batch ahead of the loop. ``with jax.default_device(...)`` and
-    ``with jax.enable_x64(...)`` hold for your thread, not for that one; ``jax.config.update`` holds for both.
-
     Args:
-        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; or an iterator of batches, to whose arrays
-            nothing is written any more.
+        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; or an iterator of batches, to whose
+            arrays nothing is written any more.
         device: Where to; None for JAX's default device. A sharding makes global arrays: each process hands in its part
             of a batch, which ``Loader(..., shard="auto", drop_last=True)`` gives it once ``jax.distributed`` is
             initialized.
@@ -57,20 +57,18 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
         raise ArgumentTypeError(
             f"device must be a jax.Device, a jax.sharding.Sharding or None, not {device!r}; jax.devices()[0] is one"
         )
-    return handed_over(batches, functools.partial(_put_each, device=device))
+    return handed_over(batches, functools.partial(_ahead, device=device))
 
 
-def _put_each(iterator: Iterator[Any], device: Any) -> Any:
-    put = functools.partial(jax.tree.map, functools.partial(_put, device=device))
-    return MappedIterator(iterator, put, "to_jax") if _is_cpu(device) else AheadIterator(iterator, put, depth=1)
+def _ahead(iterator: Iterator[Any], device: Any) -> AheadIterator:
+    """Return an iterator that is one batch ahead: on the CPU, too, a call of JAX takes longer than a memory copy."""
+    x64, default = CONFIG.jax_enable_x64, CONFIG.jax_default_device  # ``with`` sets them for one thread alone
 
+    def put(batch: Any) -> Any:
+        with X64.enable_x64(x64), jax.default_device(default):
+            return jax.tree.map(functools.partial(_put, device=device), batch)
 
-def _is_cpu(device: Any) -> bool:
-    """Return whether arrays go to the CPU, where nothing is to be gained by being ahead."""
-    if device is None:
-        device = jax.device_put(0).sharding
-    (first, *_) = device.device_set if isinstance(device, jax.sharding.Sharding) else [device]
-    return bool(first.platform == "cpu")
+    return AheadIterator(iterator, put, depth=1)
 
 
 def _put(leaf: Any, device: Any) -> Any:
