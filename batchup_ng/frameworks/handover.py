@@ -7,6 +7,7 @@ converts them; the consumer takes them from a queue. The thread knows the queue 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import os
@@ -17,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..data_source.epoch.state_file import write_state
 from ..errors import ArgumentTypeError, PoolClosed
 from ..loader import Loader, MappedIterator
 from ..work_pool.parallel import WithConsumerMaps
@@ -24,6 +26,9 @@ from ..work_pool.prefetch_buffer import check_process
 
 LOOK_SECONDS, JOIN_SECONDS = 0.1, 5.0
 """How often a thread that waits for room looks whether it is to end, and how long ``close`` waits for its end."""
+
+THREADS: weakref.WeakKeyDictionary[threading.Thread, list[bool]] = weakref.WeakKeyDictionary()
+"""The threads, each with what tells it to end."""
 
 Convert = Callable[[Any], Any]
 """Makes what a framework wants of a batch, a tuple or dict of arrays as the pools make it."""
@@ -105,6 +110,7 @@ class AheadIterator(Iterator[Any]):
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(_convert_ahead, *arguments), daemon=True, name="handover")
         self._finalizer = weakref.finalize(self, self._stop.append, True)
+        THREADS[self._thread] = self._stop
 
     def __next__(self) -> Any:
         """Return the next batch.
@@ -149,6 +155,10 @@ class AheadIterator(Iterator[Any]):
         """Return how far the epoch is: what was handed out, not what is ahead; see ``BatchIterator.state_dict``."""
         state: dict[str, Any] = self._iterator.state_at(self._place)
         return state
+
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`state_dict` to a file as JSON: see ``BatchIterator.save_state``."""
+        write_state(path, self.state_dict())
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
@@ -204,6 +214,16 @@ def _convert_ahead(iterator: Any, convert: Convert, items: queue.Queue[Any], sto
             return
         put(item)
         del item  # a batch that is not to live until the next is made
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Wait for all threads: one that Python ends while it runs compiled code of a framework aborts the program."""
+    threads = [(thread, stop) for thread, stop in list(THREADS.items()) if thread.is_alive()]
+    for _, stop in threads:
+        stop.append(True)
+    for thread, _ in threads:
+        thread.join(JOIN_SECONDS)
 
 
 def _place(iterator: Any) -> Any:

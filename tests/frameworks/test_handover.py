@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,6 +102,13 @@ def test_the_length_and_the_state_count_what_was_handed_out() -> None:
         assert iterator.stats()["batches"] == 2
 
 
+def test_a_file_counts_what_was_handed_out(tmp_path: Path) -> None:
+    with ahead(SOURCE.batch_iterator(4)) as batches:
+        next(batches)
+        batches.save_state(tmp_path / "state.json")
+        assert json.loads((tmp_path / "state.json").read_text()) == batches.state_dict()
+
+
 def test_what_fails_on_the_thread_is_raised_in_its_turn() -> None:
     def convert(batch: Any) -> Any:
         if 16 in batch[0]:
@@ -121,6 +132,32 @@ def test_the_thread_ends_with_the_last_reference() -> None:
     assert gone() is None
     thread.join(timeout=60)
     assert not thread.is_alive()
+
+
+LEFT_OPEN = """
+import threading, time
+from batchup_ng.frameworks.handover import AheadIterator
+
+second = threading.Event()
+
+def convert(batch):
+    if batch == 1:
+        second.set()
+        time.sleep(0.5)
+        print("converted")
+    return batch
+
+batches = AheadIterator(iter(range(5)), convert)
+next(batches)
+second.wait()
+"""
+
+
+def test_a_program_ends_when_its_thread_has_converted_a_batch() -> None:
+    """A thread that Python ends in the middle of compiled code, such as that of JAX, aborts the program."""
+    command, root = [sys.executable, "-c", LEFT_OPEN], Path(bu.__file__).parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "converted\n", "")
 
 
 def test_an_interrupt_while_a_batch_is_received_closes_it() -> None:
