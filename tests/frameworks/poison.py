@@ -20,6 +20,7 @@ POISON = 0xFF
 """What a block is overwritten with: NaN as a float, -1 as a signed integer."""
 
 ROWS, BATCH_SIZE = 1000, 4
+WIDTH = SMALLEST_LEASE // BATCH_SIZE // 4
 """Of :func:`numbered_rows`: 250 batches an epoch, whose first array is just large enough for a lease."""
 
 
@@ -44,11 +45,10 @@ def poisoned_leases() -> Iterator[list[int]]:
         yield sizes
 
 
-def numbered_rows(rows: int = ROWS) -> list[np.ndarray]:
-    """Return data for :func:`kept_late`: x, ``(rows, 4096) float32``, whose row i has i everywhere, and y, i itself."""
+def numbered_rows(rows: int = ROWS, width: int = WIDTH) -> list[np.ndarray]:
+    """Return data for :func:`kept_late`: x, ``(rows, width) float32``, whose row i is i everywhere, and y, i itself."""
     y = np.arange(rows)
-    x = np.repeat(y.astype(np.float32)[:, None], SMALLEST_LEASE // BATCH_SIZE // 4, axis=1)
-    return [x, y]
+    return [np.repeat(y.astype(np.float32)[:, None], width, axis=1), y]
 
 
 def kept_late(batches: Iterable[Any], read: Callable[[Any], np.ndarray], most: int = 12) -> tuple[int, int]:
