@@ -33,9 +33,9 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
     lists and dicts are pytrees: JAX sorts a dict by its names. Strings, objects, dates, arrays with fields and numbers
     of Python's are handed out as they are.
 
-    On the CPU JAX reads the memory of the batch itself, if that begins at a multiple of 64 bytes; else it copies. Arrays
-    of 64 KiB or more do where a source or a worker process made them; what maps made in threads does by chance. No
-    later batch is written to it as long as a ``jax.Array``, a view of it or a pending computation needs it, and a
+    On the CPU JAX reads the memory of the batch itself, if that begins at a multiple of 64 bytes; else it copies.
+    Arrays of 64 KiB or more do where a source or a worker process made them; what maps made in threads does by chance.
+    No later batch is written to it as long as a ``jax.Array``, a view of it or a pending computation needs it, and a
     computation that may write into the array (``donate_argnums``) writes elsewhere.
 
     Args:
