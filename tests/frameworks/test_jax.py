@@ -248,3 +248,19 @@ def test_over_several_processes() -> None:
     processes = [program(TWO_PROCESSES, rank, port) for rank in range(2)]
     told = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], told
+
+
+IMPORTS = """
+    import sys
+    import batchup_ng.frameworks.jax
+    assert not {"torch", "keras", "tensorflow"} & set(sys.modules)
+    del sys.modules["batchup_ng.frameworks.jax"]
+    sys.modules["jax"] = None  # as if it were not installed
+    import batchup_ng.frameworks.jax
+"""
+
+
+def test_the_module_imports_no_other_framework_and_tells_how_to_install_its_own() -> None:
+    process = program(IMPORTS)
+    _, errors = process.communicate(timeout=120)
+    assert errors.endswith("ImportError: batchup_ng.frameworks.jax needs JAX: pip install 'batchup_ng[jax]'\n"), errors
