@@ -1,4 +1,4 @@
-"""Train a convolutional network in JAX; its arrays show the memory of the batches, and each epoch tells its waits."""
+"""Train a convolutional network in JAX on batches that are made ahead; each epoch tells how long it waited for them."""
 
 import jax
 import jax.numpy as jnp
