@@ -14,6 +14,7 @@ import contextlib
 import functools
 import itertools
 import math
+import pickle
 import statistics
 import sys
 import threading
@@ -36,8 +37,11 @@ SHORT = 300e-6
 HELD = 0.5
 """The share of the time of a batch, with the interpreter's lock held, from which on processes are chosen."""
 
-BATCHES, TRIES, ENOUGH, SECONDS = 6, 100, 5, 1.0
+BATCHES, TRIES, ENOUGH, SECONDS = 6, 100, 5, 0.5
 """How many batches are tried; how often at most, how many shares are enough, and when no other is begun."""
+
+SLOW = 0.1
+"""Seconds from which on a batch is not made once more because the first takes longer."""
 
 WINDOW = 0.005
 """Seconds that the threads run beside each other, at least."""
@@ -56,16 +60,20 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(source: AbstractDataSource, batch_size: int, shuffled: bool) -> Choice:
+def choose(source: AbstractDataSource, batch_size: int, shuffled: bool, timeout: float | None = None) -> Choice:
     """Return the pool that suits `source`: reads batches of an epoch, shuffled or not, of a copy of it.
 
-    Because of the copy, which shares the memory of large arrays, the choice changes no byte of any epoch.
+    The copy has the memory of large arrays, to read only, so that the choice changes no byte of any epoch. Where a
+    `timeout` says that samples may hang, nothing is tried.
     """
     if not source.is_random_access:
         return Choice("threads", "it only streams, which is not tried out")
     try:
-        memory: list[Any] = []
-        copy = load_result(dumps(source, memory.append), memory)
+        memory: list[pickle.PickleBuffer] = []
+        pickled = dumps(source, memory.append)
+        if timeout is not None:
+            return Choice("processes", "a process that exceeds timeout= can be ended")
+        copy = load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
     except Exception as error:
         return Choice("threads", f"it cannot be pickled, which processes need: {type(error).__name__}")
     make, buffers = MakeBatch(own_thread=False), BufferPool()
@@ -84,25 +92,28 @@ def choose(source: AbstractDataSource, batch_size: int, shuffled: bool) -> Choic
 
 def suited(make: Callable[[Any], object], items: Sequence[Any]) -> Choice:
     """Return the pool that suits calls of `make`, of which each makes a batch of one of `items`; calls it with some."""
-    times, shares = [], []
-    if items:
-        make(items[0])  # imports, opens files, fills caches
+    times: list[float] = []
+    shares: list[float] = []
+    if not items:
+        return Choice("serial", "there are no batches")
     began = time.perf_counter()
     for item in itertools.islice(itertools.cycle(items), TRIES):
         run = functools.partial(make, item)
         alone = _timed(run)
+        if not times and alone.seconds < SLOW:
+            alone = _timed(run)  # the first call imports, opens files, fills caches
         times.append(alone.seconds - alone.queued)
         if times[-1] >= TINY:
             share = _share_held(run, times[-1])
             shares += [] if share is None else [share]
         if len(shares) == ENOUGH or time.perf_counter() - began > SECONDS:
             break
-    each = statistics.median(times or [0.0])
+    each = statistics.median(times)
     if each < TINY:
         return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
-    why = f"a batch takes {1e3 * each:.3g} ms"
+    why = f"a batch takes {f'{each:.3g} s' if each >= 1 else f'{1e3 * each:.3g} ms'}"
     if not shares:
-        return Choice("threads", f"{why}; the machine is too busy to tell whether it holds the interpreter's lock")
+        return Choice("processes", f"{why}; the machine is too busy to tell whether threads would do")
     share = statistics.median(shares)
     kind = "processes" if share >= HELD and each >= SHORT else "threads"
     return Choice(kind, f"{why}, {share:.0%} of it with the interpreter's lock")

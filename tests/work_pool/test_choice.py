@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,13 @@ def test_tiny_work_stays_on_the_thread(source: bu.ArrayDataSource, monkeypatch: 
 
 def test_python_work_needs_processes(source: bu.ArrayDataSource) -> None:
     kind, why = choose(source.map(in_python), 8, True)
-    assert kind == "processes" or TOO_BUSY in why
+    assert kind == "processes"
+    assert "of it with the interpreter's lock" in why or TOO_BUSY in why
 
 
 def test_work_that_lets_the_lock_go_suits_threads(source: bu.ArrayDataSource) -> None:
     kind, why = choose(source.map(asleep), 8, False)
-    assert kind == "threads"
+    assert kind == "threads" or TOO_BUSY in why
     assert "a batch takes" in why
 
 
@@ -59,7 +61,36 @@ def test_what_cannot_be_tried_goes_to_threads(source: bu.ArrayDataSource, tmp_pa
 
 
 def test_an_empty_source_can_be_tried() -> None:
-    assert choose(bu.ArrayDataSource([np.arange(0)]), 8, True).kind == "serial"
+    assert choose(bu.ArrayDataSource([np.arange(0)]), 8, True) == ("serial", "there are no batches")
+
+
+def test_nothing_is_tried_that_may_hang(source: bu.ArrayDataSource) -> None:
+    kind, why = choose(source.map(lambda x: time.sleep(1000)), 8, True, timeout=1.0)
+    assert kind == "processes"
+    assert "timeout=" in why
+    lock = threading.Lock()
+    assert choose(source.map(lambda x: (lock and x,)), 8, True, timeout=1.0).kind == "threads"
+
+
+class Counts:
+    """A data set that writes to an array of its own, large enough to be shared with a copy."""
+
+    def __init__(self) -> None:
+        self.seen = np.zeros(100_000)
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, index: int) -> float:
+        self.seen[index] += 1
+        return float(self.seen[index])
+
+
+def test_a_data_set_that_writes_is_not_written_to() -> None:
+    data = Counts()
+    kind, why = choose(bu.ArrayDataSource([bu.MapStyle(data)]), 8, False)
+    assert not data.seen.any()
+    assert (kind, "ValueError" in why) == ("threads", True)
 
 
 def test_trying_changes_nothing(source: bu.ArrayDataSource) -> None:
