@@ -12,7 +12,7 @@ import dataclasses
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from . import validation
 from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.base import PlannedDataSource
+from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import Epochs
 from .data_source.epoch.opening import Epoch
 from .data_source.epoch.state_file import read_state, write_state
@@ -30,7 +31,7 @@ from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .randomness.numpy_rng import GLOBAL, seed_draw
-from .sampling.plans.epoch import BatchPlan
+from .sampling.plans.epoch import BatchPlan, PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .work_pool.choice import choose
 from .work_pool.parallel import ParallelDataSource, WithConsumerMaps
@@ -173,9 +174,7 @@ class Loader:
                 progress.series = self._epochs(progress.next)
             progress.inner = next(progress.series)
         progress.next = progress.inner.epoch + 1
-        progress.iterator = LoaderIterator(progress.inner)
-        for view in self._views:
-            progress.iterator = view(progress.iterator)
+        progress.iterator = self._viewed(LoaderIterator(progress.inner))
         return progress.iterator
 
     def __len__(self) -> int:
@@ -214,11 +213,18 @@ class Loader:
     def batch(self, number: int, epoch: int | None = None) -> Any:
         """Return batch `number` of an epoch, by default of the one under way; any, in any order, from any thread.
 
-        A worker makes it now. Views made by ``map`` are not applied.
+        A worker makes it now: see :meth:`batches`.
+        """
+        return next(self.batches([number], epoch))
+
+    def batches(self, numbers: Iterable[int], epoch: int | None = None) -> Any:
+        """Return an iterator of the batches that have these numbers in an epoch, in this order, made ahead.
+
+        It has no states, and the epoch under way goes on beside it. Views, such as those made by ``map``, are applied.
 
         Raises:
             ArgumentTypeError: the source only streams, or its order is drawn from a generator.
-            IndexError: there is no such batch.
+            IndexError: there is no such batch; raised when it is about to be made.
         """
         options = self._options_of(self.epoch if epoch is None else epoch)
         behind = self._behind()
@@ -231,11 +237,16 @@ class Loader:
             if self._progress.plan is None or self._progress.plan.epoch != options.epoch:
                 self._progress.plan = self._plan(options)
             plan = self._progress.plan
-            planned = plan[validation.integer("number", number)]
-        one = Epoch(behind, options, options, plan, only=planned)
-        one.accounting.batches = planned.number
-        with BatchIterator(one, behind.start(one)) as iterator:
-            return next(iterator)
+        wanted = [validation.integer("number", number) for number in numbers]
+
+        def planned() -> Iterator[PlannedBatch]:
+            for number in wanted:
+                with LOCK:
+                    batch = plan[number]
+                yield batch
+
+        some = Epoch(behind, options, options, plan, chosen=planned(), n_chosen=len(wanted), accounting=OutOfOrder())
+        return self._viewed(BatchIterator(some, behind.start(some)))
 
     # -- how far it is -----------------------------------------------------------------------------------------
 
@@ -315,6 +326,7 @@ class Loader:
     def close(self) -> None:
         """End the epoch under way, and the workers unless the pool is yours; may be called again."""
         self._leave()
+        self._progress.behind = None  # and what its workers share: TensorFlow keeps loaders until the program ends
         if self._progress.kind and self._progress.pool is not None:
             self._progress.pool.close()
 
@@ -379,6 +391,11 @@ class Loader:
         if self._timeout is None and self._on_error is RAISE:
             return pool.prefetch(source, self._buffer)
         raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
+
+    def _viewed(self, iterator: Any) -> Any:
+        for view in self._views:
+            iterator = view(iterator)
+        return iterator
 
     def _epochs(self, start: int, state: Any = None) -> Epochs:
         """Return the epochs from number `start` on, the first of them from `state` on."""

@@ -219,6 +219,26 @@ def test_any_batch_of_any_epoch(pools: list[AbstractWorkerPool], numbers: list[i
     for pool in pools:
         loader = bu.Loader(source, 4, shuffle=2, pool=pool)
         np.testing.assert_equal([loader.batch(number, epoch) for number in numbers], [batches[n] for n in numbers])
+        some = loader.batches(numbers, epoch)
+        assert len(some) == len(numbers)
+        np.testing.assert_equal(list(some), [batches[n] for n in numbers])
+
+
+def test_batches_by_their_numbers_are_seen_through_a_view_and_have_no_state(loader: bu.Loader) -> None:
+    whole = numbers(loader)[:8]
+    doubled = loader.map(lambda x: 2 * x).batches([0, 2], 0)
+    assert next(doubled).tolist() == [2 * x for x in whole]
+    with pytest.raises(StateError, match="by their numbers"):
+        doubled.state_dict()
+
+
+def test_a_batch_that_was_asked_for_by_its_number_cannot_be_left_out(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([X]).map_samples(lambda x: (1 // int(x // 4 != 1),))
+    for pool in pools:
+        some = bu.Loader(source, 4, pool=pool, on_error="skip").batches([0, 1, 2])
+        next(some)
+        with pytest.warns(bu.SampleWarning), pytest.raises(bu.TooManyErrors, match="batch 1 failed, which was asked"):
+            next(some)
 
 
 def test_several_threads_ask_for_batches() -> None:

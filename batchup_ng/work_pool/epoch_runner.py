@@ -129,7 +129,7 @@ class EpochRunner(PrefetchBuffer):
         self._allowance = Allowance(timeout, timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
         self._how = Submission(retryable=True, timeout=timeout, stream_id=new_stream_id(), context=context)
-        super().__init__(pool, self._jobs_of(plan if epoch.only is None else [epoch.only]))
+        super().__init__(pool, self._jobs_of(plan if epoch.chosen is None else epoch.chosen))
         self.begin()
 
     def limit(self) -> int:

@@ -78,6 +78,13 @@ class Accounting:
             )
 
 
+class OutOfOrder(Accounting):
+    """The accounting of batches of an epoch that were asked for by their numbers."""
+
+    def settle(self, number: int, *counts: Any, **more: Any) -> None:
+        super().settle(self.batches, *counts, **more)
+
+
 def count_of(batch: Any) -> int:
     """Return how many samples a batch has; 0 where that cannot be told."""
     if type(batch) is tuple and batch and type(batch[0]) is np.ndarray and batch[0].shape:

@@ -110,10 +110,15 @@ class Failures:
             )
 
     def _check_alone(self, planned: PlannedBatch) -> None:
-        """Raise :class:`TooManyErrors` if a batch of which nothing is left is one of an epoch that is shared out.
+        """Raise :class:`TooManyErrors` if a batch of which nothing is left is waited for by others, or by its number.
 
         Without it this rank would be a batch behind the others for good. A state that is saved now begins with it.
         """
+        if self.epoch.chosen is not None:
+            raise self._too_many(
+                f"every sample of batch {planned.number} failed, which was asked for by its number and so cannot be "
+                f"left out; on_error='replace' puts others in their place"
+            )
         world = self.epoch.options.shard.world
         if world > 1:
             raise self._too_many(

@@ -78,7 +78,7 @@ class BatchIterator(Iterator[Any]):
             self._broken_off = "an interrupt" if type(error) is KeyboardInterrupt else ""
             self.at_end = isinstance(error, StopIteration)
             if self.at_end and self._epoch.plan is not None:
-                self._accounting.balance(self._epoch.plan.n_batches)
+                self._accounting.balance(self._epoch.n_batches() or 0)
             raise
         finally:
             self._waited += time.perf_counter() - began

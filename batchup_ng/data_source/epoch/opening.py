@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from ...errors import StateError
@@ -87,12 +88,15 @@ class Epoch:
     options: EpochOptions  # the same, as a state changed them
     plan: BatchPlan | None  # None for a stream
     saved: SavedEpoch | None = None  # the state that it resumes from
-    only: PlannedBatch | None = None  # the one batch of it that is wanted
+    chosen: Iterable[PlannedBatch] | None = None  # what is wanted, if it is not all batches in their order
+    n_chosen: int = 0
     accounting: Accounting = dataclasses.field(default_factory=Accounting)
     _identity: tuple[str, str] | None = None
 
     def n_batches(self) -> float | None:
         """Return how many batches there are: an int, ``math.inf``, or None where only the end will tell."""
+        if self.chosen is not None:
+            return self.n_chosen
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
@@ -101,11 +105,13 @@ class Epoch:
         `inner` is the state of the stream, or None.
 
         Raises:
-            StateError: the source only streams, or the order is drawn from a generator.
+            StateError: the source only streams, the order is drawn from a generator, or batches were chosen.
         """
         options = self.options
         if self.plan is None and inner is None:
             raise StateError(CANNOT)
+        if self.chosen is not None:
+            raise StateError("batches that were asked for by their numbers have no state; save their numbers")
         order = order_of(options, self.plan is None)
         if self._identity is None:
             self._identity = identity(self.source)
