@@ -21,9 +21,10 @@ from . import validation
 from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.base import PlannedDataSource
+from .data_source.distributed import shard_of
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import Epochs
-from .data_source.epoch.opening import Epoch
+from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import EpochOptions, epoch_options
 from .data_source.hooks import samples_in_words
@@ -58,9 +59,6 @@ OF_TORCH = {
 }
 """What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
 
-LOCK = threading.RLock()
-"""Held while a loader starts its pool or plans a batch out of turn, which several threads may ask for at once."""
-
 LoaderType = TypeVar("LoaderType", bound="Loader")
 IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
@@ -78,9 +76,18 @@ class Progress:
     behind: WithConsumerMaps | None = None  # the source that the pool works for
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
+    pending: Any = None  # the state from which the next epoch goes on
     series: Epochs | None = None
-    inner: BatchIterator | None = None  # of the epoch under way, or the last; one that a state opened may be untouched
+    inner: BatchIterator | None = None  # of the epoch under way, or of the last
     iterator: Any = None  # what iterating over the loader, or over a view, returned for that
+    # Held while the pool is started or a batch is planned out of turn, which several threads may ask for at once.
+    lock: Any = dataclasses.field(default_factory=threading.RLock)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, lock=threading.RLock())
 
 
 class Loader:
@@ -101,7 +108,8 @@ class Loader:
         workers: How many; None for every CPU that this process may use.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
-        shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; see ``source.batch_iterator``.
+        shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes. This, `uneven` and `pad_mask` are
+            those of ``source.batch_iterator``.
         buffer: The most batches that are under way or done, ahead of the consumer.
         on_error: What to do about samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
             :class:`~batchup_ng.ErrorPolicy`.
@@ -132,22 +140,31 @@ class Loader:
         collate: Callable[[list[Any]], Any] | None = None,
         drop_last: bool = False,
         shard: Any = None,
+        uneven: str = "pad",
+        pad_mask: bool = False,
         buffer: int = 20,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
         start_epoch: int = 0,
     ) -> None:
-        kind = "" if isinstance(pool, AbstractWorkerPool) else validation.one_of("pool", pool, ("auto", *POOLS))
+        kind = pool if isinstance(pool, str) else ""
+        if kind:
+            validation.one_of("pool", pool, ("auto", *POOLS))
+        elif not isinstance(pool, AbstractWorkerPool):
+            raise ArgumentTypeError(f"pool must be 'auto', 'serial', 'threads', 'processes' or a pool, not {pool!r}")
         if workers is not None and kind in ("", "serial"):
             what = "that pool has its own" if not kind else "a SerialPool works on your thread"
             raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
         source = source_of(data)
-        self._seed_drawn = shuffle is True and shard is None
+        part = {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
+        self._seed_drawn = shuffle is True and shard_of(**part).world == 1
         if self._seed_drawn:
             shuffle = seed_draw(GLOBAL)
-        options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, "shard": shard}
-        epoch_options(**options, epoch=start_epoch)  # which refuses what cannot be
+        options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, **part}
+        epoch_options(**options)  # which refuses what cannot be
         self._on_error, self._timeout = error_policy(on_error), timeout
+        if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
+            raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
         self._buffer = validation.positive_int("buffer", buffer)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes an iterator of batches of another
         self._progress = Progress(
@@ -156,7 +173,7 @@ class Loader:
             None if isinstance(pool, str) else pool,
             kind,
             None if workers is None else validation.positive_int("workers", workers),
-            start_epoch,
+            validation.not_negative("start_epoch", start_epoch),
         )
 
     # -- iterating ---------------------------------------------------------------------------------------------
@@ -171,8 +188,9 @@ class Loader:
             progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
         if progress.inner is None or not progress.inner.untouched:
             if progress.series is None:
-                progress.series = self._epochs(progress.next)
-            progress.inner = next(progress.series)
+                start = {"start": progress.next, "state": progress.pending}
+                progress.series = self._behind().epochs(None, **start, **progress.options)
+            progress.inner, progress.pending = next(progress.series), None
         progress.next = progress.inner.epoch + 1
         progress.iterator = self._viewed(LoaderIterator(progress.inner))
         return progress.iterator
@@ -186,7 +204,8 @@ class Loader:
         source, options = self._progress.source, self._options_of(self._progress.next)
         if options.rng is not None:  # from which nothing is to be drawn here
             options = dataclasses.replace(options, rng=None)
-        n_batches = self._plan(options).n_batches if source.is_random_access else source.stream_count(options)
+        has_plan = source.is_random_access
+        n_batches = self._with_plan().plan_of(options).n_batches if has_plan else source.stream_count(options)
         if n_batches is None or n_batches == math.inf:
             raise ArgumentTypeError("an epoch of this loader has no end that is known, so it has no len()")
         return int(n_batches)
@@ -233,15 +252,15 @@ class Loader:
                 "batches of this loader can only be had in their order, for its source only streams or its order is "
                 "drawn from a generator; pass shuffle=<int>, or iterate"
             )
-        with LOCK:
+        with self._progress.lock:
             if self._progress.plan is None or self._progress.plan.epoch != options.epoch:
-                self._progress.plan = self._plan(options)
+                self._progress.plan = self._with_plan().plan_of(options)
             plan = self._progress.plan
         wanted = [validation.integer("number", number) for number in numbers]
 
         def planned() -> Iterator[PlannedBatch]:
             for number in wanted:
-                with LOCK:
+                with self._progress.lock:
                     batch = plan[number]
                 yield batch
 
@@ -261,20 +280,22 @@ class Loader:
         inner = self._progress.inner
         following = inner.epoch if inner is not None and inner.untouched else self._progress.next
         if validation.not_negative("epoch", epoch) != following:
-            self._leave()
+            self._leave("set_epoch()")
             self._progress.next = epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far it is: the epoch, and what was handed out of it; JSON can hold it.
 
         Raises:
-            StateError: the source only streams, or the order is drawn from a generator.
+            StateError: in the middle of an epoch: the source only streams, or the order is drawn from a generator.
         """
-        seed = self._progress.options["shuffle"] if self._seed_drawn else None
-        iterator = self._under_way()
-        if iterator is None:
-            return {"epoch": self._progress.next, "seed": seed, "batches": None}
-        return {"epoch": iterator.epoch, "seed": seed, "batches": iterator.state_dict()}
+        progress, iterator = self._progress, self._under_way()
+        batches = progress.pending if iterator is None else iterator.state_dict()
+        options = self._options_of(self.epoch)
+        if batches is None and isinstance(progress.source, PlannedDataSource) and options.rng is None:
+            epoch = prepare(progress.source, options)
+            batches = epoch.state(*epoch.accounting.counted(), None)
+        return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": batches}
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next iteration go on from where `state` was taken, in the middle of its epoch.
@@ -294,13 +315,13 @@ class Loader:
         if drawn is not None:
             progress.options = {**before, "shuffle": drawn}
         try:
-            series = self._epochs(number, batches)
-            inner = None if batches is None else next(series)
+            if batches is not None:
+                prepare(self._with_plan(), self._options_of(number), batches)
         except BaseException:
             progress.options = before
             raise
-        self._leave()
-        progress.series, progress.inner, progress.next, progress.plan = series, inner, number, None
+        self._leave("load_state_dict()")
+        progress.next, progress.pending, progress.plan = number, batches, None
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
@@ -312,23 +333,29 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """Return what happened in the epoch under way, or in the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
-        iterator = self._progress.iterator or self._progress.inner
+        iterator = self._progress.iterator
         return {} if iterator is None else dict(iterator.stats())
 
     @property
     def errors(self) -> list[Any]:
         """The samples that the error policy let pass in the epoch under way, or in the last."""
-        iterator = self._progress.iterator or self._progress.inner
+        iterator = self._progress.iterator
         return [] if iterator is None else list(iterator.errors)
 
     # -- its end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the epoch under way, and the workers unless the pool is yours; may be called again."""
-        self._leave()
-        self._progress.behind = None  # and what its workers share: TensorFlow keeps loaders until the program ends
-        if self._progress.kind and self._progress.pool is not None:
-            self._progress.pool.close()
+        """End the epoch under way, and the workers unless the pool is yours; may be called again.
+
+        The state is still that of the epoch under way.
+        """
+        progress = self._progress
+        for made in (progress.iterator, progress.series):
+            if made is not None:
+                made.close()
+        progress.series = progress.behind = None  # which holds what workers share; TensorFlow keeps loaders for good
+        if progress.kind and progress.pool is not None:
+            progress.pool.close()
 
     def __enter__(self: LoaderType) -> LoaderType:
         return self
@@ -339,7 +366,8 @@ class Loader:
     def __repr__(self) -> str:
         progress = self._progress
         words = [samples_in_words(progress.source), f"batches of {progress.options['batch_size']}"]
-        words += [f"{name}={value!r}" for name, value in progress.options.items() if value and name != "batch_size"]
+        given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
+        words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
         if progress.pool is not None:
             words.append(f"by {progress.pool!r}" + f", chosen because {progress.why}" * bool(progress.why))
@@ -352,33 +380,34 @@ class Loader:
     def _options_of(self, epoch: int) -> EpochOptions:
         return dataclasses.replace(epoch_options(**self._progress.options, epoch=epoch), numbered=True)
 
-    def _plan(self, options: EpochOptions) -> BatchPlan:
+    def _with_plan(self) -> OpensEpochs:
+        """Return what plans epochs and checks states: the source, if that can, without starting anything."""
         source = self._progress.source
-        return (source if isinstance(source, PlannedDataSource) else self._behind()).plan_of(options)
+        return source if isinstance(source, PlannedDataSource) else self._behind()
 
     def _under_way(self) -> Any:
         """Return the iterator of the epoch under way, None where it is at its end or there is none."""
-        iterator = self._progress.iterator or self._progress.inner
+        iterator = self._progress.iterator
         return None if iterator is None or iterator.at_end else iterator
 
-    def _leave(self) -> None:
-        """End the epoch under way."""
+    def _leave(self, by: str) -> None:
+        """End the epoch under way, for good: a loop that goes on raises ``PoolClosed``."""
         progress = self._progress
         if progress.iterator is not None:
-            progress.iterator.close()
+            progress.iterator.break_off(f"{by} of its loader")
         if progress.series is not None:
             progress.series.close()
-        progress.series = progress.inner = progress.iterator = None
+        progress.series = progress.inner = progress.iterator = progress.pending = None
 
     def _behind(self) -> WithConsumerMaps:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
         progress = self._progress
-        with LOCK:
+        with self._progress.lock:
             if progress.pool is None:
                 kind, options = progress.kind, progress.options
                 if kind == "auto":
                     shuffled = options["shuffle"] not in (None, False)
-                    kind, progress.why = choose(progress.source, options["batch_size"], shuffled)
+                    kind, progress.why = choose(progress.source, options["batch_size"], shuffled, self._timeout)
                 progress.pool = POOLS[kind](progress.workers)
             if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
@@ -388,19 +417,12 @@ class Loader:
         source = self._progress.source
         if source.is_random_access:
             return pool.parallel_data_source(source, self._buffer, on_error=self._on_error, timeout=self._timeout)
-        if self._timeout is None and self._on_error is RAISE:
-            return pool.prefetch(source, self._buffer)
-        raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
+        return pool.prefetch(source, self._buffer)
 
     def _viewed(self, iterator: Any) -> Any:
         for view in self._views:
             iterator = view(iterator)
         return iterator
-
-    def _epochs(self, start: int, state: Any = None) -> Epochs:
-        """Return the epochs from number `start` on, the first of them from `state` on."""
-        epochs: Epochs = self._behind().epochs(None, start=start, state=state, **self._progress.options)
-        return epochs
 
 
 class IteratorView(Iterator[Any]):
@@ -413,10 +435,15 @@ class IteratorView(Iterator[Any]):
         return next(self._iterator)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for by copy and pickle before there is anything
+            raise AttributeError(name)
         return getattr(self._iterator, name)
 
     def __len__(self) -> int:
         return len(self._iterator)
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError("batches under way cannot be pickled or copied; send the data and state_dict()")
 
     def __bool__(self) -> bool:
         return True  # or Python would ask for the length, which some have not
@@ -456,6 +483,11 @@ class LoaderIterator(IteratorView):
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
         return next(self._iterator)
 
+    def close(self) -> None:
+        """End the epoch, unless it went to another call of ``iter``."""
+        if not self._replaced_by:
+            self._iterator.close()
+
     def break_off(self, by: str) -> None:
         """End it; its epoch goes to the next call of ``iter`` if no batch was asked for."""
         if self._iterator.untouched:
@@ -479,6 +511,11 @@ def source_of(data: Any) -> AbstractDataSource:
         )
     if isinstance(data, AbstractDataSource):
         return data
+    if hasattr(data, "iloc"):
+        raise ArgumentTypeError(
+            f"data is a {type(data).__name__} of pandas, which is indexed by label, not by row; pass its columns as "
+            f"arrays: {{name: table[name].to_numpy() for name in table}}"
+        )
     if isinstance(data, np.ndarray):
         return ArrayDataSource([data])
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], (tuple, dict)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import threading
@@ -81,7 +82,9 @@ def test_collate_makes_batches_of_samples() -> None:
         ({"num_workers": 2}, "pass the number of workers as workers="),
         ({"collate_fn": list}, "pass it as collate="),
         ({"shufle": 1}, "did you mean 'shuffle'?"),
-        ({"start_epoch": -1}, "epoch must not be negative"),
+        ({"start_epoch": -1}, "start_epoch must not be negative"),
+        ({"pool": None}, "or a pool, not None"),
+        ({"data": bu.IteratorDataSource(iter([])), "timeout": 1.0}, "this one only streams"),
         ({"shuffle": True, "shard": (0, 2)}, "pass the same int to all of them"),
         ({"on_error": "ignore"}, "on_error"),
         ({"data": 5}, "int"),
@@ -161,6 +164,7 @@ def test_another_iteration_breaks_off_the_one_before(loader: bu.Loader, taken: i
     second = iter(loader)
     with pytest.raises(PoolClosed, match="another iteration over its loader"):
         next(first)
+    first.close()
     assert sorted(numbers(second)) == X.tolist()
 
 
@@ -179,9 +183,10 @@ def test_an_iteration_that_takes_no_batch_begins_no_epoch(loader: bu.Loader) -> 
     assert numbers(loader) == orders[0][8:]
 
 
-def test_shuffle_true_draws_a_seed_once() -> None:
+@pytest.mark.parametrize("shard", [None, "auto"])
+def test_shuffle_true_draws_a_seed_once(shard: Any) -> None:
     np.random.seed(5)
-    with bu.Loader([X], 8, shuffle=True, pool="serial") as loader:
+    with bu.Loader([X], 8, shuffle=True, shard=shard, pool="serial") as loader:
         state = loader.state_dict()
         np.random.seed(6)
         orders = [numbers(loader) for _ in range(2)]
@@ -202,11 +207,6 @@ def test_a_stream_is_made_by_one_worker() -> None:
             len(loader)
         with pytest.raises(ArgumentTypeError, match="or iterate"):
             loader.batch(0)
-    with (
-        bu.Loader(bu.CallableDataSource(batches), 3, on_error="skip") as loader,
-        pytest.raises(ArgumentError, match="random access"),
-    ):
-        iter(loader)
 
 
 # -- batches by their number -----------------------------------------------------------------------------------
@@ -282,6 +282,43 @@ def test_states_at_every_moment(loader: bu.Loader, tmp_path: Path) -> None:
     assert numbers(loader) == orders[2]
 
 
+def test_the_state_outlives_the_loader() -> None:
+    with bu.Loader([X], 8, shuffle=7, pool="threads", workers=2) as loader:
+        order = numbers(loader)
+        loader.set_epoch(0)
+        for number, _ in enumerate(loader):
+            if number == 2:
+                break
+    state = loader.state_dict()
+    assert (state["epoch"], loader.epoch, loader.stats()["batches"]) == (0, 0, 3)
+    with bu.Loader([X], 8, shuffle=7, pool="serial") as other:
+        other.load_state_dict(state)
+        assert numbers(other) == order[24:]
+
+
+def test_a_state_between_epochs_belongs_to_its_source_and_order(loader: bu.Loader) -> None:
+    numbers(loader)
+    for data, seed in [([X], 8), ([X[1:]], 7)]:
+        with bu.Loader(data, 8, shuffle=seed, pool="serial") as other, pytest.raises(StateError):
+            other.load_state_dict(loader.state_dict())
+    with bu.Loader([X], 8, shuffle=np.random.RandomState(1), pool="serial") as drawn:
+        numbers(drawn)
+        assert drawn.state_dict() == {"epoch": 1, "seed": None, "batches": None}
+        next(iter(drawn))
+        with pytest.raises(StateError):
+            drawn.state_dict()
+
+
+@pytest.mark.parametrize("call", ["set_epoch", "load_state_dict"])
+def test_a_loop_whose_loader_goes_elsewhere_does_not_end_in_silence(loader: bu.Loader, call: str) -> None:
+    argument = 5 if call == "set_epoch" else loader.state_dict()
+    iterator = iter(loader)
+    next(iterator)
+    getattr(loader, call)(argument)
+    with pytest.raises(PoolClosed, match=rf"{call}\(\) of its loader"):
+        next(iterator)
+
+
 def test_set_epoch_of_the_resumed_epoch_keeps_its_place(loader: bu.Loader) -> None:
     order = numbers(loader)
     loader.set_epoch(0)
@@ -308,6 +345,15 @@ def test_the_state_of_another_order_is_refused(loader: bu.Loader) -> None:
         with pytest.raises(StateError, match="this state is of shuffle=8"):
             loader.load_state_dict(other.state_dict())
     assert len(numbers(loader)) == 50
+
+
+def test_what_pads_the_last_batch_of_a_rank_is_marked() -> None:
+    counts = np.zeros(50, int)
+    for rank in range(4):
+        with bu.Loader([X], 8, shuffle=1, shard=(rank, 4), pad_mask=True, pool="serial") as loader:
+            for x, real in loader:
+                counts[x[real]] += 1
+    assert counts.tolist() == [1] * 50
 
 
 # -- views, its pool, its end ----------------------------------------------------------------------------------
@@ -362,6 +408,27 @@ def test_a_loader_goes_to_another_process_before_its_first_epoch() -> None:
     loader = bu.Loader([X], 8, shuffle=3, pool="serial")
     with pickle.loads(pickle.dumps(loader)) as other, loader:
         assert numbers(other) == numbers(loader)
+
+
+def test_an_iterator_cannot_be_copied_and_says_so(loader: bu.Loader) -> None:
+    with pytest.raises(ArgumentTypeError, match="cannot be pickled or copied"):
+        copy.copy(iter(loader))
+
+
+def test_tables_of_pandas_are_refused_with_the_remedy() -> None:
+    pandas = pytest.importorskip("pandas")
+    for data in (pandas.DataFrame({"x": X}), pandas.Series(X)):
+        with pytest.raises(ArgumentTypeError, match="to_numpy"):
+            bu.Loader(data, 8)
+
+
+def test_maps_may_use_loaders_of_their_own() -> None:
+    def inner(x: np.ndarray) -> tuple[np.ndarray]:
+        with bu.Loader([x], 4) as others:
+            return (np.concatenate([y for (y,) in others]),)
+
+    with bu.Loader(bu.ArrayDataSource([X]).map(inner), 8) as loader:
+        assert numbers(loader) == X.tolist()
 
 
 def test_a_loader_is_true_however_long_it_is() -> None:

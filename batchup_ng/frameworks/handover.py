@@ -15,12 +15,13 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..data_source.epoch.epochs import Epochs
 from ..data_source.epoch.state_file import write_state
-from ..errors import ArgumentTypeError, PoolClosed
-from ..loader import Loader, MappedIterator
+from ..errors import ArgumentTypeError, PoolClosed, StateError
+from ..loader import IteratorView, Loader, MappedIterator
 from ..work_pool.parallel import WithConsumerMaps
 from ..work_pool.prefetch_buffer import check_process
 
@@ -43,11 +44,12 @@ def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
         return batches.view(view)
     if isinstance(batches, WithConsumerMaps):
         return HandedOverSource(batches, view)
-    if isinstance(batches, Iterable):
-        return view(iter(batches))
+    if isinstance(batches, Iterator) and not isinstance(batches, Epochs):
+        return view(batches)
+    remedy = "pass each of them" if isinstance(batches, Epochs) else "make a loader of data: Loader(data, batch_size)"
     raise ArgumentTypeError(
-        f"batches must be a Loader, a source that a pool works for or an iterator of batches, not a "
-        f"{type(batches).__name__}; make a loader of data: Loader(data, batch_size)"
+        f"batches must be a Loader, a source that a pool works for or an iterator of batches, not {type(batches)}; "
+        f"{remedy}"
     )
 
 
@@ -81,7 +83,7 @@ class HandedOverSource:
         return f"<{type(self).__name__} of {self._source!r}>"
 
 
-class AheadIterator(Iterator[Any]):
+class AheadIterator(IteratorView):
     """Hands out converted batches that a thread makes ahead.
 
     ``state_dict`` and ``len`` count what was handed out, not what is ahead; ``stats()["wait_seconds"]`` is the time
@@ -95,7 +97,7 @@ class AheadIterator(Iterator[Any]):
     """
 
     def __init__(self, iterator: Any, convert: Convert, depth: int = 2, receive: Convert | None = None) -> None:
-        self._iterator = iterator
+        super().__init__(iterator)
         self._receive = receive
         self._queue: queue.Queue[Any] = queue.Queue(depth)
         self._stop: list[bool] = []  # empty until the thread is to end; a list, since a finalizer must take no lock
@@ -145,12 +147,6 @@ class AheadIterator(Iterator[Any]):
             raise ArgumentTypeError("the number of these batches is not known, so they have no len()")
         return 0 if self._ended else self._n_batches - self._handed_out
 
-    def __bool__(self) -> bool:
-        return True  # or Python would ask for the length, which some have not
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._iterator, name)
-
     def state_dict(self) -> dict[str, Any]:
         """Return how far the epoch is: what was handed out, not what is ahead; see ``BatchIterator.state_dict``."""
         state: dict[str, Any] = self._iterator.state_at(self._place)
@@ -162,7 +158,15 @@ class AheadIterator(Iterator[Any]):
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
-        return {**self._iterator.stats(), "batches": self._handed_out, "wait_seconds": self._waited}
+        samples = self._place[1]["delivered"]
+        own = {"batches": self._handed_out, "samples": samples, "wait_seconds": self._waited}
+        return {**self._iterator.stats(), **own}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Raise :class:`~batchup_ng.StateError`: batches are ahead that are not those from `state` on."""
+        raise StateError("batches are ahead of this iterator; load the state into the loader, or make a new iterator")
+
+    load_state = load_state_dict
 
     def close(self) -> None:
         """End the thread and the iterator that the batches come from; may be called again."""
@@ -171,12 +175,6 @@ class AheadIterator(Iterator[Any]):
     def break_off(self, by: str) -> None:
         """End it as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless it was at its end."""
         self._end(_broken_off(by), lambda: self._iterator.break_off(by))
-
-    def __enter__(self) -> AheadIterator:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _end(self, error: BaseException, close: Callable[[], object] | None = None) -> None:
         """Be at the end: ``next()`` raises `error` from now on, unless it has ended before."""
