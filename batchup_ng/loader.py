@@ -21,7 +21,6 @@ from . import validation
 from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.base import PlannedDataSource
-from .data_source.distributed import shard_of
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import Epochs
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
@@ -156,12 +155,15 @@ class Loader:
             what = "that pool has its own" if not kind else "a SerialPool works on your thread"
             raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
         source = source_of(data)
-        part = {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
-        self._seed_drawn = shuffle is True and shard_of(**part).world == 1
+        self._seed_drawn = shuffle is True
         if self._seed_drawn:
+            if shard is not None:
+                raise ArgumentError("shuffle=True draws a seed in each process; with shard= pass the same int to all")
             shuffle = seed_draw(GLOBAL)
-        options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, **part}
-        epoch_options(**options)  # which refuses what cannot be
+        options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
+        options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
+        # Refuses what cannot be. "auto" is asked for later: Lightning begins the group of processes in fit.
+        epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
         self._on_error, self._timeout = error_policy(on_error), timeout
         if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
