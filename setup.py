@@ -18,12 +18,12 @@ EXTRAS = {
     "lmdb": ["lmdb>=1.4"],
     "torch": ["torch>=2.2"],
     "keras": ["keras>=3.3"],
-    "jax": ["jax>=0.4.30"],
+    "jax": ["jax>=0.4.34"],
     "tensorflow": ["tensorflow>=2.16"],
     "plot": ["matplotlib>=3.7"],
     "examples": [
         "h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
-        "jax>=0.4.30", "orbax-checkpoint>=0.6", "tensorflow-cpu>=2.16", "transformers>=4.40", "accelerate>=1.0",
+        "jax>=0.4.34", "orbax-checkpoint>=0.6", "tensorflow-cpu>=2.16", "transformers>=4.40", "accelerate>=1.0",
     ],
     "benchmarks": [
         PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "tabulate>=0.9", "matplotlib>=3.7",

@@ -23,12 +23,13 @@ from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.base import PlannedDataSource
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import Epochs
+from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import EpochOptions, epoch_options
 from .data_source.hooks import samples_in_words
 from .error_context import function_name
-from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
+from .errors import ArgumentError, ArgumentTypeError, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .randomness.numpy_rng import GLOBAL, seed_draw
 from .sampling.plans.epoch import BatchPlan, PlannedBatch
@@ -59,7 +60,6 @@ OF_TORCH = {
 """What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
-IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
 
 @dataclasses.dataclass
@@ -425,84 +425,6 @@ class Loader:
         for view in self._views:
             iterator = view(iterator)
         return iterator
-
-
-class IteratorView(Iterator[Any]):
-    """Hands out the batches of an iterator, which has the other methods, too."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-
-    def __next__(self) -> Any:
-        return next(self._iterator)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for by copy and pickle before there is anything
-            raise AttributeError(name)
-        return getattr(self._iterator, name)
-
-    def __len__(self) -> int:
-        return len(self._iterator)
-
-    def __reduce__(self) -> Any:
-        raise ArgumentTypeError("batches under way cannot be pickled or copied; send the data and state_dict()")
-
-    def __bool__(self) -> bool:
-        return True  # or Python would ask for the length, which some have not
-
-    def __enter__(self: IteratorType) -> IteratorType:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._iterator)
-
-
-class MappedIterator(IteratorView):
-    """Hands out what a function makes of each batch."""
-
-    def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
-        super().__init__(iterator)
-        self._fn = fn
-        self._name = name or function_name(fn)
-
-    def __next__(self) -> Any:
-        return self._fn(next(self._iterator))
-
-    def __repr__(self) -> str:
-        return f"<{self._iterator!r}, then {self._name}>"
-
-
-class LoaderIterator(IteratorView):
-    """What one call of ``iter`` gives: an epoch of which no batch was asked for is given to the next call."""
-
-    _replaced_by = ""
-
-    def __next__(self) -> Any:
-        if self._replaced_by:
-            raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
-        return next(self._iterator)
-
-    def close(self) -> None:
-        """End the epoch, unless it went to another call of ``iter``."""
-        if not self._replaced_by:
-            self._iterator.close()
-
-    def break_off(self, by: str) -> None:
-        """End it; its epoch goes to the next call of ``iter`` if no batch was asked for."""
-        if self._iterator.untouched:
-            self._replaced_by = by
-        else:
-            self._iterator.break_off(by)
-
-
-def called_with(fn: Callable[..., Any], batch: Any) -> Any:
-    """Return what `fn` makes of the parts of a batch, by name where they have names."""
-    if isinstance(batch, dict):
-        return fn(**batch)
-    return fn(*batch) if isinstance(batch, tuple) else fn(batch)
 
 
 def source_of(data: Any) -> AbstractDataSource:

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from .data_source.epoch.iterator_views import IteratorView
 from .errors import ArgumentTypeError
-from .loader import IteratorView, Loader
+from .loader import Loader
 
 
 class EpochWait(NamedTuple):

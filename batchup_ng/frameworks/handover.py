@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..data_source.epoch.epochs import Epochs
+from ..data_source.epoch.iterator_views import IteratorView, MappedIterator
 from ..data_source.epoch.state_file import write_state
 from ..errors import ArgumentTypeError, PoolClosed, StateError
-from ..loader import IteratorView, Loader, MappedIterator
+from ..loader import Loader
 from ..work_pool.parallel import WithConsumerMaps
 from ..work_pool.prefetch_buffer import check_process
 
