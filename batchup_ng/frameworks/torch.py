@@ -1,0 +1,246 @@
+"""Hands batches over to PyTorch: tensors on the CPU without a copy, tensors on a device ahead of the step.
+
+Who owns what on the way to a GPU. The thread of an :class:`~.handover.AheadIterator` copies a batch into pinned memory
+of torch's caching host allocator, starts its transfer on a stream of its own and records an event behind it; none of
+these waits for the GPU, and torch lends pinned memory again only after the transfer out of it. The consumer's thread
+lets its current stream wait for the event and tells torch's allocator that it uses the tensors, so that their memory is
+not given to a later transfer before the steps that read them are done.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+from ..loader import Loader
+from .handover import AheadIterator, converted, handed_over
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("batchup_ng.frameworks.torch needs PyTorch: pip install 'batchup_ng[torch]'") from error
+
+__all__ = ["as_dataset", "to_torch"]
+
+
+def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dtype: Any = None) -> Any:
+    """Return what iterates as `batches` does, with tensors in the place of arrays.
+
+    On the CPU a tensor is the array's own memory, which no later batch is written to as long as the tensor, or a view
+    of it, lives. On a device, batches are copied ahead: while one is used, the next two are on their way or there.
+
+    Args:
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
+        device: Where the tensors are to be; None for the CPU. ``"cuda"`` is the device that is current when an epoch
+            begins.
+        channels_first: Whether arrays of four axes, ``(n, h, w, c)``, become ``(n, c, h, w)``: as views, which torch
+            calls the memory format ``channels_last`` and computes convolutions on as they are.
+        dtype: What floating-point arrays become; others, such as labels or images of bytes, keep their dtype, as in
+            ``Module.to``. Turn bytes to numbers on the device, ``x.float() / 255``: a quarter of the transfer.
+
+    Tuples, dicts and lists are kept, with tensors in them; strings, objects and dates stay as they are. Arrays that are
+    read-only or of foreign byte order, neither of which a tensor can be, are copied.
+
+    >>> import numpy as np, batchup_ng as bu
+    >>> with bu.Loader([np.zeros((5, 8, 6, 3), np.uint8), np.arange(5)], 4) as loader:
+    ...     for x, y in to_torch(loader, channels_first=True):
+    ...         print(x.shape, x.dtype, y)
+    torch.Size([4, 3, 8, 6]) torch.uint8 tensor([0, 1, 2, 3])
+    torch.Size([1, 3, 8, 6]) torch.uint8 tensor([4])
+    """
+    place = None if device is None else torch.device(device)
+    shaped = partial(_tensor, channels_first=channels_first)
+    if place is not None and place.type == "cuda":
+        return handed_over(batches, lambda iterator: _cuda_iterator(iterator, shaped, place, dtype))
+
+    def convert(batch: Any) -> Any:
+        return _map(lambda leaf: _moved(shaped(leaf), place, dtype), batch)
+
+    if place is None or place.type == "cpu":
+        return converted(batches, convert)
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert))
+
+
+def as_dataset(loader: Loader, device: Any = None, channels_first: bool = False, dtype: Any = None) -> LoaderDataset:
+    """Return `loader` as a ``torch.utils.data.IterableDataset`` whose items are whole batches.
+
+    Give it to ``DataLoader(dataset, batch_size=None)``; to Lightning's ``fit`` as it is, which then saves and loads its
+    state with its own checkpoints; to Hugging Face's ``Trainer`` as what ``get_train_dataloader`` returns. A loop with
+    Accelerate takes it, or :func:`to_torch`, without ``prepare``, and the loader has ``shard="auto"``.
+
+    Args:
+        loader: Each iteration over the data set is its next epoch.
+        device: This and the others are those of :func:`to_torch`.
+    """
+    if not isinstance(loader, Loader):
+        raise ArgumentTypeError(f"loader must be a batchup_ng.Loader, not a {type(loader).__name__}; wrap it in one")
+    return LoaderDataset(to_torch(loader, device, channels_first, dtype))
+
+
+class LoaderDataset(torch.utils.data.IterableDataset[Any]):
+    """The epochs of a loader, as the frameworks around PyTorch ask for them.
+
+    They count batches instead of asking for one behind the last, ask for iterators that they do not use, and set
+    the number of an epoch or leave it. So an epoch begins with the first batch that is taken, and one that was resumed
+    behind its last batch is left out.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._resumed = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if torch.utils.data.get_worker_info() is not None:
+            raise ArgumentError(_NOT_IN_WORKERS)
+        batches = iter(self._loader)
+        if self._resumed and not len(batches):
+            batches = iter(self._loader)
+        self._resumed = False
+        yield from batches
+
+    def __len__(self) -> int:
+        """Return how many batches an epoch has, however many of it are left."""
+        return len(self._loader)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch under way; of the next where there is none."""
+        return self._loader.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be that of epoch `epoch`; one that was resumed in the middle of it stays so."""
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far the epoch is: see :meth:`~batchup_ng.Loader.state_dict`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next iteration go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
+        self._loader.load_state_dict(state)
+        self._resumed = True
+
+    def __reduce__(self) -> Any:
+        raise ArgumentError(_NOT_IN_WORKERS)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._loader!r}>"
+
+
+_NOT_IN_WORKERS = (
+    "this data set hands out batches that the workers of its Loader make, so that no other process can; pass "
+    "num_workers=0 to torch's DataLoader, and workers= to the Loader"
+)
+
+
+# -- from arrays to tensors ----------------------------------------------------------------------------------------
+
+
+def _map(fn: Callable[[Any], Any], value: Any) -> Any:
+    """Return `value` with `fn` applied to the arrays and tensors in it."""
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        return fn(value)
+    if isinstance(value, tuple):
+        parts = [_map(fn, part) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if isinstance(value, list):
+        return [_map(fn, part) for part in value]
+    if isinstance(value, Mapping):
+        return {name: _map(fn, part) for name, part in value.items()}
+    return value
+
+
+def _tensor(value: Any, channels_first: bool) -> Any:
+    """Return an array of numbers as a tensor, on its memory where torch can use that; others as they are."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biufc":
+            return value
+        odd = any(stride < 0 or stride % value.itemsize for stride in value.strides)
+        if odd or not value.flags.behaved or not value.dtype.isnative:  # behaved: aligned and writable
+            value = value.astype(value.dtype.newbyteorder("="), order="C")
+        value = torch.from_numpy(value)
+    return value.permute(0, 3, 1, 2) if channels_first and value.ndim == 4 else value
+
+
+def _moved(value: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:
+    """Return a tensor on `device`; what is no tensor as it is."""
+    return value.to(device, _dtype(value, dtype)) if isinstance(value, torch.Tensor) else value
+
+
+def _dtype(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+
+
+# -- to a GPU ------------------------------------------------------------------------------------------------------
+
+
+def _cuda_iterator(iterator: Any, shaped: Callable[[Any], Any], device: torch.device, dtype: Any) -> AheadIterator:
+    """Return an iterator of batches that are copied to a GPU ahead of the consumer."""
+    if device.index is None:  # told now: each thread has a current device of its own
+        device = torch.device("cuda", torch.cuda.current_device())
+    transfer = CudaTransfer(shaped, device, dtype)
+    return AheadIterator(iterator, transfer.send, receive=transfer.receive)
+
+
+class CudaTransfer:
+    """Copies batches to a GPU on a stream of its own: one thread sends, another receives, in the same order.
+
+    Args:
+        shaped: Makes a tensor on the CPU of an array of a batch.
+        device: The GPU, with its number.
+        dtype: What floating-point tensors become.
+    """
+
+    def __init__(self, shaped: Callable[[Any], Any], device: torch.device, dtype: torch.dtype | None) -> None:
+        self._shaped = shaped
+        self._device = device
+        self._dtype = dtype
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
+        self._pins = True
+
+    def send(self, batch: Any) -> tuple[Any, torch.cuda.Event]:
+        """Start to copy the tensors of a batch; return those on the device, with the event that tells when they are."""
+        with torch.cuda.stream(self._stream):
+            return _map(self._sent, batch), self._stream.record_event()
+
+    def receive(self, sent: tuple[Any, torch.cuda.Event]) -> Any:
+        """Return the tensors, which what this thread does next on the device will wait for."""
+        batch, event = sent
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_event(event)
+        return _map(partial(_used_on, stream=stream), batch)
+
+    def _sent(self, leaf: Any) -> Any:
+        value = self._shaped(leaf)
+        if not isinstance(value, torch.Tensor):
+            return value
+        staged = self._pinned(value)
+        return staged.to(self._device, _dtype(value, self._dtype), non_blocking=staged is not value)
+
+    def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy in pinned memory; the tensor itself where there is none to be had, or on a device."""
+        if not self._pins or tensor.device.type != "cpu":
+            return tensor
+        try:
+            staged = torch.empty_like(tensor, dtype=_dtype(tensor, self._dtype), pin_memory=True)
+        except RuntimeError as error:
+            self._pins = False
+            why = str(error).partition("\n")[0]
+            warnings.warn(
+                f"batches go to {self._device} from pageable memory, which takes longer, for none can be pinned: {why}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return tensor
+        return staged.copy_(tensor)  # without the interpreter's lock
+
+
+def _used_on(value: Any, stream: torch.cuda.Stream) -> Any:
+    if isinstance(value, torch.Tensor):
+        value.record_stream(stream)
+    return value

@@ -1,0 +1,371 @@
+"""Tensors of PyTorch: whose memory they are, what they are made of, and a loader as a data set of torch."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.frameworks.poison import BATCH_SIZE, WIDTH, kept_late, numbered_rows, poisoned_leases
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from batchup_ng.frameworks.torch import as_dataset, to_torch  # noqa: E402  # after the skip
+
+KINDS = ["serial", "threads", "processes"]
+HERE = Path(__file__).resolve().parent
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+
+def loader_of(data: Any, batch_size: int, kind: str, pools: list[AbstractWorkerPool], **options: Any) -> bu.Loader:
+    pool = "serial" if kind == "serial" else pools[KINDS.index(kind) - 1]
+    return bu.Loader(data, batch_size, pool=pool, **options)
+
+
+def rows_of(batches: Any) -> list[list[int]]:
+    return [batch[-1].tolist() for batch in batches]
+
+
+def numpy_of(tensor: Any) -> np.ndarray:
+    return np.asarray(tensor)
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tensor_is_the_memory_of_the_array(kind: str, pools: list[AbstractWorkerPool]) -> None:
+    images = np.arange(40 * 3 * 64 * 64, dtype=np.int32).reshape(40, 64, 64, 3)
+    addresses: list[list[int]] = []
+
+    def note(*arrays: np.ndarray) -> Any:
+        addresses.append([array.ctypes.data for array in arrays])
+        return arrays
+
+    with loader_of([images, np.arange(40)], 8, kind, pools, shuffle=1) as loader:
+        for x, y in to_torch(loader.map(note), channels_first=True):
+            assert [x.data_ptr(), y.data_ptr()] == addresses[-1]
+            assert x.shape == (8, 3, 64, 64)
+            assert x.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(x, torch.from_numpy(images[y]).permute(0, 3, 1, 2))
+    assert len(addresses) == 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_tensor_changes_while_it_is_referenced(kind: str, pools: list[AbstractWorkerPool], in_full: bool) -> None:
+    rows = numbered_rows(width=10 * WIDTH if in_full else WIDTH)
+    with poisoned_leases() as sizes, loader_of(rows, BATCH_SIZE, kind, pools, shuffle=1) as loader:
+        batches = to_torch(loader)
+        done = [kept_late(batches, numpy_of) for _ in range(10_000 // len(loader))]
+    assert [sum(counts) for counts in zip(*done, strict=True)] == [10_000, 0]
+    assert len(sizes) > 7500
+
+
+def test_gradients_and_views_keep_the_memory_that_they_need(pools: list[AbstractWorkerPool]) -> None:
+    weights = torch.ones(1, requires_grad=True)
+    with poisoned_leases() as sizes, loader_of(numbered_rows(80), BATCH_SIZE, "threads", pools) as loader:
+        losses = [((x * weights).mean(), y.sum()) for x, y in to_torch(loader)]
+        views = [(x[1:, 5], y) for x, y in to_torch(loader)]
+        while losses:
+            loss, y = losses.pop()
+            # Backward reads x again, which nothing but the graph of this loss keeps.
+            (gradient,) = torch.autograd.grad(loss, weights)
+            assert gradient.item() == pytest.approx(y.item() / BATCH_SIZE, rel=1e-5)
+        assert all(torch.equal(view, y[1:].float()) for view, y in views)
+    assert len(sizes) >= 18  # the first epoch's batches, but for the last of them
+
+
+# -- values --------------------------------------------------------------------------------------------------------
+
+
+def one(batch: Any, **options: Any) -> Any:
+    """Return what becomes of one batch; a warning is an error."""
+    (made,) = to_torch(iter([batch]), **options)
+    return made
+
+
+DTYPES = ["?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", ">i2", ">f4", ">i8", ">c8"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_keep_their_dtype_and_values(dtype: str) -> None:
+    array = (np.arange(12) % 2).reshape(3, 4).astype(dtype)
+    (tensor,) = one((array,))
+    assert tensor.numpy().dtype == np.dtype(dtype).newbyteorder("=")
+    assert tensor.tolist() == array.tolist()
+
+
+Pair = collections.namedtuple("Pair", ["left", "right"])
+
+
+def test_the_containers_of_a_batch_are_kept() -> None:
+    texts, things = np.array(["a", "b"]), np.array([{}, None], object)
+    days, ragged = np.array(["2026-01-01", "2026-01-02"], "M8[D]"), [np.zeros(2, np.float32), np.zeros((3, 1))]
+    pair = Pair(np.zeros(2), (np.ones(2, np.int16), texts))
+    batch = {"pair": pair, "rest": [things, days, "word", 5], "ragged": ragged}
+    made = one(batch)
+    assert type(made) is dict
+    assert list(made) == list(batch)
+    assert type(made["pair"]) is Pair
+    assert torch.equal(made["pair"].left, torch.zeros(2, dtype=torch.float64))
+    assert torch.equal(made["pair"].right[0], torch.ones(2, dtype=torch.int16))
+    assert made["pair"].right[1] is texts
+    assert made["rest"][0] is things
+    assert made["rest"][1] is days
+    assert made["rest"][2:] == ["word", 5]
+    assert [(type(part), part.shape) for part in made["ragged"]] == [(torch.Tensor, (2,)), (torch.Tensor, (3, 1))]
+
+
+def test_arrays_that_torch_cannot_share_are_copied_without_a_warning() -> None:
+    table = np.zeros(4, [("name", "S3"), ("x", "f4")])
+    table["x"] = range(4)
+    read_only = np.arange(4.0)
+    read_only.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            field, fixed, backwards, empty = one((table["x"], read_only, np.arange(4)[::-1], np.zeros((0, 3))[::-1]))
+    finally:
+        torch.set_warn_always(False)
+    fixed += 1
+    assert read_only.tolist() == [0, 1, 2, 3]
+    assert (field.tolist(), fixed.tolist(), backwards.tolist()) == ([0, 1, 2, 3], [1, 2, 3, 4], [3, 2, 1, 0])
+    assert empty.shape == (0, 3)
+
+
+def test_a_dtype_is_for_floating_point_alone() -> None:
+    arrays = (np.ones((2, 3)), np.ones(2, np.uint8), np.arange(2), np.ones(2, np.float16), np.ones(2, np.complex64))
+    for device in (None, "meta"):
+        dtypes = [tensor.dtype for tensor in one(arrays, dtype=torch.bfloat16, device=device)]
+        assert dtypes == [torch.bfloat16, torch.uint8, torch.int64, torch.bfloat16, torch.complex64]
+
+
+def test_tensors_in_a_batch_are_handed_over_too() -> None:
+    images = torch.zeros(2, 5, 4, 3)
+    x, text = one((images, "text"), channels_first=True)
+    assert (x.data_ptr(), x.shape, text) == (images.data_ptr(), (2, 3, 5, 4), "text")
+    assert one({"x": images}, device="meta", dtype=torch.float16)["x"].dtype == torch.float16
+
+
+# -- on a device: that without memory stands for those that batches are copied to on a thread ------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_device_a_state_counts_what_was_handed_out(kind: str, pools: list[AbstractWorkerPool]) -> None:
+    data = [np.zeros((50, 6)), np.arange(50)]
+    with loader_of(data, 4, kind, pools, shuffle=3) as loader:
+        expected = [rows_of(loader), rows_of(loader)]
+    with loader_of(data, 4, kind, pools, shuffle=3) as loader:
+        rows: list[Any] = []
+        batches = to_torch(loader.map(lambda x, y: (rows.append(y.tolist()), (x, "text"))[1]), device="meta")
+        for number, (x, text) in enumerate(batches):
+            assert (x.device.type, x.shape[1:], text) == ("meta", (6,), "text")
+            if number == 4:
+                break
+        state = json.loads(json.dumps(batches.state_dict()))
+        assert 5 <= len(rows) <= 5 + 3
+    with loader_of(data, 4, "serial", pools, shuffle=3) as loader:
+        resumed = to_torch(loader)
+        resumed.load_state_dict(state)
+        assert [rows_of(resumed), rows_of(resumed)] == [expected[0][5:], expected[1]]
+
+
+def test_an_error_on_the_thread_arrives_in_its_turn(pools: list[AbstractWorkerPool]) -> None:
+    def refuse(x: np.ndarray) -> Any:
+        if 9 in x:
+            raise ValueError("no nines")
+        return (x,)
+
+    with bu.Loader(bu.ArrayDataSource([np.arange(20)]).map(refuse), 4, pool=pools[0]) as loader:
+        got: list[int] = []
+        with pytest.raises(bu.BatchError, match=r"no nines \(row 9,"):
+            got.extend(len(x) for (x,) in to_torch(loader, device="meta"))
+        assert got == [4, 4]
+    wide = iter([(np.zeros(2),), (np.zeros(2, np.longdouble),)])
+    batches = to_torch(wide, device="meta")
+    assert next(batches)[0].shape == (2,)
+    with pytest.raises(TypeError, match="longdouble"):
+        next(batches)
+    with pytest.raises(StopIteration):
+        next(batches)
+
+
+def handing_over() -> int:
+    return sum(thread.name == "handover" for thread in threading.enumerate())
+
+
+def test_a_loop_that_is_left_leaves_no_thread(pools: list[AbstractWorkerPool]) -> None:
+    with loader_of([np.arange(400)], 4, "threads", pools, shuffle=1) as loader:
+        batches = to_torch(loader, device="meta")
+        for _ in batches:
+            break
+        assert handing_over() == 1
+        for _ in batches:  # which ends the epoch before
+            assert handing_over() == 1
+            break
+    assert handing_over() == 0  # the loader is closed
+    alone = to_torch(bu.ArrayDataSource([np.arange(400)]).batch_iterator(4), device="meta")
+    next(alone)
+    del alone  # conftest.py looks for what it left
+
+
+def test_an_interrupt_ends_the_epoch(pools: list[AbstractWorkerPool]) -> None:
+    released = threading.Event()
+
+    def interrupt(x: np.ndarray) -> Any:
+        if 13 in x and not released.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            released.wait(60)
+        return (x,)
+
+    with bu.Loader(bu.ArrayDataSource([np.arange(40)]).map(interrupt), 4, pool=pools[0]) as loader:
+        batches = to_torch(loader, device="meta")
+        with pytest.raises(KeyboardInterrupt):
+            collections.deque(batches, maxlen=0)
+        released.set()
+        assert sum(len(x) for (x,) in batches) == 40
+
+
+# -- a data set of torch -------------------------------------------------------------------------------------------
+
+
+def test_a_dataset_hands_out_the_epochs_of_its_loader(pools: list[AbstractWorkerPool]) -> None:
+    data = [np.arange(20.0), np.arange(20)]
+    with loader_of(data, 6, "threads", pools, shuffle=5) as loader:
+        expected = [rows_of(loader) for _ in range(3)]
+    with loader_of(data, 6, "threads", pools, shuffle=5) as loader:
+        dataset = as_dataset(loader, dtype=torch.float32)
+        batches = torch.utils.data.DataLoader(dataset, batch_size=None)
+        assert isinstance(dataset, torch.utils.data.IterableDataset)
+        assert len(batches) == len(dataset) == 4
+        iter(dataset), iter(batches)  # as Lightning does, to see whether that works
+        assert [rows_of(batches), rows_of(dataset)] == expected[:2]
+        assert dataset.epoch == 2
+        dataset.set_epoch(1)
+        assert rows_of(batches) == expected[1]
+        assert next(iter(batches))[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("n_taken", [1, 3, 4])
+def test_a_dataset_goes_on_where_its_state_was_taken(n_taken: int, pools: list[AbstractWorkerPool]) -> None:
+    data = [np.arange(20)]
+    with loader_of(data, 6, "serial", pools, shuffle=5) as loader:
+        expected = [rows_of(loader) for _ in range(2)]
+        loader.set_epoch(0)
+        dataset = as_dataset(loader)
+        iterator = iter(dataset)
+        assert rows_of(next(iterator) for _ in range(n_taken)) == expected[0][:n_taken]
+        state = dataset.state_dict()
+    for number in (None, 0 if n_taken < 4 else 1):  # frameworks that count epochs say which, others do not
+        with loader_of(data, 6, "serial", pools, shuffle=5) as loader:
+            dataset = as_dataset(loader)
+            dataset.load_state_dict(state)
+            if number is not None:
+                dataset.set_epoch(number)
+            assert len(dataset) == 4
+            assert rows_of(dataset) == (expected[0][n_taken:] or expected[1])
+
+
+def test_a_dataset_cannot_be_sent_to_a_worker_of_torch(pools: list[AbstractWorkerPool]) -> None:
+    with loader_of([np.arange(20)], 6, "serial", pools) as loader:
+        with pytest.raises(bu.ArgumentError, match="num_workers=0"):
+            pickle.dumps(as_dataset(loader))
+    with pytest.raises(bu.ArgumentTypeError, match=r"must be a batchup_ng\.Loader, not a list"):
+        as_dataset([np.arange(3)])  # type: ignore[arg-type]
+
+
+@pytest.mark.thorough  # torch takes five seconds to end a worker that met an error
+def test_a_worker_of_torch_that_was_forked_says_what_to_do(pools: list[AbstractWorkerPool]) -> None:
+    with loader_of([np.arange(20)], 6, "serial", pools) as loader:
+        options = {"batch_size": None, "num_workers": 1, "multiprocessing_context": "fork"}
+        with pytest.raises(bu.ArgumentError, match="num_workers=0"):
+            list(torch.utils.data.DataLoader(as_dataset(loader), **options))
+
+
+# -- several processes ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
+    """What two processes of a gloo group print, whose environment tells nothing of it."""
+    hidden = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment["PYTHONPATH"] = str(HERE.parents[1])
+    command = [sys.executable, str(HERE / "programs" / "gloo_rank.py"), str(tmp_path / "group")]
+    programs = [
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, env=environment)
+        for rank in range(2)
+    ]
+    try:
+        yield [json.loads(program.communicate(timeout=120)[0]) for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+            program.communicate()
+
+
+def test_ranks_are_those_of_the_process_group(ranks: list[dict[str, Any]]) -> None:
+    assert [told["shard"] for told in ranks] == [[0, 2], [1, 2]]
+    for epoch in range(2):
+        rows = [told["epochs"][epoch] for told in ranks]
+        assert [len(batches) for batches in rows] == [3, 3]
+        assert sorted(row for batches in rows for batch in batches for row in batch) == list(range(24))
+    assert ranks[0]["epochs"][0] != ranks[0]["epochs"][1]
+    assert ranks[0]["resumed"] == ranks[0]["epochs"][0][1:]
+
+
+# -- a GPU ---------------------------------------------------------------------------------------------------------
+
+
+@cuda
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_gpu_no_tensor_changes_while_it_is_referenced(
+    kind: str, pools: list[AbstractWorkerPool], in_full: bool
+) -> None:
+    with poisoned_leases() as sizes, loader_of(numbered_rows(), BATCH_SIZE, kind, pools, shuffle=1) as loader:
+        batches = to_torch(loader, device="cuda")
+        for _ in range(40 if in_full else 4):
+            assert kept_late(batches, lambda tensor: tensor.cpu().numpy()) == (250, 0)
+    assert len(sizes) >= 4 * 200
+
+
+@cuda
+def test_on_a_gpu_tensors_are_shaped_and_typed_as_on_the_cpu(pools: list[AbstractWorkerPool]) -> None:
+    images = np.random.default_rng(1).random((24, 32, 32, 3))
+    data = {"x": images, "y": np.arange(24), "name": np.array([f"row {row}" for row in range(24)])}
+    with loader_of(data, 8, "threads", pools) as loader:
+        options = {"channels_first": True, "dtype": torch.float32}
+        expected = list(to_torch(loader, **options))
+        for one_batch, batch in zip(expected, to_torch(loader, device="cuda", **options), strict=True):
+            assert batch["x"].is_cuda
+            assert batch["x"].stride() == one_batch["x"].stride()
+            assert torch.equal(batch["x"].cpu(), one_batch["x"])
+            assert torch.equal(batch["y"].cpu(), one_batch["y"])
+            assert batch["name"].tolist() == one_batch["name"].tolist()
+
+
+@cuda
+def test_on_a_gpu_steps_see_their_own_batch_on_whatever_stream(pools: list[AbstractWorkerPool]) -> None:
+    sums = []
+    with loader_of(numbered_rows(), BATCH_SIZE, "threads", pools, shuffle=1) as loader:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for x, y in to_torch(loader, device="cuda"):
+                torch.cuda._sleep(200_000)  # cycles: the stream is behind this thread, which lets go of x
+                sums.append((x.mean(1), y))
+        torch.cuda.synchronize()
+    assert all(torch.equal(mean.round().long(), y) for mean, y in sums)
