@@ -78,7 +78,7 @@ def test_what_a_page_shows_of_the_examples_stands_in_them() -> None:
     examples = ["\n".join(line.rstrip() for line in example.splitlines()) for example in examples]
     recipe, *shown = SHOWN.findall(text)
     assert recipe.startswith("import os\nimport torch\n")
-    assert len(shown) == 6
+    assert len(shown) == 7
     for code in shown:
         forms = [textwrap.indent(code, " " * indent) for indent in (0, 4)]
         assert any(form in f"{example}\n" for form in forms for example in examples), code

@@ -19,13 +19,15 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 NEEDS = {
     "distributed": ["torch"],
     "hdf5_file": ["h5py"],
+    "hugging_face_trainer": ["accelerate", "torch", "transformers"],
     "jax_checkpoint": ["jax", "orbax"],
     "jax_digits": ["jax"],
     "keras_digits": ["keras", "torch"],
-    "lightning_checkpoint": ["pytorch_lightning", "torch"],
+    "lightning_resume": ["pytorch_lightning", "torch"],
     "lmdb_file": ["lmdb"],
     "table_of_files": ["pandas"],
     "torch_checkpoint": ["torch"],
+    "torch_ddp": ["torch"],
     "torch_digits": ["torch"],
 }
 LAST_LINE = {
@@ -33,26 +35,28 @@ LAST_LINE = {
     "digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 20 epochs",
     "distributed": r"1797 samples in the epoch, each seen exactly once: True",
     "hdf5_file": r"1797 rows of HDF5 from 2 processes; sum (\d+), in memory \1",
+    "hugging_face_trainer": r"test accuracy 0\.9\d\d; weights equal to those of the unbroken run: True",
     "images_of_different_sizes": r"60 images, after the cut all of shape \(48, 48, 3\): True",
     "jax_checkpoint": r"weights equal to those of the unbroken run: True",
     "jax_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs in JAX .+",
     "keras_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs of fit in Keras .+",
-    "lightning_checkpoint": r"weights equal to those of the unbroken run: True",
+    "lightning_resume": r"weights equal to those of the unbroken run: True",
     "lmdb_file": r"1797 rows of LMDB from 2 processes; sum (\d+), in memory \1",
     "predict": r"1797 predictions, (0\.9[5-9]\d|1\.000) of them right",
     "resume": r"killed [1-9]\d* times \(.*\); weights equal, bit for bit, to those of an unbroken run: True",
     "semi_supervised": r"test accuracy 0\.[89]\d\d from 100 labelled and \d+ other digits",
     "table_of_files": r"epoch 1: 1797 rows, pixels from -1\.00 to 0\.\d\d",
     "torch_checkpoint": r"weights equal to those of the unbroken run: True",
+    "torch_ddp": r"test loss of each process: (0\.\d+), \1; accuracy 0\.9\d\d",
     "torch_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs in torch .+",
     "train_and_validate": r"stopped after \d+ epochs; threads left: 0",
 }
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "digits", "distributed", "hdf5_file", "images_of_different_sizes", "jax_checkpoint", "jax_digits",
-    "keras_digits", "lightning_checkpoint", "lmdb_file", "predict", "resume", "semi_supervised", "table_of_files",
-    "torch_checkpoint", "torch_digits", "train_and_validate",
+    "digits", "distributed", "hdf5_file", "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint",
+    "jax_digits", "keras_digits", "lightning_resume", "lmdb_file", "predict", "resume", "semi_supervised",
+    "table_of_files", "torch_checkpoint", "torch_ddp", "torch_digits", "train_and_validate",
 }  # fmt: skip
 
 # Folders of settings or compiled code that Keras and torch make, of which we know nothing.

@@ -282,9 +282,9 @@ def test_a_dataset_goes_on_where_its_state_was_taken(n_taken: int, pools: list[A
 
 
 def test_a_dataset_cannot_be_sent_to_a_worker_of_torch(pools: list[AbstractWorkerPool]) -> None:
-    with loader_of([np.arange(20)], 6, "serial", pools) as loader:
-        with pytest.raises(bu.ArgumentError, match="num_workers=0"):
-            pickle.dumps(as_dataset(loader))
+    dataset = as_dataset(loader_of([np.arange(20)], 6, "serial", pools))
+    with pytest.raises(bu.ArgumentError, match="num_workers=0"):
+        pickle.dumps(dataset)
     with pytest.raises(bu.ArgumentTypeError, match=r"must be a batchup_ng\.Loader, not a list"):
         as_dataset([np.arange(3)])  # type: ignore[arg-type]
 
