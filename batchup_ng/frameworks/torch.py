@@ -82,26 +82,20 @@ def as_dataset(loader: Loader, device: Any = None, channels_first: bool = False,
     return LoaderDataset(to_torch(loader, device, channels_first, dtype))
 
 
-class LoaderDataset(torch.utils.data.IterableDataset[Any]):
+class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc, unused-ignore]  # Any without torch
     """The epochs of a loader, as the frameworks around PyTorch ask for them.
 
-    They count batches instead of asking for one behind the last, ask for iterators that they do not use, and set
-    the number of an epoch or leave it. So an epoch begins with the first batch that is taken, and one that was resumed
-    behind its last batch is left out.
+    They count batches, and ask for none behind the last: an epoch that was saved behind its last batch is over.
     """
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self._resumed = False
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
             raise ArgumentError(_NOT_IN_WORKERS)
-        batches = iter(self._loader)
-        if self._resumed and not len(batches):
-            batches = iter(self._loader)
-        self._resumed = False
-        yield from batches
+        batches: Iterator[Any] = iter(self._loader)
+        return batches
 
     def __len__(self) -> int:
         """Return how many batches an epoch has, however many of it are left."""
@@ -123,7 +117,8 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):
     def load_state_dict(self, state: Any) -> None:
         """Let the next iteration go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
         self._loader.load_state_dict(state)
-        self._resumed = True
+        if state["batches"] is not None and len(iter(self._loader)) == 0:
+            self._loader.set_epoch(self._loader.epoch + 1)
 
     def __reduce__(self) -> Any:
         raise ArgumentError(_NOT_IN_WORKERS)

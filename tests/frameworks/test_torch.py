@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import importlib.util
+import inspect
 import json
 import os
 import pickle
@@ -20,6 +22,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.frameworks.framework_contract import FrameworkContract
 from tests.frameworks.poison import BATCH_SIZE, WIDTH, kept_late, numbered_rows, poisoned_leases
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -42,6 +45,33 @@ def rows_of(batches: Any) -> list[list[int]]:
 
 def numpy_of(tensor: Any) -> np.ndarray:
     return np.asarray(tensor)
+
+
+class TestToTorch(FrameworkContract):
+    """Tensors on the CPU."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return to_torch(loader)
+
+    def arrays(self, batch: Any) -> Any:
+        if isinstance(batch, dict):
+            return {name: tensor.cpu().numpy() for name, tensor in batch.items()}
+        return tuple([tensor.cpu().numpy() for tensor in batch])
+
+
+class TestDataset(TestToTorch):
+    """A data set in a loader of torch."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return torch.utils.data.DataLoader(as_dataset(loader), batch_size=None)
+
+
+@cuda
+class TestCuda(TestToTorch):
+    """Tensors on a GPU."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return to_torch(loader, device="cuda")
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -239,6 +269,14 @@ def test_an_interrupt_ends_the_epoch(pools: list[AbstractWorkerPool]) -> None:
             collections.deque(batches, maxlen=0)
         released.set()
         assert sum(len(x) for (x,) in batches) == 40
+
+
+def test_where_torch_is_missing_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    file = Path(inspect.getfile(to_torch))
+    spec: Any = importlib.util.spec_from_file_location("batchup_ng.frameworks.torch_again", file)
+    with pytest.raises(ImportError, match=r"pip install 'batchup_ng\[torch\]'"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
 # -- a data set of torch -------------------------------------------------------------------------------------------
