@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from benchmarks.peers import adapters
 from benchmarks.plan import Part, Study
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
 from benchmarks.report.columns import Column, first_cell, number, with_range
@@ -147,6 +148,16 @@ def busy(kind: str, title: str) -> Part:
     )  # fmt: skip
 
 
+def handed_over(kind: str, rows: int, title: str) -> Part:
+    """The shares that a consumer waited, behind each adapter, that sleeps until it has nine tenths of the batches."""
+    slow_one = slow(kind, "")
+    return replace(
+        slow_one, name=f"adapters-{kind}", title=f"A consumer at 90 % of the pipeline's rate: {title}",
+        usual=tuple(variant.name for variant in adapters.VARIANTS), adapt=partial(with_rows, rows=rows),
+        settings={"load": 0.9},
+    )  # fmt: skip
+
+
 def half_way(outcome: Outcome, reading: Reading) -> str:
     """After half of the epochs, by which buffers hold what they may."""
     return number(reading(outcome.rounds[len(outcome.rounds) // 2]))
@@ -218,6 +229,15 @@ ALL = (
         title="consumer: how loader and training loop get on",
         rounds=3,
         parts=tuple(part(kind, title) for part in (slow, busy) for kind, title in CONSUMED.items()),
+    ),
+    Study(
+        name="adapters",
+        title="adapters: a loader handed over to frameworks",
+        parts=(
+            handed_over("remote", 8, "a storage far away, by threads"),
+            handed_over("images", 8, "JPEG files, by threads"),
+            handed_over("python", 8, "pure-Python work, by processes"),
+        ),
     ),
     Study(name="memory", title="memory: all processes, epoch after epoch", rounds=49, parts=(MEMORY,)),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),

@@ -137,8 +137,9 @@ def seconds_of(step: Callable[[], Any]) -> float:
 def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
     """Time an epoch at full speed, then run one whose consumer takes a step after each batch; at first only the former.
 
-    Settings: ``loops`` of Python for which the step holds the interpreter; without, it sleeps for the time of two
-    batches at full speed, as a program does whose device is busy. Figures: ``pace_seconds``, a batch at full speed;
+    Settings: ``loops`` of Python for which the step holds the interpreter; without, it sleeps, as a program does whose
+    device is busy, so long that it asks for ``load`` times as many batches as there are at full speed, by default half
+    as many. Figures: ``pace_seconds``, a batch at full speed;
     ``step_seconds``; ``alone``, the speed of the step as a share of that while no loader runs; ``waited``, the share of
     the epoch that the consumer stood in ``next()``; ``waited_later``, the same of what follows the first batch.
     """
@@ -146,7 +147,7 @@ def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
     if number == 0:
         return fast
     loops, pace = int(settings.get("loops", 0)), fast.seconds / fast.batches
-    step = partial(burn, 1, loops) if loops else partial(time.sleep, 2 * pace)
+    step = partial(burn, 1, loops) if loops else partial(time.sleep, pace / settings.get("load", 0.5))
     alone = min(seconds_of(step) for _ in range(10))
     slow = Consumption(feed, step)
     done = run_epoch(partial(slow.epoch, 2 * number + 1), workload, check_x=False)

@@ -58,9 +58,9 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
     if place is not None and place.type == "cuda":
         return handed_over(batches, lambda iterator: _cuda_iterator(iterator, shaped, place, dtype))
 
-    def convert(batch: Any) -> Any:
-        return _map(lambda leaf: _moved(shaped(leaf), place, dtype), batch)
-
+    if place is None and dtype is None:
+        return converted(batches, partial(_map, shaped))
+    convert = partial(_map, lambda leaf: _moved(shaped(leaf), place, dtype))
     if place is None or place.type == "cpu":
         return converted(batches, convert)
     return handed_over(batches, lambda iterator: AheadIterator(iterator, convert))
@@ -155,11 +155,18 @@ def _tensor(value: Any, channels_first: bool) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
             return value
-        odd = any(stride < 0 or stride % value.itemsize for stride in value.strides)
-        if odd or not value.flags.behaved or not value.dtype.isnative:  # behaved: aligned and writable
-            value = value.astype(value.dtype.newbyteorder("="), order="C")
+        if not value.flags.carray or not value.dtype.isnative:  # as pools hand out none: contiguous, aligned, writable
+            value = _shareable(value)
         value = torch.from_numpy(value)
     return value.permute(0, 3, 1, 2) if channels_first and value.ndim == 4 else value
+
+
+def _shareable(array: np.ndarray) -> np.ndarray:
+    """Return an array, or a copy that a tensor can be."""
+    odd = any(stride < 0 or stride % array.itemsize for stride in array.strides)
+    if odd or not array.flags.behaved or not array.dtype.isnative:  # behaved: aligned and writable
+        return array.astype(array.dtype.newbyteorder("="), order="C")
+    return array
 
 
 def _moved(value: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:

@@ -1,0 +1,60 @@
+"""batchup_ng's loader handed over to frameworks; a framework more is a line of ``ADAPTERS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from benchmarks.peers.base import OURS, Variant
+from benchmarks.peers.ours import SEED, OurFeed
+from benchmarks.workloads.base import Batch, Workload
+
+
+def to_torch(loader: Any) -> Any:
+    from batchup_ng.frameworks.torch import to_torch
+
+    return to_torch(loader)
+
+
+ADAPTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "numpy": ("numpy", lambda loader: loader),
+    "torch": ("torch", to_torch),
+}
+"""The library of each, and a function that makes of a ``bu.Loader`` what is iterated over, an epoch each time.
+
+A batch is a tuple or list of arrays with NumPy's ``ndim``, ``nbytes``, ``sum()`` and indexing; where the library's lack
+them, let the function map the batch, for one look, to arrays that have.
+"""
+
+
+class AdapterFeed(OurFeed):
+    """A loader, with threads; with processes for Python's own work, which holds the interpreter's lock."""
+
+    def __init__(self, workload: Workload, workers: int, hand_over: Callable[[Any], Any]) -> None:
+        super().__init__(workload, workers)
+        self.hand_over = hand_over
+        self.options = {"pool": "processes" if workload.kind == "python" else "threads", "workers": workers}
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        import batchup_ng as bu
+
+        if self.feed is None:
+            self.pool = bu.Loader(self.source, self.size, shuffle=SEED, **self.options)
+            self.feed = self.hand_over(self.pool)
+        self.pool.set_epoch(number)
+        return iter(self.feed)
+
+
+VARIANTS = tuple(
+    Variant(
+        name=f"ours-to-{name}",
+        family=OURS,
+        module=__name__,
+        open=partial(AdapterFeed, hand_over=hand_over),
+        needs=("batchup_ng", library),
+        copies=2,
+        usual=False,
+    )
+    for name, (library, hand_over) in ADAPTERS.items()
+)
