@@ -87,6 +87,9 @@ def _plan(choice: argparse.Namespace) -> Plan:
     peers, named = peer_names(studies, choice.peers), part_names(studies, choice.parts)
     plan: Plan = []
     for study in studies:
+        if not choice.quick and (lack := study.lack()):
+            print(f"{study.name}: skipped, {lack}")
+            continue
         rounds = study.rounds if choice.rounds is None else choice.rounds
         options = Options(rounds=rounds, workers=choice.workers, timeout=choice.timeout, say=_say)
         chosen = [part for part in study.parts if named is None or part.name in named]

@@ -14,7 +14,7 @@ from benchmarks.workloads.base import Workload
 REST = 30.0
 """Seconds that a variant may take at most to come to rest after its first epoch."""
 
-QUICK = {"epochs": 2, "early": 50, "batches": 60, "loops": 20}
+QUICK = {"epochs": 2, "early": 50, "batches": 60, "loops": 20, "steps": 2, "warm": 1, "width": 4}
 """Settings of a quick run, instead of those that a part has."""
 
 
@@ -77,6 +77,7 @@ class Study:
         parts: Its comparisons, one after the other.
         rounds: How many there are where the command does not say.
         across: Whether one table has a column for each part, drawn as curves, instead of a table for each part.
+        lack: Says what the machine lacks for it; empty if nothing. A quick run does without.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Study:
     parts: tuple[Part, ...]
     rounds: int = 5
     across: bool = False
+    lack: Callable[[], str] = str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.peers import adapters
+from benchmarks.peers import adapters, devices
 from benchmarks.plan import Part, Study
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
 from benchmarks.report.columns import Column, first_cell, number, with_range
@@ -199,6 +201,30 @@ ORDER = Part(
     usual=("plain", "ours-serial", "batchup-serial"),
     fresh=True,
 )
+def no_gpu() -> str:
+    """Why nothing can be measured on a GPU; another process looks, so that none of CUDA's is in this one."""
+    look = [sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"]
+    return "" if subprocess.run(look, capture_output=True, check=False).returncode == 0 else "there is no CUDA device"
+
+
+def on_device(kind: str, title: str) -> Part:
+    """How fast a network trains that is fed so, and how long the device waits."""
+    columns = (
+        *with_range("steps/s, median", BATCHES),
+        Column("images/s", rate("samples")),
+        Column("a step, ms", figure("step_seconds", MILLI)),
+        Column("busy, %", figure("busy", PERCENT)),
+        Column("gaps, ms", figure("gap_seconds", MILLI)),
+        Column("longest gap, ms", figure("longest_gap_seconds", MILLI)),
+        Column("CPU of all processes, ms a step", per_batch("cpu_seconds", MILLI)),
+    )
+    return Part(
+        name=f"gpu-{kind}", title=title, kind=kind, unit="steps/s", reading=BATCHES, columns=columns,
+        usual=tuple(variant.name for variant in devices.VARIANTS), adapt=partial(with_rows, rows=128),
+        trial="training", settings={"steps": 60, "warm": 5, "width": 64},
+    )  # fmt: skip
+
+
 ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
     throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples")),
@@ -238,6 +264,12 @@ ALL = (
             handed_over("images", 8, "JPEG files, by threads"),
             handed_over("python", 8, "pure-Python work, by processes"),
         ),
+    ),
+    Study(
+        name="gpu",
+        title="gpu: a network like ResNet-50, in bfloat16, at 224x224",
+        parts=(on_device("decoded", "Fed from decoded arrays"), on_device("images", "Fed from JPEG files")),
+        lack=no_gpu,
     ),
     Study(name="memory", title="memory: all processes, epoch after epoch", rounds=49, parts=(MEMORY,)),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),

@@ -21,6 +21,7 @@ import psutil
 from benchmarks.peers.base import Feed
 from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_bytes, tree
 from benchmarks.records import Epoch
+from benchmarks.training import training
 from benchmarks.workloads.base import Batch, Workload, probe
 from benchmarks.workloads.python import burn
 
@@ -203,4 +204,5 @@ TRIALS: Mapping[str, Callable[[Feed, Workload, int, Mapping[str, float]], Epoch]
     "epochs": epochs,
     "consumer": consumer,
     "startup": startup,
+    "training": training,
 }

@@ -29,12 +29,13 @@ them, let the function map the batch, for one look, to arrays that have.
 
 
 class AdapterFeed(OurFeed):
-    """A loader, with threads; with processes for Python's own work, which holds the interpreter's lock."""
+    """A loader; by processes, where no pool is named, for Python's own work, which holds the interpreter's lock."""
 
-    def __init__(self, workload: Workload, workers: int, hand_over: Callable[[Any], Any]) -> None:
+    def __init__(self, workload: Workload, workers: int, hand_over: Callable[[Any], Any], pool: str = "") -> None:
         super().__init__(workload, workers)
         self.hand_over = hand_over
-        self.options = {"pool": "processes" if workload.kind == "python" else "threads", "workers": workers}
+        usual = "processes" if workload.kind == "python" else "threads"
+        self.options = {"pool": pool or usual, "workers": workers}
 
     def epoch(self, number: int) -> Iterator[Batch]:
         import batchup_ng as bu

@@ -16,11 +16,15 @@ from benchmarks.workloads import base
 
 def make(folder: Path, quick: bool) -> base.Workload:
     """Write the images and the labels."""
-    samples, side = (200, 16) if quick else (20_000, 128)
+    return write("arrays", folder, *((200, 16) if quick else (20_000, 128)))
+
+
+def write(kind: str, folder: Path, samples: int, side: int) -> base.Workload:
+    """Write so many images of that size, and their labels."""
     images = np.random.default_rng(0).integers(0, 256, (samples, side, side, 3), dtype=np.uint8)
     np.save(folder / "images.npy", images)
     return base.Workload(
-        kind="arrays",
+        kind=kind,
         folder=str(folder),
         samples=samples,
         y_sum=base.save_labels(folder, samples),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -84,9 +85,15 @@ def test_a_quick_run_of_two_studies_leaves_nothing(scratch: Path, tmp_path: Path
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("names", [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"]])
+@pytest.mark.parametrize(
+    "names",
+    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters", "gpu"]],
+    ids=" ".join,
+)
 def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path, tmp_path: Path) -> None:
-    if "consumer" in names:
+    if "gpu" in names:
+        pytest.importorskip("torch", reason="the network is one of torch")
+    if "consumer" in names or "gpu" in names:
         pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     found = run(scratch, tmp_path, *names, "--peers", "ours")
     assert list(found) == names
@@ -161,6 +168,14 @@ def test_the_parts_of_a_study_have_names_and_peers(study: Study) -> None:
         names = [variant.name for variant in part.variants(None)]
         assert set(names) >= set(part.usual)
         assert any(name.startswith("ours") for name in names)
+
+
+def test_a_study_that_lacks_what_it_needs_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(STUDIES, "gpu", replace(STUDIES["gpu"], lack=lambda: "there is no CUDA device"))
+    assert main(["gpu"]) == 0
+    assert capsys.readouterr().out == "gpu: skipped, there is no CUDA device\n"
 
 
 def test_a_failure_of_ours_is_an_exit_code(
