@@ -87,13 +87,11 @@ def test_a_quick_run_of_two_studies_leaves_nothing(scratch: Path, tmp_path: Path
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "names",
-    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters", "gpu"]],
+    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters"]],
     ids=" ".join,
 )
 def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path, tmp_path: Path) -> None:
-    if "gpu" in names:
-        pytest.importorskip("torch", reason="the network is one of torch")
-    if "consumer" in names or "gpu" in names:
+    if "consumer" in names or "adapters" in names:
         pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     found = run(scratch, tmp_path, *names, "--peers", "ours")
     assert list(found) == names
@@ -101,6 +99,13 @@ def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path
         assert list(found[name]) == [part.name for part in STUDIES[name].parts]
         for part in STUDIES[name].parts:
             assert found[name][part.name] == measured(*(variant.name for variant in part.variants(["ours"])))
+
+
+@pytest.mark.thorough
+def test_a_quick_run_trains_without_a_gpu(scratch: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the network is one of torch")
+    names = [variant.name for variant in STUDIES["gpu"].parts[0].variants(None)]
+    assert run(scratch, tmp_path, "gpu", "--parts", "gpu-decoded") == {"gpu": {"gpu-decoded": measured(*names)}}
 
 
 @pytest.mark.thorough
