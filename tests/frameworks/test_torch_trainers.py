@@ -1,0 +1,127 @@
+"""The frameworks around PyTorch take a loader's data set: their epochs are its epochs, and they resume in mid-epoch."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from batchup_ng.frameworks.torch import as_dataset  # noqa: E402  # after the skip
+
+N, SIZE, EPOCHS = 20, 6, 3
+PER_EPOCH = 4
+
+
+def loader() -> bu.Loader:
+    return bu.Loader({"x": np.arange(N, dtype=np.float32)}, SIZE, shuffle=1, pool="serial")
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[list[float]]:
+    """Every batch of three epochs."""
+    with loader() as batches:
+        return [batch["x"].tolist() for _ in range(EPOCHS) for batch in batches]
+
+
+@pytest.fixture(autouse=True)
+def theirs_stays_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pass over their warnings, and give torch a place for the folder that it makes."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("dispatch", [None, False])
+def test_accelerate_in_one_process(dispatch: bool | None, expected: list[list[float]]) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    how = accelerate.DataLoaderConfiguration(dispatch_batches=dispatch)
+    with loader() as batches:
+        plain = torch.utils.data.DataLoader(as_dataset(batches), batch_size=None)
+        prepared = accelerate.Accelerator(cpu=True, dataloader_config=how).prepare(plain)
+        assert len(prepared) == PER_EPOCH
+        assert [batch["x"].tolist() for _ in range(EPOCHS) for batch in prepared] == expected
+        prepared.set_epoch(1)
+        rest = accelerate.skip_first_batches(prepared, 3)
+        assert [batch["x"].tolist() for batch in rest] == expected[PER_EPOCH + 3 : 2 * PER_EPOCH]
+
+
+class Weight(torch.nn.Module):
+    """A network of one weight, that notes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.given: list[list[float]] = []
+
+    def forward(self, x: Any) -> dict[str, Any]:
+        self.given.append(x.tolist())
+        return {"loss": (self.weight * x).mean()}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("saved", [2, PER_EPOCH, PER_EPOCH + 1, 2 * PER_EPOCH])
+def test_lightning_resumes_behind_any_batch(saved: int, expected: list[list[float]], tmp_path: Path) -> None:
+    lightning = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = Weight()
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            return self.network(**batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def given(checkpoint: Path | None = None, **options: Any) -> list[list[float]]:
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+        module = Module()
+        with loader() as batches:
+            lightning.Trainer(max_epochs=EPOCHS, **quiet, **options).fit(
+                module, as_dataset(batches), ckpt_path=checkpoint
+            )
+        return module.network.given
+
+    save = lightning.callbacks.ModelCheckpoint(tmp_path, filename="saved", every_n_train_steps=saved)
+    assert given(max_steps=saved + 1, callbacks=save) == expected[: saved + 1]
+    assert given(tmp_path / "saved.ckpt", enable_checkpointing=False) == expected[saved:]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("saved", [2, PER_EPOCH, PER_EPOCH + 1])
+def test_hugging_face_resumes_behind_any_batch(saved: int, expected: list[list[float]], tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self) -> Any:
+            return as_dataset(batches)
+
+    class SaveLoader(transformers.TrainerCallback):
+        def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            batches.save_state(tmp_path / f"checkpoint-{state.global_step}" / "loader.json")
+
+    def given(**options: Any) -> list[list[float]]:
+        quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+        saving = {"save_steps": saved, "save_total_limit": 1, "ignore_data_skip": True}
+        arguments = transformers.TrainingArguments(tmp_path, num_train_epochs=EPOCHS, **quiet, **saving, **options)
+        module = Weight()
+        trainer = Trainer(module, arguments, callbacks=[SaveLoader()])
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint.exists() else None)
+        return module.given
+
+    checkpoint = tmp_path / f"checkpoint-{saved}"
+    with loader() as batches:
+        assert given(max_steps=saved) == expected[:saved]
+    with loader() as batches:
+        batches.load_state(checkpoint / "loader.json")
+        assert given() == expected[saved:]
