@@ -32,7 +32,7 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
     """Return what iterates as `batches` does, with tensors in the place of arrays.
 
     On the CPU a tensor is the array's own memory, which no later batch is written to as long as the tensor, or a view
-    of it, lives. On a device, batches are copied ahead: while one is used, the next two are on their way or there.
+    of it, lives. On a device, batches are copied ahead: while one is used, the next are on their way or there.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
@@ -53,16 +53,13 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
     torch.Size([4, 3, 8, 6]) torch.uint8 tensor([0, 1, 2, 3])
     torch.Size([1, 3, 8, 6]) torch.uint8 tensor([4])
     """
-    place = None if device is None else torch.device(device)
+    place = torch.device("cpu" if device is None else device)
     shaped = partial(_tensor, channels_first=channels_first)
-    if place is not None and place.type == "cuda":
+    if place.type == "cuda":
         return handed_over(batches, lambda iterator: _cuda_iterator(iterator, shaped, place, dtype))
-
-    if place is None and dtype is None:
-        return converted(batches, partial(_map, shaped))
     convert = partial(_map, lambda leaf: _moved(shaped(leaf), place, dtype))
-    if place is None or place.type == "cpu":
-        return converted(batches, convert)
+    if place.type == "cpu":
+        return converted(batches, partial(_map, shaped) if dtype is None else convert)
     return handed_over(batches, lambda iterator: AheadIterator(iterator, convert))
 
 
@@ -169,7 +166,7 @@ def _shareable(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _moved(value: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:
+def _moved(value: Any, device: torch.device, dtype: torch.dtype | None) -> Any:
     """Return a tensor on `device`; what is no tensor as it is."""
     return value.to(device, _dtype(value, dtype)) if isinstance(value, torch.Tensor) else value
 

@@ -34,10 +34,10 @@ def poisoned_leases() -> Iterator[list[int]]:
     sizes: list[int] = []
 
     def returned(lease: Lease, give_back: Callable[[Returned], None]) -> Returned:
-        def poison(block: Returned) -> None:
-            ctypes.memset(block.block.address, POISON, block.block.size)
-            sizes.append(block.block.size)
-            give_back(block)
+        def poison(lent: Returned) -> None:
+            ctypes.memset(lent.block.address, POISON, lent.block.size)
+            sizes.append(lent.block.size)
+            give_back(lent)
 
         return Returned(lease, poison)
 
