@@ -199,8 +199,8 @@ class CudaTransfer:
         self._shaped = shaped
         self._device = device
         self._dtype = dtype
+        self._pinned = PinnedMemory()
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
-        self._pins = True
 
     def send(self, batch: Any) -> tuple[Any, torch.cuda.Event]:
         """Start to copy the tensors of a batch; return those on the device, with the event that tells when they are."""
@@ -218,25 +218,33 @@ class CudaTransfer:
         value = self._shaped(leaf)
         if not isinstance(value, torch.Tensor):
             return value
-        staged = self._pinned(value)
-        return staged.to(self._device, _dtype(value, self._dtype), non_blocking=staged is not value)
+        dtype = _dtype(value, self._dtype)
+        staged = self._pinned.copy(value, dtype)
+        return staged.to(self._device, dtype, non_blocking=staged is not value)
 
-    def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a copy in pinned memory; the tensor itself where there is none to be had, or on a device."""
-        if not self._pins or tensor.device.type != "cpu":
+
+class PinnedMemory:
+    """Copies tensors to pinned memory, as long as any is to be had."""
+
+    def __init__(self) -> None:
+        self._there_is = True
+
+    def copy(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return a copy of a tensor; the tensor itself where no memory can be pinned, or it is on a device."""
+        if not self._there_is or tensor.device.type != "cpu":
             return tensor
         try:
-            staged = torch.empty_like(tensor, dtype=_dtype(tensor, self._dtype), pin_memory=True)
+            pinned = torch.empty_like(tensor, dtype=dtype, pin_memory=True)
         except RuntimeError as error:
-            self._pins = False
+            self._there_is = False
             why = str(error).partition("\n")[0]
             warnings.warn(
-                f"batches go to {self._device} from pageable memory, which takes longer, for none can be pinned: {why}",
+                f"batches go to the device from pageable memory, which takes longer: none can be pinned ({why})",
                 RuntimeWarning,
                 stacklevel=2,
             )
             return tensor
-        return staged.copy_(tensor)  # without the interpreter's lock
+        return pinned.copy_(tensor)  # without the interpreter's lock
 
 
 def _used_on(value: Any, stream: torch.cuda.Stream) -> Any:

@@ -27,7 +27,7 @@ from tests.frameworks.poison import BATCH_SIZE, WIDTH, kept_late, numbered_rows,
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from batchup_ng.frameworks.torch import as_dataset, to_torch  # noqa: E402  # after the skip
+from batchup_ng.frameworks.torch import PinnedMemory, as_dataset, to_torch  # noqa: E402  # after the skip
 
 KINDS = ["serial", "threads", "processes"]
 HERE = Path(__file__).resolve().parent
@@ -367,7 +367,15 @@ def test_ranks_are_those_of_the_process_group(ranks: list[dict[str, Any]]) -> No
     assert ranks[0]["resumed"] == ranks[0]["epochs"][0][1:]
 
 
-# -- a GPU ---------------------------------------------------------------------------------------------------------
+# -- a GPU; but for the first test, where there is one --------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device, for which memory can be pinned")
+def test_where_no_memory_can_be_pinned_it_is_said_once() -> None:
+    pinned, tensor = PinnedMemory(), torch.zeros(3)
+    with pytest.warns(RuntimeWarning, match="from pageable memory") as warned:
+        assert [pinned.copy(tensor, torch.float16) is tensor for _ in range(3)] == [True, True, True]
+    assert len(warned) == 1
 
 
 @cuda
