@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from benchmarks.peers.base import OURS, Variant
@@ -31,8 +32,11 @@ them, let the function map the batch, for one look, to arrays that have.
 class AdapterFeed(OurFeed):
     """A loader; by processes, where no pool is named, for Python's own work, which holds the interpreter's lock."""
 
-    def __init__(self, workload: Workload, workers: int, hand_over: Callable[[Any], Any], pool: str = "") -> None:
+    def __init__(
+        self, workload: Workload, workers: int, library: str, hand_over: Callable[[Any], Any], pool: str = ""
+    ) -> None:
         super().__init__(workload, workers)
+        import_module(library)
         self.hand_over = hand_over
         usual = "processes" if workload.kind == "python" else "threads"
         self.options = {"pool": pool or usual, "workers": workers}
@@ -52,7 +56,7 @@ VARIANTS = tuple(
         name=f"ours-to-{name}",
         family=OURS,
         module=__name__,
-        open=partial(AdapterFeed, hand_over=hand_over),
+        open=partial(AdapterFeed, library=library, hand_over=hand_over),
         needs=("batchup_ng", library),
         copies=2,
         usual=False,

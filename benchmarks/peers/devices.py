@@ -61,7 +61,7 @@ class TorchOnDevice(TorchFeed):
 
 
 make = partial(Variant, module=__name__, needs=("torch",), workloads=("decoded", "images"), usual=False)
-ours = partial(AdapterFeed, hand_over=to_device)
+ours = partial(AdapterFeed, library="torch", hand_over=to_device)
 VARIANTS = (
     make(name="plain-same-batch", family="plain", open=SameBatch),
     make(name="ours-threads-device", family=OURS, open=partial(ours, pool="threads")),
