@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from benchmarks.workloads import arrays, base
 
-from benchmarks.workloads import base
-
-SECONDS, SHAPE, COLOURS = 0.0005, (128, 128, 3), 251
+SECONDS = 0.0005
 
 
 def make(folder: Path, quick: bool) -> base.Workload:
-    """Nothing is written."""
-    samples = 200 if quick else 4_000
-    rows = range(samples)
-    x_sum = sum(row % COLOURS for row in rows)
-    return base.Workload(kind="remote", folder=str(folder), samples=samples, y_sum=sum(rows), x_sum=x_sum)
+    """Write the images and the labels."""
+    return arrays.write("remote", folder, *((200, 16) if quick else (4_000, 128)))
 
 
-class Data(base.Data):
-    """Row numbers, each of which becomes an image of one colour."""
+class Data(arrays.Data):
+    """Arrays that take their time."""
 
-    def __init__(self, workload: base.Workload) -> None:
-        self.columns = (np.arange(workload.samples),)
+    def map(self, images: Any, labels: Any) -> base.Batch:
+        time.sleep(SECONDS * len(labels))
+        return images, labels
 
-    def map(self, rows: base.Rows) -> base.Batch:
+    def sample(self, row: int) -> tuple[Any, ...]:
+        time.sleep(SECONDS)
+        return super().sample(row)
+
+    def fill(self, rows: base.Rows, out: base.Batch) -> None:
         time.sleep(SECONDS * len(rows))
-        images = np.empty((len(rows), *SHAPE), np.uint8)
-        images[...] = (rows % COLOURS)[:, None, None, None]
-        return images, rows
+        super().fill(rows, out)
