@@ -152,11 +152,34 @@ def busy(kind: str, title: str) -> Part:
 
 def handed_over(kind: str, rows: int, title: str) -> Part:
     """The shares that a consumer waited, behind each adapter, that sleeps until it has nine tenths of the batches."""
-    slow_one = slow(kind, "")
     return replace(
-        slow_one, name=f"adapters-{kind}", title=f"A consumer at 90 % of the pipeline's rate: {title}",
+        slow(kind, ""), name=f"adapters-{kind}", title=f"A consumer at 90 % of the pipeline's rate: {title}",
         usual=tuple(variant.name for variant in adapters.VARIANTS), adapt=partial(with_rows, rows=rows),
         settings={"load": 0.9},
+    )  # fmt: skip
+
+
+def no_gpu() -> str:
+    """Why nothing can be measured on a GPU; another process looks, so that none of CUDA's is in this one."""
+    look = [sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"]
+    return "" if subprocess.run(look, capture_output=True, check=False).returncode == 0 else "there is no CUDA device"
+
+
+def on_device(kind: str, title: str) -> Part:
+    """How fast a network trains that is fed so, and how long the device waits."""
+    columns = (
+        *with_range("steps/s, median", BATCHES),
+        Column("images/s", rate("samples")),
+        Column("a step, ms", figure("step_seconds", MILLI)),
+        Column("busy, %", figure("busy", PERCENT)),
+        Column("gaps, ms", figure("gap_seconds", MILLI)),
+        Column("longest gap, ms", figure("longest_gap_seconds", MILLI)),
+        Column("CPU of all processes, ms a step", per_batch("cpu_seconds", MILLI)),
+    )
+    return Part(
+        name=f"gpu-{kind}", title=title, kind=kind, unit="steps/s", reading=BATCHES, columns=columns,
+        usual=tuple(variant.name for variant in devices.VARIANTS), adapt=partial(with_rows, rows=128),
+        trial="training", settings={"steps": 60, "warm": 5, "width": 64},
     )  # fmt: skip
 
 
@@ -201,30 +224,6 @@ ORDER = Part(
     usual=("plain", "ours-serial", "batchup-serial"),
     fresh=True,
 )
-def no_gpu() -> str:
-    """Why nothing can be measured on a GPU; another process looks, so that none of CUDA's is in this one."""
-    look = [sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"]
-    return "" if subprocess.run(look, capture_output=True, check=False).returncode == 0 else "there is no CUDA device"
-
-
-def on_device(kind: str, title: str) -> Part:
-    """How fast a network trains that is fed so, and how long the device waits."""
-    columns = (
-        *with_range("steps/s, median", BATCHES),
-        Column("images/s", rate("samples")),
-        Column("a step, ms", figure("step_seconds", MILLI)),
-        Column("busy, %", figure("busy", PERCENT)),
-        Column("gaps, ms", figure("gap_seconds", MILLI)),
-        Column("longest gap, ms", figure("longest_gap_seconds", MILLI)),
-        Column("CPU of all processes, ms a step", per_batch("cpu_seconds", MILLI)),
-    )
-    return Part(
-        name=f"gpu-{kind}", title=title, kind=kind, unit="steps/s", reading=BATCHES, columns=columns,
-        usual=tuple(variant.name for variant in devices.VARIANTS), adapt=partial(with_rows, rows=128),
-        trial="training", settings={"steps": 60, "warm": 5, "width": 64},
-    )  # fmt: skip
-
-
 ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
     throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples")),

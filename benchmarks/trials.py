@@ -140,9 +140,9 @@ def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
 
     Settings: ``loops`` of Python for which the step holds the interpreter; without, it sleeps, as a program does whose
     device is busy, so long that it asks for ``load`` times as many batches as there are at full speed, by default half
-    as many. Figures: ``pace_seconds``, a batch at full speed;
-    ``step_seconds``; ``alone``, the speed of the step as a share of that while no loader runs; ``waited``, the share of
-    the epoch that the consumer stood in ``next()``; ``waited_later``, the same of what follows the first batch.
+    as many. Figures: ``pace_seconds``, a batch at full speed; ``step_seconds``; ``alone``, the speed of the step as a
+    share of that while no loader runs; ``waited``, the share of the epoch that the consumer stood in ``next()``;
+    ``waited_later``, the same of what follows the first batch.
     """
     fast = run_epoch(partial(feed.epoch, 2 * number), workload, check_x=number == 0)
     if number == 0:
