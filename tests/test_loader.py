@@ -396,6 +396,17 @@ def test_errors_and_stats_of_the_epoch() -> None:
         assert [error.row for error in loader.errors] == [9]
 
 
+def test_the_rank_is_asked_for_when_an_epoch_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As under Lightning's launcher, which begins the group of processes after the loader was made.
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with bu.Loader([X], 5, shard="auto", pool="serial") as loader:
+        with pytest.raises(ArgumentError, match="RANK=None"):
+            iter(loader)
+        monkeypatch.setenv("RANK", "1")
+        assert numbers(loader) == [n for k in range(1, 10, 2) for n in X[5 * k :][:5].tolist()]
+
+
 def test_repr_tells_what_was_chosen_and_why() -> None:
     with bu.Loader([X], 8, shuffle=3) as loader:
         assert "pool='auto', to be chosen in the first epoch" in repr(loader)
