@@ -1,7 +1,7 @@
 """The work stream: results of tasks, in the order of the tasks, a bounded number of them ahead.
 
-Who owns what. A :class:`WorkStream` is the user's handle; its buffer owns the futures and takes tasks from the
-generator, one each time a result is handed out.
+Who owns what. A :class:`Stream` is the user's handle; its buffer owns the futures and takes tasks from the generator,
+one each time a result is handed out.
 """
 
 from __future__ import annotations
@@ -10,55 +10,26 @@ import contextlib
 import contextvars
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from .prefetch_buffer import Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
 
+StreamType = TypeVar("StreamType", bound="Stream")
 
-class WorkStream:
-    """Results of tasks in order, made ahead of the consumer.
 
-    The buffer begins to fill when the stream is made. Made by ``pool.work_stream``.
+class Stream:
+    """Hands out the results of a buffer, which begins to fill when the stream is made."""
 
-    Args:
-        worker_pool: Runs the tasks.
-        task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
-        task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
-    """
-
-    def __init__(self, worker_pool: Pool, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
-        size = validation.positive_int("task_buffer_size", task_buffer_size)
-        if not hasattr(task_generator, "__next__"):
-            if not hasattr(task_generator, "__iter__"):
-                raise ArgumentTypeError(
-                    f"task_generator must be an iterator of tasks, not a {type(task_generator).__name__}; call the "
-                    f"generator function"
-                )
-            task_generator = iter(task_generator)
-        self._buffer = PrefetchBuffer(worker_pool, _jobs_of(task_generator), size)
+    def __init__(self, buffer: PrefetchBuffer) -> None:
+        self._buffer = buffer
         self._interrupted = False
-        self._finalizer = weakref.finalize(self, self._buffer.close)
-        self._buffer.begin()
+        self._finalizer = weakref.finalize(self, buffer.close)
+        buffer.begin()
 
-    def retrieve(self) -> Any:
-        """Return the next result, waiting for it if need be; None when there are no more.
-
-        Raises:
-            Exception: what the task raised, or what the generator raised when asked for the task.
-            PoolClosed: an interrupt broke the stream off.
-        """
-        for result in self:  # not by next(), a call, behind which an interrupt would find the result in nobody's hands
-            return result
-        return None
-
-    def retrieve_iter(self) -> Iterator[Any]:
-        """Yield the results until there are no more."""
-        yield from self
-
-    def __iter__(self) -> WorkStream:
+    def __iter__(self: StreamType) -> StreamType:
         return self
 
     def __next__(self) -> Any:
@@ -83,11 +54,49 @@ class WorkStream:
         """Cancel what is queued and drop what is done; may be called again."""
         self._finalizer()
 
-    def __enter__(self) -> WorkStream:
+    def __enter__(self: StreamType) -> StreamType:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class WorkStream(Stream):
+    """Results of tasks in order, made ahead of the consumer.
+
+    The buffer begins to fill when the stream is made. Made by ``pool.work_stream``.
+
+    Args:
+        worker_pool: Runs the tasks.
+        task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
+        task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
+    """
+
+    def __init__(self, worker_pool: Pool, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
+        size = validation.positive_int("task_buffer_size", task_buffer_size)
+        if not hasattr(task_generator, "__next__"):
+            if not hasattr(task_generator, "__iter__"):
+                raise ArgumentTypeError(
+                    f"task_generator must be an iterator of tasks, not a {type(task_generator).__name__}; call the "
+                    f"generator function"
+                )
+            task_generator = iter(task_generator)
+        super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), size))
+
+    def retrieve(self) -> Any:
+        """Return the next result, waiting for it if need be; None when there are no more.
+
+        Raises:
+            Exception: what the task raised, or what the generator raised when asked for the task.
+            PoolClosed: an interrupt broke the stream off.
+        """
+        for result in self:  # not by next(), a call, behind which an interrupt would find the result in nobody's hands
+            return result
+        return None
+
+    def retrieve_iter(self) -> Iterator[Any]:
+        """Yield the results until there are no more."""
+        yield from self
 
 
 def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
