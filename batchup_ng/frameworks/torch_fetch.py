@@ -1,0 +1,172 @@
+"""How a worker makes a batch of a PyTorch ``DataLoader``: what :mod:`.torch_dataloader` sends to it.
+
+Who owns what. A :class:`Fetch` holds the data set; threads share one, each worker process has a copy. Which of them
+have called ``worker_init_fn`` stands in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Subset, TensorDataset, default_collate
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
+
+from ..error_context import described
+from ..memory_pool import SMALLEST_LEASE, Buffers
+from ..randomness import BatchKey
+from ..randomness.numpy_rng import globals_kept, seed_globals
+from ..tensors import is_dense, is_tensor
+from ..work_pool.processes.shared_constants import WORKER_CONSTANTS
+
+MOST_NAMED = 8
+"""Indices of a batch that an error names."""
+
+
+class Setting(NamedTuple):
+    """Where tasks run, ``"serial"``, ``"threads"`` or ``"processes"``, and whether generators are seeded for each."""
+
+    kind: str
+    seeded: bool
+
+
+class Fetch:
+    """Makes batches of lists of indices, as workers of PyTorch's do.
+
+    Args:
+        dataset: Indexed by each index, or all at once where it has ``__getitems__``.
+        collate: Makes a batch of a list of samples; of one sample, where batches are not `batched` here.
+        batched: Whether what the sampler yields are lists of indices.
+        init: Called once in each worker with its number; None for nothing.
+    """
+
+    def __init__(
+        self, dataset: Any, collate: Callable[[Any], Any], batched: bool, init: Callable[[int], object] | None
+    ) -> None:
+        self._made_of = dataset, collate, batched, init
+        self._dataset, self._collate, self._batched, self.init = self._made_of
+        self.columns = _columns_of(dataset, collate) if batched else None
+        self._this_process, self._this_thread = threading.Event(), threading.local()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return Fetch, self._made_of
+
+    def is_like(self, other: Fetch) -> bool:
+        """Return whether both are made of the same objects."""
+        return all(mine is its for mine, its in zip(self._made_of, other._made_of, strict=True))
+
+    def begin(self, kind: str) -> None:
+        """Call the user's function for this worker, a process or a thread, if that was not done."""
+        if self.init is None or kind == "serial":
+            return
+        with self._lock:
+            begun = self._this_process.is_set() if kind == "processes" else hasattr(self._this_thread, "number")
+            if begun:
+                return
+            self._this_thread.number = next(self._numbers) if kind == "threads" else _number_of_process()
+            self.init(self._this_thread.number)
+            self._this_process.set()
+
+    def __call__(self, indices: Any, number: int, buffers: Buffers) -> Any:
+        """Return the batch of a list of indices, which has this number in its epoch.
+
+        Raises:
+            BatchError: of the type of what the data set or the collate function raised; names the indices.
+        """
+        batch = None if self.columns is None else self.columns.rows(indices, buffers)
+        if batch is not None:
+            return batch
+        at = indices
+        try:
+            if not self._batched:
+                return self._collate(self._dataset[indices])
+            at_once = getattr(self._dataset, "__getitems__", None)
+            if at_once:
+                return self._collate(at_once(indices))
+            samples = []
+            for at in indices:
+                samples.append(self._dataset[at])  # not by a comprehension: `at` is to be known where it raises
+            at = indices
+            return self._collate(samples)
+        except Exception as error:
+            failure = error
+        one = at is not indices or not self._batched
+        told = {"row": at if one else None, "rows": indices, "batch": number}
+        raise described(failure, f"index {at!r:.80}" if one else in_words(indices), f"batch {number}", told)
+
+
+def in_words(indices: Any) -> str:
+    named = [f"{index!r:.80}" for index in itertools.islice(indices, MOST_NAMED)]
+    more = len(indices) - len(named)
+    return f"indices {', '.join(named)}" + f" and {more} more" * (more > 0)
+
+
+def _number_of_process() -> int:
+    """Return a small number that no other worker process has; that of the process where there is no shared memory."""
+    return os.getpid() if WORKER_CONSTANTS.view is None else WORKER_CONSTANTS.view.number()
+
+
+def make_batch(fetch: Fetch, indices: Any, key: BatchKey, setting: Setting, buffers: Buffers) -> Any:
+    """Return a batch: the task of every batch, in each pool."""
+    fetch.begin(setting.kind)
+    if fetch.columns is not None or not setting.seeded:
+        return fetch(indices, key.batch, buffers)
+    if setting.kind == "processes":
+        seed_globals(key)
+        return fetch(indices, key.batch, buffers)
+    with globals_kept(key):
+        return fetch(indices, key.batch, buffers)
+
+
+# -- tensors in memory -------------------------------------------------------------------------------------------------
+
+
+class Columns(NamedTuple):
+    """A ``TensorDataset`` whose batches are rows of its tensors, behind so many ``Subset``, the outermost first."""
+
+    tensors: tuple[torch.Tensor, ...]
+    subsets: list[Sequence[int]]
+
+    def rows(self, indices: Any, buffers: Buffers) -> list[torch.Tensor] | None:
+        """Return what PyTorch's default collate function makes of the samples; None where it is to find the error."""
+        try:
+            for subset in self.subsets:
+                indices = [subset[index] for index in indices]
+            if set(map(type, indices)) != {int} or min(indices) < 0:
+                return None
+            rows = torch.tensor(indices)
+            return [_rows_of(tensor, rows, buffers) for tensor in self.tensors]
+        except (IndexError, TypeError):
+            return None
+
+
+def _rows_of(tensor: torch.Tensor, rows: torch.Tensor, buffers: Buffers) -> torch.Tensor:
+    """Return ``tensor[rows]``, in memory from `buffers` if it is large."""
+    shape = (len(rows), *tensor.shape[1:])
+    nbytes = math.prod(shape) * tensor.element_size()
+    if nbytes < SMALLEST_LEASE:
+        return torch.index_select(tensor, 0, rows)
+    memory = torch.from_numpy(buffers.empty((nbytes,), np.dtype(np.uint8)))
+    return torch.index_select(tensor, 0, rows, out=memory.view(tensor.dtype).view(shape))
+
+
+def _columns_of(dataset: Any, collate: Any) -> Columns | None:
+    """Return the tensors of a data set; None if its batches are not just rows of them."""
+    if collate is not default_collate or default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
+        return None
+    subsets = []
+    while type(dataset) is Subset:
+        subsets.append(dataset.indices)
+        dataset = dataset.dataset
+    if type(dataset) is not TensorDataset:
+        return None
+    plain = all(is_tensor(tensor) and tensor.is_contiguous() and is_dense(tensor) for tensor in dataset.tensors)
+    return Columns(dataset.tensors, subsets) if plain else None
