@@ -7,7 +7,6 @@ have called ``worker_init_fn`` stands in it.
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -19,10 +18,10 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from ..error_context import described
-from ..memory_pool import SMALLEST_LEASE, Buffers
+from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept, seed_globals
-from ..tensors import is_dense, is_tensor
+from ..tensors import bytes_of, is_dense, is_tensor
 from ..work_pool.processes.shared_constants import WORKER_CONSTANTS
 
 MOST_NAMED = 8
@@ -132,30 +131,39 @@ def make_batch(fetch: Fetch, indices: Any, key: BatchKey, setting: Setting, buff
 class Columns(NamedTuple):
     """A ``TensorDataset`` whose batches are rows of its tensors, behind so many ``Subset``, the outermost first."""
 
-    tensors: tuple[torch.Tensor, ...]
+    columns: list[Column]
     subsets: list[Sequence[int]]
 
     def rows(self, indices: Any, buffers: Buffers) -> list[torch.Tensor] | None:
-        """Return what PyTorch's default collate function makes of the samples; None where it is to find the error."""
+        """Return what PyTorch's default collate function makes of the samples; None if it is to find out itself."""
         try:
             for subset in self.subsets:
                 indices = [subset[index] for index in indices]
-            if set(map(type, indices)) != {int} or min(indices) < 0:
-                return None
-            rows = torch.tensor(indices)
-            return [_rows_of(tensor, rows, buffers) for tensor in self.tensors]
-        except (IndexError, TypeError):
+        except Exception:
             return None
+        if set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= len(self.columns[0].rows):
+            return None
+        rows = np.array(indices)
+        return [_taken(column, rows, buffers) for column in self.columns]
 
 
-def _rows_of(tensor: torch.Tensor, rows: torch.Tensor, buffers: Buffers) -> torch.Tensor:
-    """Return ``tensor[rows]``, in memory from `buffers` if it is large."""
-    shape = (len(rows), *tensor.shape[1:])
-    nbytes = math.prod(shape) * tensor.element_size()
-    if nbytes < SMALLEST_LEASE:
-        return torch.index_select(tensor, 0, rows)
-    memory = torch.from_numpy(buffers.empty((nbytes,), np.dtype(np.uint8)))
-    return torch.index_select(tensor, 0, rows, out=memory.view(tensor.dtype).view(shape))
+class Column(NamedTuple):
+    """A tensor as its bytes, ``rows: (n, bytes of a row) uint8``, with the shape of a row."""
+
+    rows: np.ndarray
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+def _taken(column: Column, rows: np.ndarray, buffers: Buffers) -> torch.Tensor:
+    """Return the tensor of some rows, in memory from `buffers`.
+
+    By NumPy: PyTorch would share out the work to threads, which have to be woken for each batch.
+    """
+    shape = len(rows), column.rows.shape[1]
+    out = buffers.empty(shape, column.rows.dtype)
+    column.rows.take(rows, 0, out, "clip")  # any other mode makes a copy on the way
+    return torch.from_numpy(out).view(-1).view(column.dtype).view(len(rows), *column.shape)
 
 
 def _columns_of(dataset: Any, collate: Any) -> Columns | None:
@@ -168,5 +176,8 @@ def _columns_of(dataset: Any, collate: Any) -> Columns | None:
         dataset = dataset.dataset
     if type(dataset) is not TensorDataset:
         return None
-    plain = all(is_tensor(tensor) and tensor.is_contiguous() and is_dense(tensor) for tensor in dataset.tensors)
-    return Columns(dataset.tensors, subsets) if plain else None
+    tensors: Any = dataset.tensors
+    if not all(is_tensor(each) and is_dense(each) and each.is_contiguous() and each.numel() for each in tensors):
+        return None
+    columns = [Column(bytes_of(each).reshape(len(each), -1), each.dtype, tuple(each.shape[1:])) for each in tensors]
+    return Columns(columns, subsets)
