@@ -23,7 +23,7 @@ import numpy as np
 
 from .. import validation
 from ..error_context import described
-from ..errors import ArgumentError, ArgumentTypeError, PoolBroken, SampleTimeout, WorkerDied
+from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, PoolClosed
 from ..loader import POOLS, MappedIterator
 from ..memory_pool import FRESH
 from ..randomness import BatchKey
@@ -44,7 +44,7 @@ try:
     from torch.utils.data import DataLoader, IterableDataset
     from torch.utils.data._utils.pin_memory import pin_memory
 
-    from .torch_fetch import Fetch, Setting, in_words, make_batch
+    from .torch_fetch import INDEX, Fetch, Setting, in_words, make_batch
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
@@ -172,7 +172,7 @@ class PooledDataLoader:
         self._key: BatchKey | None = None
         self._bound: ByteBound | None = None
         self._shared: Any = None  # stands for the Fetch in the arguments of a task
-        self._packed: Packed | None = None  # what was sent of it to processes
+        self._sent: Sent | None = None  # what was sent of it to processes
 
     def __iter__(self) -> Any:
         """Begin an epoch and return the iterator of its batches, which has ``len`` and ``close`` as well."""
@@ -217,10 +217,10 @@ class PooledDataLoader:
         if self._shared is not None and self._torch_loader.persistent_workers:
             return
         if isinstance(pool, WorkerProcessPool):
-            packed = pack(fetch)
-            if self._packed is not None and _same(packed, self._packed):
+            sent = Sent.of(pack(fetch))
+            if self._sent is not None and sent[:2] == self._sent[:2]:
                 return
-            self._packed = packed
+            self._sent = sent
         elif self._shared is not None and self._shared.is_like(fetch):
             return  # threads have begun with it
         self._shared = pool.shared_constant(fetch)
@@ -312,13 +312,27 @@ class BatchBuffer(PrefetchBuffer):
         about = self._entries[0].job.about if self._entries else None
         try:
             taken = super().taken()
-        except (WorkerDied, SampleTimeout) as error:
-            if about is None or isinstance(error, PoolBroken):  # which no batch is to blame for
+        except (PoolBroken, PoolClosed):
+            raise
+        except Exception as error:
+            if about is None:  # of the sampler, or the end
                 raise
-            told = {"rows": about.indices, "batch": about.number}
-            raise described(error, in_words(about.indices), f"batch {about.number}", told) from error
-        self._bound.saw(taken[0])
-        return taken
+            failure = error
+        else:
+            self._bound.saw(taken[0])
+            return taken
+        try:
+            raise _told(failure, about)
+        finally:
+            del failure  # whose traceback holds this frame
+
+
+def _told(error: Exception, about: Drawn) -> BatchError:
+    """Return the error for what was raised in making a batch, which names the index, or all where it is not known."""
+    index = getattr(error, INDEX, None)
+    told = {"row": index, "rows": about.indices, "batch": about.number}
+    which = in_words(about.indices) if index is None else f"index {index!r:.80}"
+    return described(error, which, f"batch {about.number}", told)
 
 
 class Batches(Stream):
@@ -348,6 +362,20 @@ def _pinned(batches: Batches, inline: bool) -> Any:
             return pin_memory(batch)  # type: ignore[no-untyped-call]  # torch has no types for it
 
     return MappedIterator(batches, pin, "pinned") if inline else AheadIterator(batches, pin)
+
+
+class Sent(NamedTuple):
+    """What workers were sent, to see whether it has changed, but for what large arrays hold."""
+
+    pickled: bytes
+    arrays: list[Any]  # the bytes of small ones; of large ones, where they lie
+    packed: Packed  # holds these, so that no other comes to lie there
+
+    @classmethod
+    def of(cls, packed: Packed) -> Sent:
+        arrays = [np.frombuffer(raw, np.uint8) for raw in packed.buffers]
+        seen = [a.tobytes() if a.nbytes < SMALLEST_APART else (address_of(a), a.nbytes) for a in arrays]
+        return cls(packed.pickled, seen, packed)
 
 
 # -- the choice of a pool ----------------------------------------------------------------------------------------------
@@ -389,10 +417,10 @@ def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None) -> Chosen:
 def _seconds(fetch: Fetch, lists: Sequence[Any]) -> float | None:
     """Return how long a batch takes, without the first, which imports, opens files, fills caches; None if all fail."""
     times: list[float] = []
-    for number, indices in enumerate(lists):
+    for indices in lists:
         began = time.perf_counter()
         with contextlib.suppress(Exception):  # it is raised when its turn comes
-            fetch(indices, number, FRESH)
+            fetch(indices, FRESH)
             times.append(time.perf_counter() - began)
         if sum(times) > TRY_SECONDS:
             break
@@ -402,14 +430,3 @@ def _seconds(fetch: Fetch, lists: Sequence[Any]) -> float | None:
 def _states() -> bytes:
     """Return the states of the global generators."""
     return pickle.dumps((random.getstate(), np.random.get_state(), torch.default_generator.get_state().numpy()))
-
-
-def _same(packed: Packed, before: Packed) -> bool:
-    """Return whether nothing has changed in what was packed, but for what large arrays hold."""
-    return packed.pickled == before.pickled and _contents(packed) == _contents(before)
-
-
-def _contents(packed: Packed) -> list[Any]:
-    """Return the bytes of small arrays, and where the large ones lie."""
-    arrays = [np.frombuffer(raw, np.uint8) for raw in packed.buffers]
-    return [a.tobytes() if a.nbytes < SMALLEST_APART else (address_of(a), a.nbytes) for a in arrays]

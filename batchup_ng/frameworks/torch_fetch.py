@@ -6,6 +6,7 @@ have called ``worker_init_fn`` stands in it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -17,7 +18,6 @@ import torch
 from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
-from ..error_context import described
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept, seed_globals
@@ -26,6 +26,9 @@ from ..work_pool.processes.shared_constants import WORKER_CONSTANTS
 
 MOST_NAMED = 8
 """Indices of a batch that an error names."""
+
+INDEX = "__batchup_index__"
+"""The attribute of an exception that has the index for which it was raised."""
 
 
 class Setting(NamedTuple):
@@ -74,35 +77,31 @@ class Fetch:
             self.init(self._this_thread.number)
             self._this_process.set()
 
-    def __call__(self, indices: Any, number: int, buffers: Buffers) -> Any:
-        """Return the batch of a list of indices, which has this number in its epoch.
-
-        Raises:
-            BatchError: of the type of what the data set or the collate function raised; names the indices.
-        """
+    def __call__(self, indices: Any, buffers: Buffers) -> Any:
+        """Return the batch of a list of indices; what is raised for one of them has that noted on it."""
         batch = None if self.columns is None else self.columns.rows(indices, buffers)
         if batch is not None:
             return batch
-        at = indices
+        if not self._batched:
+            return self._collate(self._dataset[indices])
+        at_once = getattr(self._dataset, "__getitems__", None)
+        if at_once:
+            return self._collate(at_once(indices))
+        samples = []
         try:
-            if not self._batched:
-                return self._collate(self._dataset[indices])
-            at_once = getattr(self._dataset, "__getitems__", None)
-            if at_once:
-                return self._collate(at_once(indices))
-            samples = []
-            for at in indices:
-                samples.append(self._dataset[at])  # not by a comprehension: `at` is to be known where it raises
-            at = indices
-            return self._collate(samples)
+            for index in indices:
+                samples.append(self._dataset[index])  # not by a comprehension: `index` is told where this raises
         except Exception as error:
-            failure = error
-        one = at is not indices or not self._batched
-        told = {"row": at if one else None, "rows": indices, "batch": number}
-        raise described(failure, f"index {at!r:.80}" if one else in_words(indices), f"batch {number}", told)
+            with contextlib.suppress(Exception):  # one that takes no attributes
+                setattr(error, INDEX, index)
+            raise
+        return self._collate(samples)
 
 
 def in_words(indices: Any) -> str:
+    """Return what a sampler yielded for a batch, in words: a list of indices, or one."""
+    if isinstance(indices, str) or not hasattr(indices, "__len__"):
+        return f"index {indices!r:.80}"
     named = [f"{index!r:.80}" for index in itertools.islice(indices, MOST_NAMED)]
     more = len(indices) - len(named)
     return f"indices {', '.join(named)}" + f" and {more} more" * (more > 0)
@@ -117,12 +116,12 @@ def make_batch(fetch: Fetch, indices: Any, key: BatchKey, setting: Setting, buff
     """Return a batch: the task of every batch, in each pool."""
     fetch.begin(setting.kind)
     if fetch.columns is not None or not setting.seeded:
-        return fetch(indices, key.batch, buffers)
+        return fetch(indices, buffers)
     if setting.kind == "processes":
         seed_globals(key)
-        return fetch(indices, key.batch, buffers)
+        return fetch(indices, buffers)
     with globals_kept(key):
-        return fetch(indices, key.batch, buffers)
+        return fetch(indices, buffers)
 
 
 # -- tensors in memory -------------------------------------------------------------------------------------------------

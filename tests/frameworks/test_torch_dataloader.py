@@ -1,0 +1,585 @@
+"""A ``DataLoader`` of PyTorch's gives the same from our pools as by itself, and its faults are told."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import random
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.testing.comparison import digest_of, layout_of
+from batchup_ng.work_pool import AbstractWorkerPool
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch.utils import data  # noqa: E402  # behind the skip
+
+from batchup_ng.frameworks.torch_dataloader import from_dataloader  # noqa: E402
+
+N = 23
+Point = collections.namedtuple("Point", ["x", "label"])  # noqa: PYI024  # what PyTorch's own documentation has
+
+
+class Samples(data.Dataset):
+    """A map-style data set of samples that a function makes of their numbers."""
+
+    def __init__(self, make: Callable[[int], Any], n: int = N) -> None:
+        self.make, self.n = make, n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
+
+
+class AtOnce(Samples):
+    """One that is asked for all samples of a batch at once."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [(self.make(index), len(indices)) for index in indices]
+
+
+def tensors(index: int) -> Any:
+    return torch.full((2, 3), float(index)), index
+
+
+def nested(index: int) -> Any:
+    return {"pair": (torch.tensor([index]), [np.float32(index), {"name": f"sample {index}"}]), "n": 0.5 * index}
+
+
+def ragged(index: int) -> Any:
+    return torch.arange(index % 5 + 1), index
+
+
+def padded(samples: list[Any]) -> Any:
+    rows, labels = zip(*samples, strict=True)
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True), torch.tensor(labels)
+
+
+def columns(*dtypes: Any) -> Any:
+    return data.TensorDataset(*[torch.arange(6 * N).reshape(N, 2, 3).to(dtype) for dtype in dtypes])
+
+
+def generator(seed: int = 5) -> Any:
+    return torch.Generator().manual_seed(seed)
+
+
+def weighted(**options: Any) -> Any:
+    return data.WeightedRandomSampler(torch.arange(1.0, N + 1), N, **options)
+
+
+class EvenFirst(data.Sampler[list[int]]):
+    """A batch sampler of the user's, of batches of different sizes."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield list(range(0, N, 2))
+        yield from ([i] for i in torch.randperm(N).tolist() if i % 2)
+
+    def __len__(self) -> int:
+        return 1 + N // 2
+
+
+def loader(dataset: Any, *args: Any, **options: Any) -> Callable[[], Any]:
+    """Return what makes a ``DataLoader``, each time with samplers of its own, where they are given as functions."""
+    return lambda: data.DataLoader(dataset, *args, **{k: v() if k in LATER else v for k, v in options.items()})
+
+
+LATER = ("sampler", "batch_sampler", "generator")
+PAIRS, NESTED = Samples(tensors), Samples(nested)
+ORDERS = {
+    "in order": loader(PAIRS, 4),
+    "of one": loader(PAIRS),
+    "drop_last": loader(PAIRS, 4, drop_last=True),
+    "larger than all": loader(PAIRS, 40, shuffle=True),
+    "dropped to nothing": loader(PAIRS, 40, drop_last=True),
+    "shuffled": loader(PAIRS, 4, shuffle=True),
+    "shuffled by a generator": loader(PAIRS, 4, shuffle=True, generator=generator),
+    "shuffled, drop_last": loader(PAIRS, 5, shuffle=True, drop_last=True),
+    "with replacement": loader(PAIRS, 4, sampler=lambda: data.RandomSampler(PAIRS, True, 50)),
+    "with replacement by the loader's generator": lambda: (
+        lambda g: data.DataLoader(PAIRS, 4, sampler=data.RandomSampler(PAIRS, True, 50, g), generator=g)
+    )(generator()),
+    "weighted": loader(PAIRS, 4, sampler=weighted),
+    "weighted, without replacement": loader(PAIRS, 4, sampler=lambda: weighted(replacement=False)),
+    "weighted by a generator": loader(PAIRS, 4, sampler=lambda: weighted(generator=generator(9))),
+    "some of them, shuffled": loader(PAIRS, 4, sampler=lambda: data.SubsetRandomSampler(range(3, 15))),
+    "a list as sampler": loader(PAIRS, 4, sampler=lambda: [7, -1, 7, 0, 3]),
+    "a batch sampler": loader(
+        PAIRS, batch_sampler=lambda: data.BatchSampler(data.RandomSampler(PAIRS, generator=generator(2)), 3, True)
+    ),
+    "a batch sampler of the user's": loader(PAIRS, batch_sampler=EvenFirst),
+    "lists of lists as batch sampler": loader(PAIRS, batch_sampler=lambda: [[1, 2], [0], [5, 4, 3]]),
+    "a shard": loader(PAIRS, 4, sampler=lambda: data.DistributedSampler(PAIRS, 3, 1, seed=4)),
+}
+SAMPLES = {
+    "nested": loader(NESTED, 4, shuffle=True),
+    "numbers": loader(Samples(float), 4),
+    "strings": loader(Samples(str), 4),
+    "arrays": loader(Samples(lambda i: np.full((2, 2), i, np.uint8)), 4),
+    "dicts": loader(Samples(lambda i: {"x": torch.tensor(i), "b": bytes([i])}), 4, shuffle=True),
+    "named tuples": loader(Samples(lambda i: Point(torch.tensor([i]), i)), 4),
+    "bfloat16": loader(Samples(lambda i: torch.full((9000,), i, dtype=torch.bfloat16)), 4),
+    "transposed": loader(Samples(lambda i: torch.arange(6.0).reshape(2, 3).T + i), 4),
+    "all at once": loader(AtOnce(tensors), 4, shuffle=True),
+    "a list of numbers": loader(list(range(N)), 4),
+    "one at a time": loader(NESTED, None, shuffle=True),
+    "one at a time, of bulk": loader(
+        columns(torch.float32), None, sampler=lambda: data.BatchSampler(data.SequentialSampler(PAIRS), 4, False)
+    ),
+    "collate: padding": loader(Samples(ragged), 4, shuffle=True, collate_fn=padded),
+    "collate: as they are": loader(NESTED, 4, collate_fn=list),
+    "collate: an object": loader(PAIRS, 4, collate_fn=lambda samples: collections.Counter(i for _, i in samples)),
+}
+ARRAYS = {
+    "columns": loader(columns(torch.float32, torch.int64), 4, shuffle=True),
+    "columns of one": loader(columns(torch.uint8)),
+    "columns of odd kinds": loader(columns(torch.bool, torch.bfloat16, torch.complex64), 4),
+    "columns of scalars": loader(data.TensorDataset(torch.arange(N), torch.rand(N).double()), 4, shuffle=True),
+    "columns without elements": loader(data.TensorDataset(torch.zeros(N, 0)), 4),
+    "large columns": loader(data.TensorDataset(torch.rand(N, 20_000)), 4, shuffle=True),
+    "transposed columns": loader(data.TensorDataset(torch.rand(5, N).T), 4),
+    "columns with gradients": loader(data.TensorDataset(torch.rand(N, 2, requires_grad=True)), 4),
+    "negative rows": loader(columns(torch.float32), 2, sampler=lambda: [-1, 0, -N]),
+    "a subset": loader(data.Subset(columns(torch.int32), [5, 3, -1, 8]), 2, shuffle=True),
+    "a subset of a subset": loader(data.Subset(data.Subset(columns(torch.int32), range(9)), [5, 3, 8]), 2),
+    "columns, own collate": loader(columns(torch.int32), 4, collate_fn=len),
+    "concatenated": loader(columns(torch.int32) + columns(torch.int32), 7, shuffle=True),
+    "stacked": loader(data.StackDataset(a=columns(torch.int32), b=PAIRS), 4, shuffle=True),
+}
+SETTINGS = {**ORDERS, **SAMPLES, **ARRAYS}
+
+
+def told(batches: Any) -> list[Any]:
+    """Return what the batches are: layout, bytes."""
+    return [(layout_of(batch), digest_of(batch)) for batch in batches]
+
+
+def epochs(made: Any, n: int = 2) -> list[list[Any]]:
+    """Return what `n` iterations give, after which the generators have drawn as much."""
+    torch.manual_seed(3)
+    return [*[told(made) for _ in range(n)], [torch.rand(2).tolist()]]
+
+
+@pytest.fixture(params=["serial", "threads", "processes"])
+def pool(request: pytest.FixtureRequest, pools: list[AbstractWorkerPool]) -> Iterator[AbstractWorkerPool]:
+    if request.param == "serial":
+        with bu.SerialPool() as serial:
+            yield serial
+    else:
+        yield pools[["threads", "processes"].index(request.param)]
+
+
+# -- the same batches --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", SETTINGS.values(), ids=SETTINGS)
+def test_batches_are_those_of_torch(make: Callable[[], Any], pools: list[AbstractWorkerPool]) -> None:
+    torch.manual_seed(1)
+    expected = epochs(make())
+    with bu.SerialPool() as serial:
+        for pool in (serial, *pools):
+            torch.manual_seed(1)
+            assert epochs(from_dataloader(make(), pool=pool)) == expected, pool
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("stay", [False, True])
+def test_the_order_is_that_of_any_number_of_workers(workers: int, stay: bool, pools: list[AbstractWorkerPool]) -> None:
+    if stay and not workers:
+        pytest.skip("PyTorch has no workers that stay where it has none")
+    options = {"num_workers": workers, "persistent_workers": stay, "shuffle": True}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create")  # more than there are CPUs
+        expected = epochs(data.DataLoader(NESTED, 4, generator=generator(), **options), 3)
+        made = data.DataLoader(NESTED, 4, generator=generator(), **options)
+    assert epochs(from_dataloader(made, pool=pools[1]), 3) == expected
+
+
+@given(
+    n=st.integers(0, 40), size=st.integers(1, 12), drop_last=st.booleans(), shuffle=st.booleans(), kind=st.integers(0, 2)
+)
+def test_any_size(n: int, size: int, drop_last: bool, shuffle: bool, kind: int, pools: list[Any]) -> None:
+    shuffle = shuffle and n > 0  # PyTorch's sampler refuses to shuffle nothing
+    datasets = [Samples(tensors, n), data.TensorDataset(torch.arange(3 * n).reshape(n, 3)), list(range(n))]
+    made = [data.DataLoader(datasets[kind], size, shuffle, drop_last=drop_last) for _ in range(2)]
+    ours = from_dataloader(made[1], pool=pools[n % 2], buffer=1 + n % 3)
+    assert len(ours) == len(made[0])
+    assert epochs(ours) == epochs(made[0])
+
+
+def test_a_distributed_sampler_is_told_the_epoch(pool: AbstractWorkerPool) -> None:
+    def make() -> Any:
+        return data.DataLoader(PAIRS, 4, sampler=data.DistributedSampler(PAIRS, 2, 1, seed=3))
+
+    theirs, ours = make(), from_dataloader(make(), pool=pool)
+    for epoch in (0, 1, 1, 5):
+        theirs.sampler.set_epoch(epoch)
+        ours.set_epoch(epoch)
+        assert told(ours) == told(theirs)
+    assert ours.sampler.epoch == 5
+    from_dataloader(data.DataLoader(PAIRS, 4)).set_epoch(3)  # which has none to tell
+
+
+def test_a_hugging_face_data_set(pools: list[AbstractWorkerPool], monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    monkeypatch.setattr("tqdm.tqdm.monitor_interval", 0)  # or its progress bars would leave a thread behind
+    table = {"x": [[float(i), 2.0] for i in range(N)], "label": list(range(N)), "text": [f"no. {i}" for i in range(N)]}
+    made = data.DataLoader(datasets.Dataset.from_dict(table).with_format("torch"), 4, shuffle=True)
+    expected = epochs(made)
+    for pool in pools:
+        assert epochs(from_dataloader(made, pool=pool)) == expected
+
+
+class Pictures(data.Dataset):
+    """What torchvision's data sets are like: pictures that transforms change at random."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        picture = torch.arange(48.0).reshape(3, 4, 4) + index
+        if torch.rand(()) < 0.5:
+            picture = picture.flip(-1)
+        top, left = random.randint(0, 2), np.random.randint(0, 3)
+        return picture[:, top : top + 2, left : left + 2] * torch.empty(()).uniform_(0.5, 1.5), index
+
+
+def test_random_transforms_do_not_depend_on_the_workers(pools: list[AbstractWorkerPool]) -> None:
+    def seen(**options: Any) -> Any:
+        torch.manual_seed(4)
+        states = random.getstate(), np.random.get_state()[1].tolist()
+        with from_dataloader(data.DataLoader(Pictures(), 4, shuffle=True), **options) as made:
+            found = [told(made) for _ in range(2)]
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+        return found, torch.rand(2).tolist()
+
+    expected = seen(pool="serial")
+    assert seen(pool=pools[1]) == expected
+    assert seen(pool=pools[1], buffer=1) == expected
+    assert expected[0][0] != expected[0][1]
+
+
+def test_what_is_drawn_at_random_differs_from_batch_to_batch(pools: list[AbstractWorkerPool]) -> None:
+    drawn = Samples(lambda index: (random.random(), np.random.rand(), torch.rand(())))
+    for stay in (False, True):
+        options = {"num_workers": 1, "persistent_workers": stay}
+        made = from_dataloader(data.DataLoader(drawn, 4, **options), pool=pools[1])
+        numbers = [float(number) for _ in range(2) for batch in made for part in batch for number in part]
+        assert len(set(numbers)) == len(numbers) == 2 * 3 * N
+
+
+def test_a_data_set_that_changes_between_epochs(pool: AbstractWorkerPool) -> None:
+    changing = Samples(lambda index: index)
+    changing.scale = np.ones(3)
+    changing.make = lambda index: index * changing.scale[0]
+    made = from_dataloader(data.DataLoader(changing, N), pool=pool)
+    for factor in (1.0, 3.0):
+        changing.scale[:] = factor
+        assert [batch.tolist() for batch in made] == [[factor * i for i in range(N)]]
+
+
+# -- the object ----------------------------------------------------------------------------------------------------
+
+
+def test_what_it_has_of_the_data_loader() -> None:
+    made = data.DataLoader(PAIRS, 4, drop_last=True)
+    with from_dataloader(made, pool="serial") as ours:
+        assert (ours.dataset, ours.batch_size, ours.sampler, ours.drop_last) == (PAIRS, 4, made.sampler, True)
+        assert len(ours) == len(iter(ours)) == 5
+        assert repr(ours) == "<PooledDataLoader: Samples, batches of 4, by <SerialPool: open>>"
+        with pytest.raises(AttributeError):
+            ours.no_such_thing  # noqa: B018  # that it raises is what is tried
+        with pytest.raises(TypeError):
+            len(from_dataloader(data.DataLoader(PAIRS, sampler=iter([1]))))
+
+
+def test_two_iterators_at_a_time(pool: AbstractWorkerPool) -> None:
+    ours = from_dataloader(data.DataLoader(PAIRS, 4), pool=pool)
+    assert [told([one, other]) for one, other in zip(ours, ours, strict=True)] == [told([b, b]) for b in ours]
+
+
+def test_a_loop_that_is_left_early(pool: AbstractWorkerPool) -> None:
+    made = [data.DataLoader(PAIRS, 4, shuffle=True, generator=generator()) for _ in range(2)]
+    ours = from_dataloader(made[1], pool=pool, buffer=1)  # a sampler that is at its end has drawn once more
+    for batches in (made[0], ours):
+        for number, _ in enumerate(batches):
+            if number == 2:
+                break
+    assert epochs(ours) == epochs(made[0])
+
+
+def test_the_iterator_outlives_the_loader() -> None:
+    for _, number in zip(from_dataloader(data.DataLoader(PAIRS, 4), pool="threads", workers=1), range(3), strict=False):
+        gc.collect()
+    assert number == 2
+
+
+def test_close() -> None:
+    ours = from_dataloader(data.DataLoader(PAIRS, 4), pool="threads")
+    batches = iter(ours)
+    next(batches)
+    batches.close()
+    batches.close()
+    with pytest.raises(StopIteration):
+        next(batches)
+    ours.close()
+    ours.close()
+    with pytest.raises(bu.errors.PoolClosed):
+        iter(ours)
+    with bu.SerialPool() as mine:
+        from_dataloader(data.DataLoader(PAIRS, 4), pool=mine).close()
+        mine.check_open()
+
+
+def test_no_more_is_drawn_than_the_buffer_takes() -> None:
+    drawn = []
+    ours = from_dataloader(
+        data.DataLoader(PAIRS, sampler=(drawn.append(i) or i for i in range(N))), pool="serial", buffer=2
+    )
+    batches = iter(ours)
+    next(batches)
+    assert len(drawn) == 3
+
+
+# -- the choice of a pool ------------------------------------------------------------------------------------------
+
+
+def spin(index: int) -> int:
+    return sum(range(20_000)) + index
+
+
+@pytest.mark.parametrize(
+    ("dataset", "kind"),
+    [(columns(torch.float32), "SerialPool"), (PAIRS, "SerialPool"), (Samples(spin), "WorkerProcessPool")],
+    ids=["arrays", "tiny", "Python"],
+)
+def test_auto_chooses_and_draws_nothing(dataset: Any, kind: str) -> None:
+    def make() -> Any:
+        return data.DataLoader(dataset, 8, shuffle=True)
+
+    torch.manual_seed(1)
+    expected = epochs(make())
+    torch.manual_seed(1)
+    with from_dataloader(make()) as ours:
+        assert "to be chosen in the first epoch" in repr(ours)
+        assert epochs(ours) == expected
+        assert f"by <{kind}" in repr(ours)
+        assert "chosen because a batch takes" in repr(ours)
+
+
+def test_auto_where_nothing_can_be_tried(tmp_path: Any) -> None:
+    class Locked(Samples):
+        lock = property(lambda self: vars(self)["_lock"])
+
+    locked = Locked(tensors)
+    locked._lock = threading.Lock()
+    with from_dataloader(data.DataLoader(locked, 4)) as ours:
+        assert told(ours) == told(data.DataLoader(PAIRS, 4))
+        assert "1 workers, open>, chosen because the data set cannot be pickled" in repr(ours)
+    with from_dataloader(data.DataLoader(Samples(fails_at(-1, below=99)), 4)) as ours:
+        with pytest.raises(LookupError, match="index 0, batch 0"):
+            next(iter(ours))
+        assert "the first batches could not be made" in repr(ours)
+    with from_dataloader(data.DataLoader(Samples(tensors, 0), 4)) as ours:
+        assert list(ours) == []
+
+
+# -- worker_init_fn ------------------------------------------------------------------------------------------------
+
+
+def test_each_worker_process_begins_once(pools: list[AbstractWorkerPool], tmp_path: Any) -> None:
+    def begin(number: int) -> None:
+        with open(tmp_path / f"{os.getpid()}", "a") as file:
+            file.write(f"{number} ")
+
+    seen = Samples(lambda index: (os.getpid(), time.sleep(0.001))[0])
+    made = from_dataloader(data.DataLoader(seen, 2, num_workers=2, worker_init_fn=begin), pool=pools[1])
+    pids = {int(pid) for _ in range(2) for batch in made for pid in batch}
+    found = {int(path.name): path.read_text().split() for path in tmp_path.iterdir()}
+    assert found.keys() >= pids
+    assert os.getpid() not in found
+    assert sorted(number for numbers in found.values() for number in numbers) in (["0"], ["1"], ["0", "1"])
+
+
+def test_each_thread_begins_once_and_the_consumer_never(pool: AbstractWorkerPool, tmp_path: Any) -> None:
+    begun = []
+    if isinstance(pool, bu.WorkerProcessPool):
+        pytest.skip("it has a test of its own")
+    made = from_dataloader(data.DataLoader(PAIRS, 1, worker_init_fn=begun.append), pool=pool)
+    list(made), list(made)
+    assert begun == list(range(len(begun)))
+    assert bool(begun) == (not pool.own_thread)
+    assert len(begun) <= pool.at_once
+
+
+def test_auto_takes_processes_for_it() -> None:
+    with from_dataloader(data.DataLoader(PAIRS, 4, num_workers=1, worker_init_fn=print)) as ours:
+        assert told(ours) == told(data.DataLoader(PAIRS, 4))
+        assert "by <WorkerProcessPool: 1 workers, open>, chosen because worker_init_fn" in repr(ours)
+
+
+# -- faults --------------------------------------------------------------------------------------------------------
+
+
+class Unwanted(LookupError):
+    """An exception that is made of two arguments."""
+
+    def __init__(self, what: str, index: int) -> None:
+        super().__init__(f"{what} {index}")
+
+
+def fails_at(bad: int, below: int = -1) -> Callable[[int], Any]:
+    def make(index: int) -> Any:
+        if index == bad or index < below:
+            raise Unwanted("no sample", index)
+        return tensors(index)
+
+    return make
+
+
+def test_an_exception_names_the_index(pool: AbstractWorkerPool) -> None:
+    batches = iter(from_dataloader(data.DataLoader(Samples(fails_at(9)), 4), pool=pool))
+    assert told([next(batches), next(batches)]) == told(data.DataLoader(PAIRS, 4))[:2]
+    with pytest.raises(Unwanted, match=r"^no sample 9 \(index 9, batch 2\)$") as raised:
+        next(batches)
+    assert (raised.value.row, raised.value.rows, raised.value.batch) == (9, [8, 9, 10, 11], 2)
+    assert "in make" in raised.value.traceback
+    assert told(batches) == told(data.DataLoader(PAIRS, 4))[3:]
+
+
+def test_an_exception_of_the_collate_function(pool: AbstractWorkerPool) -> None:
+    made = from_dataloader(data.DataLoader(Samples(ragged), 12, sampler=range(12)), pool=pool)
+    with pytest.raises(RuntimeError, match=r"indices 0, 1, 2, 3, 4, 5, 6, 7 and 4 more, batch 0\)$"):
+        list(made)
+    made = from_dataloader(data.DataLoader(AtOnce(fails_at(5)), 4), pool=pool)
+    with pytest.raises(Unwanted, match=r"\(indices 4, 5, 6, 7, batch 1\)$"):
+        list(made)
+    made = from_dataloader(data.DataLoader(Samples(fails_at(3)), None), pool=pool)
+    with pytest.raises(Unwanted, match=r"\(index 3, batch 3\)$"):
+        list(made)
+
+
+def test_a_row_that_is_not_there(pool: AbstractWorkerPool) -> None:
+    made = from_dataloader(data.DataLoader(columns(torch.float32), 2, sampler=[0, 1, 2, N]), pool=pool)
+    with pytest.raises(IndexError, match=rf"\(index {N}, batch 1\)$"):
+        list(made)
+    made = from_dataloader(data.DataLoader(columns(torch.float32), 2, sampler=[0, 0.5]), pool=pool)
+    with pytest.raises((IndexError, TypeError), match=r"\(index 0.5, batch 0\)$"):
+        list(made)
+
+
+def test_a_sampler_that_fails(pool: AbstractWorkerPool) -> None:
+    def sampler() -> Iterator[int]:
+        yield from range(6)
+        raise Unwanted("no order", 6)
+
+    batches = iter(from_dataloader(data.DataLoader(PAIRS, 2, sampler=sampler()), pool=pool))
+    assert told([next(batches) for _ in range(3)]) == told(data.DataLoader(PAIRS, 2))[:3]
+    with pytest.raises(Unwanted, match="^no order 6$"):
+        next(batches)
+
+
+def test_a_worker_that_is_killed_loses_nothing(tmp_path: Any) -> None:
+    once = tmp_path / "once"
+
+    def make(index: int) -> Any:
+        if index == 9 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return tensors(index)
+
+    with from_dataloader(data.DataLoader(Samples(make), 4), pool="processes", workers=1) as ours:
+        assert told(ours) == told(data.DataLoader(PAIRS, 4))
+        assert once.exists()
+
+
+@pytest.mark.thorough
+def test_a_batch_that_kills_workers_is_named() -> None:
+    deadly = Samples(lambda index: os.kill(os.getpid(), signal.SIGKILL) if index == 9 else index)
+    with from_dataloader(data.DataLoader(deadly, 4), pool="processes", workers=1) as ours:
+        batches = iter(ours)
+        assert [next(batches).tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        with pytest.raises(bu.errors.WorkerDied, match=r"\(indices 8, 9, 10, 11, batch 2\)$"):
+            next(batches)
+        assert next(batches).tolist() == [12, 13, 14, 15]
+
+
+def test_a_batch_that_takes_too_long_is_named() -> None:
+    ending = threading.Event()
+    slow = Samples(lambda index: ending.wait(60) if index == 5 else index)
+    with from_dataloader(data.DataLoader(slow, 2, timeout=0.2, num_workers=1), pool="threads") as ours:
+        batches = iter(ours)
+        assert [next(batches).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+        with pytest.raises(TimeoutError, match=r"\(indices 4, 5, batch 2\)$"):
+            next(batches)
+        assert next(batches).tolist() == [6, 7]
+        ending.set()
+
+
+# -- pinned memory -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_pinning_without_a_device_warns_as_torch_does(pool: AbstractWorkerPool) -> None:
+    with pytest.warns(UserWarning, match="pin_memory"):
+        expected = told(data.DataLoader(PAIRS, 4, pin_memory=True))
+    with pytest.warns(UserWarning, match="pin_memory=True has no effect") as warned:
+        assert told(from_dataloader(data.DataLoader(PAIRS, 4, pin_memory=True), pool=pool)) == expected
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_pinned_batches(pool: AbstractWorkerPool) -> None:
+    ours = from_dataloader(data.DataLoader(NESTED, 4, shuffle=True, pin_memory=True, generator=generator()), pool=pool)
+    theirs = data.DataLoader(NESTED, 4, shuffle=True, pin_memory=True, generator=generator())
+    for _ in range(2):
+        assert told(ours) == told(theirs)
+    first = next(iter(ours))
+    assert first["pair"][0].is_pinned()
+    assert first["n"].is_pinned()
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+class Streams(data.IterableDataset):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(N)
+
+
+class OwnWay(data.DataLoader):
+    def __iter__(self) -> Any:
+        return iter([])
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "said"),
+    [
+        (PAIRS, {}, "must be a torch.utils.data.DataLoader, not a Samples.*Loader"),
+        (data.DataLoader(Streams()), {}, "Streams is an IterableDataset.*pool.prefetch"),
+        (OwnWay(PAIRS), {}, "OwnWay has an __iter__ of its own; pass the DataLoader"),
+        (data.DataLoader(PAIRS), {"pool": "process"}, "did you mean 'processes'"),
+        (data.DataLoader(PAIRS), {"pool": "serial", "workers": 2}, "leave it out"),
+        (data.DataLoader(PAIRS), {"workers": 0}, "workers must be at least 1"),
+        (data.DataLoader(PAIRS), {"buffer": 0}, "buffer must be at least 1"),
+        (data.DataLoader(PAIRS), {"timeout": -1}, "timeout must be above 0"),
+        (data.DataLoader(PAIRS), {"num_workers": 2}, "pass the number of workers as workers="),
+        (data.DataLoader(PAIRS), {"shuffle": True}, "give it to the DataLoader"),
+    ],
+)
+def test_what_is_refused(given: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError), match=said):
+        from_dataloader(given, **options)
