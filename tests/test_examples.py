@@ -17,6 +17,8 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 # What each example imports beyond the core, and the last line that it must print.
 NEEDS = {
+    "after_torch": ["torch"],
+    "before_torch": ["torch"],
     "distributed": ["torch"],
     "hdf5_file": ["h5py"],
     "hugging_face_trainer": ["accelerate", "torch", "transformers"],
@@ -31,6 +33,8 @@ NEEDS = {
     "torch_digits": ["torch"],
 }
 LAST_LINE = {
+    "after_torch": r"epoch 7: mean loss 0\.0\d+",
+    "before_torch": r"epoch 7: mean loss 0\.0\d+",
     "class_balancing": r"rarest to commonest class: 1 to 1\.[0-3]\d",
     "digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 20 epochs",
     "distributed": r"1797 samples in the epoch, each seen exactly once: True",
@@ -54,9 +58,10 @@ LAST_LINE = {
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "digits", "distributed", "hdf5_file", "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint",
-    "jax_digits", "keras_digits", "lightning_resume", "lmdb_file", "predict", "resume", "semi_supervised",
-    "table_of_files", "torch_checkpoint", "torch_ddp", "torch_digits", "train_and_validate",
+    "after_torch", "before_torch", "digits", "distributed", "hdf5_file", "hugging_face_trainer",
+    "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits", "lightning_resume", "lmdb_file",
+    "predict", "resume", "semi_supervised", "table_of_files", "torch_checkpoint", "torch_ddp", "torch_digits",
+    "train_and_validate",
 }  # fmt: skip
 
 # Folders of settings or compiled code that Keras and torch make, of which we know nothing.
