@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.peers import adapters, devices
+from benchmarks.peers.torch_dataloader import NAMES as DATALOADERS
 from benchmarks.plan import Part, Study
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
 from benchmarks.report.columns import Column, first_cell, number, with_range
@@ -224,6 +225,25 @@ ORDER = Part(
     usual=("plain", "ours-serial", "batchup-serial"),
     fresh=True,
 )
+LOADED = {
+    "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 256),
+    "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64),
+    "python": ("Python-heavy samples", 64),
+    "images": ("JPEG files", 64),
+    "table": ("A table of Hugging Face's", 64),
+}
+
+
+def loaded(kind: str, title: str, rows: int) -> Part:
+    """The rate of one ``DataLoader`` by itself and on our pools, with the time to its first batch."""
+    samples = rate("samples")
+    columns = (*with_range("samples/s, median", samples), Column("first batch, ms", first_batch(MILLI), first_cell))
+    return Part(
+        name=f"dataloader-{kind}", title=title, kind=kind, unit="samples/s", reading=samples, columns=columns,
+        usual=DATALOADERS, adapt=partial(with_rows, rows=rows),
+    )  # fmt: skip
+
+
 ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
     throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples")),
@@ -271,6 +291,11 @@ ALL = (
         lack=no_gpu,
     ),
     Study(name="memory", title="memory: all processes, epoch after epoch", rounds=49, parts=(MEMORY,)),
+    Study(
+        name="dataloader",
+        title="dataloader: a `DataLoader` of PyTorch's, by itself and by `from_dataloader`",
+        parts=tuple(loaded(kind, title, rows) for kind, (title, rows) in LOADED.items()),
+    ),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
 )
 _named = {part.kind for study in ALL for part in study.parts}

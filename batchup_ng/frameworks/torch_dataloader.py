@@ -8,6 +8,7 @@ and the key of its batch. Of an epoch the :class:`Batches` own what is under way
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import contextvars
 import itertools
@@ -50,8 +51,8 @@ except ModuleNotFoundError as error:
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
     ) from error
 
-TRIED, TRY_SECONDS = 6, 0.3
-"""How many batches are made to choose a pool, at most, and for how long."""
+TRIED, TRY_SECONDS = 4, 0.3
+"""How many batches are made to choose a pool, at most, and after how long no other is begun."""
 
 ELSEWHERE = {
     "num_workers": "pass the number of workers as workers=",
@@ -181,8 +182,9 @@ class PooledDataLoader:
         drawn: Iterator[Any] = iter(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
         self._key = self._next_key()
         fetch = Fetch(loader.dataset, loader.collate_fn, loader.batch_sampler is not None, loader.worker_init_fn)
+        ready: list[Any] = []
         if self._pool is None:
-            drawn = self._open_pool(fetch, drawn)
+            drawn, ready = self._open_pool(fetch, drawn, self._key)
         pool = self._pool
         assert pool is not None
         pool.check_open()
@@ -191,8 +193,9 @@ class PooledDataLoader:
         self._share(fetch, pool)
         context = contextvars.copy_context()
         how = Submission(retryable=True, timeout=self._timeout, stream_id=new_stream_id(), context=context)
-        jobs = _jobs(self._shared, drawn, self._key, _setting(pool, self._seeded), pool.buffers, how)
-        batches = Batches(BatchBuffer(pool, jobs, self._bound), self)
+        numbered = enumerate(drawn, len(ready))
+        jobs = _jobs(self._shared, numbered, self._key, _setting(pool, self._seeded), pool.buffers, how)
+        batches = Batches(BatchBuffer(pool, jobs, self._bound), self, ready)
         return batches if not loader.pin_memory else _pinned(batches, pool.own_thread)
 
     def _next_key(self) -> BatchKey:
@@ -202,15 +205,15 @@ class PooledDataLoader:
         seed = torch.empty((), dtype=torch.int64).random_(generator=self._torch_loader.generator)
         return BatchKey(int(seed.item()))
 
-    def _open_pool(self, fetch: Fetch, drawn: Iterator[Any]) -> Iterator[Any]:
-        """Make the pool, chosen by the first lists of indices if need be; return all lists that were drawn."""
-        kind, workers = self._kind, self._workers
-        if kind == "auto":
-            first = list(itertools.islice(drawn, TRIED))
-            drawn = itertools.chain(first, drawn)
-            (kind, self._why), workers, self._seeded = _chosen(fetch, first, workers)
+    def _open_pool(self, fetch: Fetch, drawn: Iterator[Any], key: BatchKey) -> tuple[Iterator[Any], list[Any]]:
+        """Make the pool, chosen by a trial if need be; return the lists that follow, and the batches made before."""
+        if self._kind != "auto":
+            self._pool = POOLS[self._kind](self._workers)
+            return drawn, []
+        first = list(itertools.islice(drawn, TRIED))
+        (kind, self._why), workers, self._seeded, ready = _chosen(fetch, first, self._workers, key)
         self._pool = POOLS[kind](workers)
-        return drawn
+        return itertools.chain(first[len(ready) :], drawn), ready
 
     def _share(self, fetch: Fetch, pool: AbstractWorkerPool) -> None:
         """Let the workers have the data set: again for a new epoch, if it has changed and PyTorch would send it."""
@@ -287,10 +290,10 @@ class Drawn(NamedTuple):
 
 
 def _jobs(
-    shared: Any, drawn: Iterable[Any], key: BatchKey, setting: Setting, buffers: Any, how: Submission
+    shared: Any, drawn: Iterable[tuple[int, Any]], key: BatchKey, setting: Setting, buffers: Any, how: Submission
 ) -> Iterator[Job]:
     """Yield the jobs of the batches of an epoch, drawing from the sampler as they are asked for."""
-    for number, indices in enumerate(drawn):
+    for number, indices in drawn:
         arguments = shared, indices, key._replace(batch=number), setting, buffers
         yield Job((make_batch, arguments, {}), how, Drawn(number, indices))
 
@@ -336,11 +339,19 @@ def _told(error: Exception, about: Drawn) -> BatchError:
 
 
 class Batches(Stream):
-    """The batches of one epoch."""
+    """The batches of one epoch, of which the first may be `ready`."""
 
-    def __init__(self, buffer: BatchBuffer, loader: PooledDataLoader) -> None:
+    def __init__(self, buffer: BatchBuffer, loader: PooledDataLoader, ready: list[Any]) -> None:
         self._loader = loader
+        self._ready = collections.deque(ready)
         super().__init__(buffer)
+
+    def __next__(self) -> Any:
+        return self._ready.popleft() if self._ready else super().__next__()
+
+    def close(self) -> None:
+        self._ready.clear()
+        super().close()
 
     def __len__(self) -> int:
         """Return how many batches the epoch has, as iterators of PyTorch's do."""
@@ -382,49 +393,64 @@ class Sent(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The pool that suits, how many workers it has, whether the generators are seeded for each batch."""
+    """The pool that suits, how many workers it has, whether the generators are seeded for each batch; first batches."""
 
     choice: Choice
     workers: int | None
     seeded: bool
+    ready: list[Any]
 
 
-def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None) -> Chosen:
-    """Return what suits, by making batches of some lists of indices with a copy of what makes them."""
+def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKey) -> Chosen:
+    """Return what suits, by making batches of some lists of indices with a copy of what makes them.
+
+    If processes suit, the batches are handed out, so that the loop has some while these start.
+    """
     if fetch.init is not None:
-        return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, True)
+        return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, True, [])
     memory: list[Any] = []
     try:
         if fetch.columns is None:
             fetch = load_result(dumps(fetch, memory.append), memory)
     except Exception as error:
         why = f"the data set cannot be pickled, which processes need: {type(error).__name__}"
-        return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, False)
-    with globals_kept():
-        before = _states()
-        seconds = _seconds(fetch, lists)
-        drew = _states() != before
-    if seconds is None:
-        return Chosen(Choice("serial", "the first batches could not be made"), None, drew)
-    why = f"a batch takes {1e3 * seconds:.3g} ms"
-    if seconds < (SHORT if fetch.columns is None else TINY):
-        return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, drew)
+        return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, False, [])
+    trial = _trial(fetch, lists, key)
+    if not trial.seconds:
+        return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, trial.drew, [])
+    each = statistics.median(trial.seconds[1:] or trial.seconds)  # the first imports, opens files, fills caches
+    why = f"a batch takes {1e3 * each:.3g} ms"
+    if each < (SHORT if fetch.columns is None else TINY):
+        return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
     if fetch.columns is not None:
-        return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, drew)
-    return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, drew)
+        return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, False, [])
+    ready: list[Any] = []
+    with contextlib.suppress(Exception):  # what cannot be pickled is an error when its turn comes
+        ready = [load_result(dumps(batch)) for batch in trial.batches]  # on memory of their own, as from a process
+    return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, True, ready)
 
 
-def _seconds(fetch: Fetch, lists: Sequence[Any]) -> float | None:
-    """Return how long a batch takes, without the first, which imports, opens files, fills caches; None if all fail."""
-    times: list[float] = []
-    for indices in lists:
-        began = time.perf_counter()
-        with contextlib.suppress(Exception):  # it is raised when its turn comes
-            fetch(indices, FRESH)
-            times.append(time.perf_counter() - began)
-        if sum(times) > TRY_SECONDS:
-            break
-    return statistics.median(times[1:] or times) if times else None
+class Trial(NamedTuple):
+    """The first batches of an epoch, the seconds that each took, whether making them drew from a global generator."""
+
+    batches: list[Any]
+    seconds: list[float]
+    drew: bool
+
+
+def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
+    """Return as many of the first batches as it takes to know, up to one that fails."""
+    trial = Trial([], [], False)
+    with contextlib.suppress(Exception):  # it is raised when its turn comes
+        for number, indices in enumerate(lists):
+            with globals_kept(key._replace(batch=number)):
+                before, began = _states(), time.perf_counter()
+                trial.batches.append(fetch(indices, FRESH))
+                trial.seconds.append(time.perf_counter() - began)
+                trial = trial._replace(drew=trial.drew or _states() != before)
+            if sum(trial.seconds) > TRY_SECONDS:
+                break
+    return trial
 
 
 def _states() -> bytes:
