@@ -226,7 +226,7 @@ ORDER = Part(
     fresh=True,
 )
 LOADED = {
-    "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 256),
+    "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 128),
     "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64),
     "python": ("Python-heavy samples", 64),
     "images": ("JPEG files", 64),

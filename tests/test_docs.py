@@ -21,7 +21,7 @@ from tests.extent import quick
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
-    "frameworks", "moving_from_batchup",
+    "frameworks", "moving_from_batchup", "coming_from_torch", "coming_from_grain",
 )  # fmt: skip
 QUICK = ("quickstart",)
 MARK = "-- next block --"

@@ -138,31 +138,38 @@ class Columns(NamedTuple):
         try:
             for subset in self.subsets:
                 indices = [subset[index] for index in indices]
+            rows = np.array(indices)
         except Exception:
             return None
-        if set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= len(self.columns[0].rows):
+        if rows.dtype.kind != "i" or rows.size == 0 or rows.min() < 0 or rows.max() >= len(self.columns[0].rows):
             return None
-        rows = np.array(indices)
-        return [_taken(column, rows, buffers) for column in self.columns]
+        return [column.taken(rows, buffers) for column in self.columns]
 
 
 class Column(NamedTuple):
-    """A tensor as its bytes, ``rows: (n, bytes of a row) uint8``, with the shape of a row."""
+    """A tensor as an array; of a dtype that NumPy lacks, which is `dtype` then, its bytes: ``(n, bytes of a row)``."""
 
     rows: np.ndarray
-    dtype: torch.dtype
+    dtype: torch.dtype | None
     shape: tuple[int, ...]
 
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Column:
+        shape = tuple(tensor.shape[1:])
+        try:
+            return cls(tensor.numpy(), None, shape)
+        except TypeError:
+            return cls(bytes_of(tensor).reshape(len(tensor), -1), tensor.dtype, shape)
 
-def _taken(column: Column, rows: np.ndarray, buffers: Buffers) -> torch.Tensor:
-    """Return the tensor of some rows, in memory from `buffers`.
+    def taken(self, rows: np.ndarray, buffers: Buffers) -> torch.Tensor:
+        """Return the tensor of some rows, in memory from `buffers`.
 
-    By NumPy: PyTorch would share out the work to threads, which have to be woken for each batch.
-    """
-    shape = len(rows), column.rows.shape[1]
-    out = buffers.empty(shape, column.rows.dtype)
-    column.rows.take(rows, 0, out, "clip")  # any other mode makes a copy on the way
-    return torch.from_numpy(out).view(-1).view(column.dtype).view(len(rows), *column.shape)
+        By NumPy: PyTorch would share out the work to threads, which have to be woken for each batch.
+        """
+        out = buffers.empty((len(rows), *self.rows.shape[1:]), self.rows.dtype)
+        self.rows.take(rows, 0, out, "clip")  # any other mode makes a copy on the way
+        tensor = torch.from_numpy(out)
+        return tensor if self.dtype is None else tensor.view(self.dtype).view(len(rows), *self.shape)
 
 
 def _columns_of(dataset: Any, collate: Any) -> Columns | None:
@@ -178,5 +185,4 @@ def _columns_of(dataset: Any, collate: Any) -> Columns | None:
     tensors: Any = dataset.tensors
     if not all(is_tensor(each) and is_dense(each) and each.is_contiguous() and each.numel() for each in tensors):
         return None
-    columns = [Column(bytes_of(each).reshape(len(each), -1), each.dtype, tuple(each.shape[1:])) for each in tensors]
-    return Columns(columns, subsets)
+    return Columns([Column.of(each) for each in tensors], subsets)
