@@ -226,21 +226,22 @@ ORDER = Part(
     fresh=True,
 )
 LOADED = {
-    "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 128),
-    "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64),
-    "python": ("Python-heavy samples", 64),
-    "images": ("JPEG files", 64),
-    "table": ("A table of Hugging Face's", 64),
+    "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 256, 5),
+    "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64, 5),
+    "python": ("Python-heavy samples", 64, 1),
+    "images": ("JPEG files", 64, 1),
+    "table": ("A table of Hugging Face's", 64, 1),
 }
+"""What each workload is to users of PyTorch, the rows of a batch, and the epochs of a turn."""
 
 
-def loaded(kind: str, title: str, rows: int) -> Part:
+def loaded(kind: str, title: str, rows: int, epochs: int) -> Part:
     """The rate of one ``DataLoader`` by itself and on our pools, with the time to its first batch."""
     samples = rate("samples")
     columns = (*with_range("samples/s, median", samples), Column("first batch, ms", first_batch(MILLI), first_cell))
     return Part(
         name=f"dataloader-{kind}", title=title, kind=kind, unit="samples/s", reading=samples, columns=columns,
-        usual=DATALOADERS, adapt=partial(with_rows, rows=rows),
+        usual=DATALOADERS, adapt=partial(with_rows, rows=rows), settings={"epochs": epochs},
     )  # fmt: skip
 
 
@@ -294,7 +295,7 @@ ALL = (
     Study(
         name="dataloader",
         title="dataloader: a `DataLoader` of PyTorch's, by itself and by `from_dataloader`",
-        parts=tuple(loaded(kind, title, rows) for kind, (title, rows) in LOADED.items()),
+        parts=tuple(loaded(kind, *about) for kind, about in LOADED.items()),
     ),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
 )

@@ -91,7 +91,7 @@ def from_dataloader(
     workers. Several threads share these generators, which are not seeded there.
 
     Args:
-        torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``. Do not iterate over both.
+        torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes a few
             batches of a copy of the data set in the first iteration, and chooses; ``repr`` tells what and why. It does
             not run code of yours in several threads at once, for which data sets of PyTorch's need not be made.
@@ -224,8 +224,8 @@ class PooledDataLoader:
             if self._sent is not None and sent[:2] == self._sent[:2]:
                 return
             self._sent = sent
-        elif self._shared is not None and self._shared.is_like(fetch):
-            return  # threads have begun with it
+        elif isinstance(self._shared, Fetch) and self._shared.init is fetch.init:
+            fetch.begun = self._shared.begun
         self._shared = pool.shared_constant(fetch)
 
     def __len__(self) -> int:

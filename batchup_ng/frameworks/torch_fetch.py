@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import threading
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,10 +33,20 @@ INDEX = "__batchup_index__"
 
 
 class Setting(NamedTuple):
-    """Where tasks run, ``"serial"``, ``"threads"`` or ``"processes"``, and whether generators are seeded for each."""
+    """Where tasks run, ``"serial"``, ``"threads"`` or ``"processes"``, and whether the generators are seeded for each."""
 
     kind: str
     seeded: bool
+
+
+class Begun:
+    """Which workers have called the user's function: this thread, if it has a number; this process, likewise."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.numbers = itertools.count()
+        self.thread = threading.local()
+        self.process = types.SimpleNamespace()
 
 
 class Fetch:
@@ -54,28 +65,22 @@ class Fetch:
         self._made_of = dataset, collate, batched, init
         self._dataset, self._collate, self._batched, self.init = self._made_of
         self.columns = _columns_of(dataset, collate) if batched else None
-        self._this_process, self._this_thread = threading.Event(), threading.local()
-        self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        self.begun = Begun()
 
     def __reduce__(self) -> Any:
         return Fetch, self._made_of
-
-    def is_like(self, other: Fetch) -> bool:
-        """Return whether both are made of the same objects."""
-        return all(mine is its for mine, its in zip(self._made_of, other._made_of, strict=True))
 
     def begin(self, kind: str) -> None:
         """Call the user's function for this worker, a process or a thread, if that was not done."""
         if self.init is None or kind == "serial":
             return
-        with self._lock:
-            begun = self._this_process.is_set() if kind == "processes" else hasattr(self._this_thread, "number")
-            if begun:
-                return
-            self._this_thread.number = next(self._numbers) if kind == "threads" else _number_of_process()
-            self.init(self._this_thread.number)
-            self._this_process.set()
+        begun = self.begun
+        with begun.lock:
+            worker: Any = begun.thread if kind == "threads" else begun.process
+            if not hasattr(worker, "number"):
+                number = next(begun.numbers) if kind == "threads" else _number_of_process()
+                self.init(number)
+                worker.number = number
 
     def __call__(self, indices: Any, buffers: Buffers) -> Any:
         """Return the batch of a list of indices; what is raised for one of them has that noted on it."""
@@ -115,13 +120,13 @@ def _number_of_process() -> int:
 def make_batch(fetch: Fetch, indices: Any, key: BatchKey, setting: Setting, buffers: Buffers) -> Any:
     """Return a batch: the task of every batch, in each pool."""
     fetch.begin(setting.kind)
-    if fetch.columns is not None or not setting.seeded:
-        return fetch(indices, buffers)
-    if setting.kind == "processes":
+    seeded = setting.seeded and fetch.columns is None  # else none of the user's code runs
+    if seeded and setting.kind == "serial":
+        with globals_kept(key):
+            return fetch(indices, buffers)
+    if seeded:
         seed_globals(key)
-        return fetch(indices, buffers)
-    with globals_kept(key):
-        return fetch(indices, buffers)
+    return fetch(indices, buffers)
 
 
 # -- tensors in memory -------------------------------------------------------------------------------------------------
@@ -141,7 +146,9 @@ class Columns(NamedTuple):
             rows = np.array(indices)
         except Exception:
             return None
-        if rows.dtype.kind != "i" or rows.size == 0 or rows.min() < 0 or rows.max() >= len(self.columns[0].rows):
+        if rows.ndim != 1 or rows.dtype.kind != "i" or rows.size == 0:
+            return None
+        if rows.min() < 0 or rows.max() >= len(self.columns[0].rows):
             return None
         return [column.taken(rows, buffers) for column in self.columns]
 

@@ -153,6 +153,7 @@ ARRAYS = {
     "large columns": loader(data.TensorDataset(torch.rand(N, 20_000)), 4, shuffle=True),
     "transposed columns": loader(data.TensorDataset(torch.rand(5, N).T), 4),
     "columns with gradients": loader(data.TensorDataset(torch.rand(N, 2, requires_grad=True)), 4),
+    "rows in pairs": loader(columns(torch.int32), batch_sampler=lambda: [[[0, 1], [2, 3]], [[4, 5]]]),
     "negative rows": loader(columns(torch.float32), 2, sampler=lambda: [-1, 0, -N]),
     "a subset": loader(data.Subset(columns(torch.int32), [5, 3, -1, 8]), 2, shuffle=True),
     "a subset of a subset": loader(data.Subset(data.Subset(columns(torch.int32), range(9)), [5, 3, 8]), 2),
@@ -300,6 +301,14 @@ def test_a_data_set_that_changes_between_epochs(pool: AbstractWorkerPool) -> Non
         assert [batch.tolist() for batch in made] == [[factor * i for i in range(N)]]
 
 
+def test_tensors_that_are_replaced_between_epochs(pool: AbstractWorkerPool) -> None:
+    dataset = columns(torch.float32)
+    made = from_dataloader(data.DataLoader(dataset, 4), pool=pool)
+    for factor in (1, 3):
+        dataset.tensors = (factor * columns(torch.float32).tensors[0],)
+        assert told(made) == told(data.DataLoader(dataset, 4))
+
+
 # -- the object ----------------------------------------------------------------------------------------------------
 
 
@@ -432,6 +441,23 @@ def test_each_thread_begins_once_and_the_consumer_never(pool: AbstractWorkerPool
     assert begun == list(range(len(begun)))
     assert bool(begun) == (not pool.own_thread)
     assert len(begun) <= pool.at_once
+
+
+def test_a_worker_that_could_not_begin_begins_again() -> None:
+    begun = []
+
+    def begin(number: int) -> None:
+        begun.append(number)
+        if len(begun) == 1:
+            raise Unwanted("no beginning", number)
+
+    made = data.DataLoader(PAIRS, 4, worker_init_fn=begin)
+    with from_dataloader(made, pool="threads", workers=1) as ours:
+        batches = iter(ours)
+        with pytest.raises(Unwanted, match=r"no beginning 0 \(indices 0, 1, 2, 3, batch 0\)$"):
+            next(batches)
+        assert told(batches) == told(data.DataLoader(PAIRS, 4))[1:]
+    assert begun == [0, 1]
 
 
 def test_auto_takes_processes_for_it() -> None:
