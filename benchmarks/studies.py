@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.peers import adapters, devices
-from benchmarks.peers.torch_dataloader import NAMES as DATALOADERS
+from benchmarks.peers.torch_dataloader import VARIANTS as DATALOADERS
 from benchmarks.plan import Part, Study
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
 from benchmarks.report.columns import Column, first_cell, number, with_range
@@ -238,10 +238,11 @@ LOADED = {
 def loaded(kind: str, title: str, rows: int, epochs: int) -> Part:
     """The rate of one ``DataLoader`` by itself and on our pools, with the time to its first batch."""
     samples = rate("samples")
+    usual = tuple(variant.name for variant in DATALOADERS if kind in variant.workloads)
     columns = (*with_range("samples/s, median", samples), Column("first batch, ms", first_batch(MILLI), first_cell))
     return Part(
         name=f"dataloader-{kind}", title=title, kind=kind, unit="samples/s", reading=samples, columns=columns,
-        usual=DATALOADERS, adapt=partial(with_rows, rows=rows), settings={"epochs": epochs},
+        usual=usual, adapt=partial(with_rows, rows=rows), settings={"epochs": epochs},
     )  # fmt: skip
 
 

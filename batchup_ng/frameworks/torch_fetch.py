@@ -33,7 +33,7 @@ INDEX = "__batchup_index__"
 
 
 class Setting(NamedTuple):
-    """Where tasks run, ``"serial"``, ``"threads"`` or ``"processes"``, and whether the generators are seeded for each."""
+    """Where tasks run, ``"serial"``, ``"threads"`` or ``"processes"``, and whether each seeds the generators."""
 
     kind: str
     seeded: bool

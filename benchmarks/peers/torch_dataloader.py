@@ -54,7 +54,9 @@ def dataset_of(workload: Workload) -> Any:
         return torch.utils.data.TensorDataset(*[torch.from_numpy(column) for column in data.columns])
     if workload.kind == "table":
         import datasets  # type: ignore[import-untyped]  # ships no types
+        import tqdm
 
+        tqdm.tqdm.monitor_interval = 0  # or progress bars that are not even shown would start a thread
         return datasets.Dataset.from_dict(dict(zip("xy", data.columns, strict=True))).with_format("torch")
     return Samples(data, workload.samples)
 
@@ -79,4 +81,3 @@ VARIANTS = (
     *variants("", ("arrays", "digits", "images", "python"), "torch"),
     *variants("-table", ("table",), "torch", "datasets"),
 )
-NAMES = tuple(variant.name for variant in VARIANTS)
