@@ -227,7 +227,7 @@ ORDER = Part(
 )
 LOADED = {
     "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 256, 5),
-    "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64, 5),
+    "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64, 1),
     "python": ("Python-heavy samples", 64, 1),
     "images": ("JPEG files", 64, 1),
     "table": ("A table of Hugging Face's", 64, 1),
