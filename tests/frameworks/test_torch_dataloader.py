@@ -7,6 +7,8 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -324,6 +326,13 @@ def test_what_it_has_of_the_data_loader() -> None:
             len(from_dataloader(data.DataLoader(PAIRS, sampler=iter([1]))))
 
 
+def test_it_can_be_watched() -> None:
+    waits: list[bu.EpochWait] = []
+    with from_dataloader(data.DataLoader(PAIRS, 4), pool="serial") as ours:
+        assert told(bu.watch(ours, waits.append)) == told(data.DataLoader(PAIRS, 4))
+    assert [wait.batches for wait in waits] == [6]
+
+
 def test_two_iterators_at_a_time(pool: AbstractWorkerPool) -> None:
     ours = from_dataloader(data.DataLoader(PAIRS, 4), pool=pool)
     assert [told([one, other]) for one, other in zip(ours, ours, strict=True)] == [told([b, b]) for b in ours]
@@ -585,6 +594,24 @@ def test_pinned_batches(pool: AbstractWorkerPool) -> None:
     first = next(iter(ours))
     assert first["pair"][0].is_pinned()
     assert first["n"].is_pinned()
+
+
+# -- what is imported ----------------------------------------------------------------------------------------------
+
+
+def test_it_imports_no_other_framework() -> None:
+    program = (
+        "import sys, batchup_ng.frameworks.torch_dataloader; "
+        "print([name for name in ('jax', 'tensorflow', 'keras', 'datasets') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=120, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_without_torch_it_names_the_extra() -> None:
+    program = "import sys; sys.modules['torch'] = None; import batchup_ng.frameworks.torch_dataloader"
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=120, capture_output=True, text=True)
+    assert "pip install 'batchup_ng[torch]'" in done.stderr.splitlines()[-1]
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
