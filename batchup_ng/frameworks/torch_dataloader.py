@@ -45,7 +45,7 @@ try:
     from torch.utils.data import DataLoader, IterableDataset
     from torch.utils.data._utils.pin_memory import pin_memory
 
-    from .torch_fetch import INDEX, Fetch, Setting, in_words, make_batch
+    from .torch_fetch import INDEX, Fetch, in_words, make_batch, received
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
@@ -194,7 +194,7 @@ class PooledDataLoader:
         context = contextvars.copy_context()
         how = Submission(retryable=True, timeout=self._timeout, stream_id=new_stream_id(), context=context)
         numbered = enumerate(drawn, len(ready))
-        jobs = _jobs(self._shared, numbered, self._key, _setting(pool, self._seeded), pool.buffers, how)
+        jobs = _jobs(self._shared, numbered, self._key, _where(pool, self._seeded), pool.buffers, how)
         batches = Batches(BatchBuffer(pool, jobs, self._bound), self, ready)
         return batches if not loader.pin_memory else _pinned(batches, pool.own_thread)
 
@@ -271,12 +271,13 @@ class PooledDataLoader:
         return f"<{type(self).__name__}: {type(loader.dataset).__name__}{size}, {by}>"
 
 
-def _setting(pool: AbstractWorkerPool, seeded: bool) -> Setting:
+def _where(pool: AbstractWorkerPool, seeded: bool) -> tuple[str, bool]:
+    """Return where tasks of a pool run, and whether the global generators are seeded for each."""
     if pool.own_thread:
-        return Setting("serial", seeded)
+        return "serial", seeded
     if isinstance(pool, WorkerProcessPool):
-        return Setting("processes", pool.threads == 1)
-    return Setting("threads", False)
+        return "processes", pool.threads == 1
+    return "threads", False  # which share the generators
 
 
 # -- an epoch ----------------------------------------------------------------------------------------------------------
@@ -290,11 +291,11 @@ class Drawn(NamedTuple):
 
 
 def _jobs(
-    shared: Any, drawn: Iterable[tuple[int, Any]], key: BatchKey, setting: Setting, buffers: Any, how: Submission
+    shared: Any, drawn: Iterable[tuple[int, Any]], key: BatchKey, where: tuple[str, bool], buffers: Any, how: Submission
 ) -> Iterator[Job]:
     """Yield the jobs of the batches of an epoch, drawing from the sampler as they are asked for."""
     for number, indices in drawn:
-        arguments = shared, indices, key._replace(batch=number), setting, buffers
+        arguments = shared, indices, (key.seed, key.epoch, number), *where, buffers
         yield Job((make_batch, arguments, {}), how, Drawn(number, indices))
 
 
@@ -314,7 +315,7 @@ class BatchBuffer(PrefetchBuffer):
     def taken(self) -> tuple[Any, str]:
         about = self._entries[0].job.about if self._entries else None
         try:
-            taken = super().taken()
+            batch, transport = super().taken()
         except (PoolBroken, PoolClosed):
             raise
         except Exception as error:
@@ -322,8 +323,8 @@ class BatchBuffer(PrefetchBuffer):
                 raise
             failure = error
         else:
-            self._bound.saw(taken[0])
-            return taken
+            self._bound.saw(batch)
+            return received(batch), transport
         try:
             raise _told(failure, about)
         finally:

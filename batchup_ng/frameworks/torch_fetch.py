@@ -32,13 +32,6 @@ INDEX = "__batchup_index__"
 """The attribute of an exception that has the index for which it was raised."""
 
 
-class Setting(NamedTuple):
-    """Where tasks run, ``"serial"``, ``"threads"`` or ``"processes"``, and whether each seeds the generators."""
-
-    kind: str
-    seeded: bool
-
-
 class Begun:
     """Which workers have called the user's function: this thread, if it has a number; this process, likewise."""
 
@@ -117,16 +110,57 @@ def _number_of_process() -> int:
     return os.getpid() if WORKER_CONSTANTS.view is None else WORKER_CONSTANTS.view.number()
 
 
-def make_batch(fetch: Fetch, indices: Any, key: BatchKey, setting: Setting, buffers: Buffers) -> Any:
-    """Return a batch: the task of every batch, in each pool."""
-    fetch.begin(setting.kind)
-    seeded = setting.seeded and fetch.columns is None  # else none of the user's code runs
-    if seeded and setting.kind == "serial":
-        with globals_kept(key):
+def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str, seeded: bool, buffers: Buffers) -> Any:
+    """Return a batch, from a process in the form that :func:`received` takes: the task of every batch, in each pool.
+
+    Args:
+        fetch: Makes it.
+        indices: What the sampler yielded for it.
+        key: Seed, number of the epoch, number of the batch.
+        kind: Where this runs: ``"serial"``, ``"threads"`` or ``"processes"``.
+        seeded: Whether the global generators are seeded for it; on the consumer's own thread they are put back then.
+        buffers: Where the memory of large tensors comes from.
+    """
+    fetch.begin(kind)
+    seeded = seeded and fetch.columns is None  # else none of the user's code runs
+    if seeded and kind == "serial":
+        with globals_kept(BatchKey(*key)):
             return fetch(indices, buffers)
     if seeded:
-        seed_globals(key)
-    return fetch(indices, buffers)
+        seed_globals(BatchKey(*key))
+    batch = fetch(indices, buffers)
+    return as_arrays(batch) if kind == "processes" else batch
+
+
+# -- tensors on their way from a process -------------------------------------------------------------------------------
+
+MARKS: dict[Any, str] = {list: "\0list ", tuple: "\0tuple ", dict: "\0dict "}
+"""With what the names of arrays begin that stand for a list, tuple or dict of tensors."""
+
+
+def as_arrays(batch: Any) -> Any:
+    """Return a list, tuple or dict of tensors as a dict of arrays, which is sent in a short form; else `batch`."""
+    mark = MARKS.get(type(batch))
+    if mark is None or not batch:
+        return batch
+    named = batch if type(batch) is dict else dict(zip(map(str, range(len(batch))), batch, strict=True))
+    distinct = len(set(map(id, named.values()))) == len(named)
+    if not distinct or not all(type(n) is str and is_tensor(t) and t.is_contiguous() for n, t in named.items()):
+        return batch
+    try:
+        return {mark + name: tensor.numpy() for name, tensor in named.items()}
+    except (RuntimeError, TypeError):  # a dtype that NumPy lacks, or a tensor that is conjugated lazily
+        return batch
+
+
+def received(batch: Any) -> Any:
+    """Return the batch that :func:`as_arrays` was given."""
+    first = next(iter(batch), None) if type(batch) is dict else None
+    kind = next((kind for kind, mark in MARKS.items() if isinstance(first, str) and first.startswith(mark)), None)
+    if kind is None:
+        return batch
+    tensors = {name.removeprefix(MARKS[kind]): torch.from_numpy(array) for name, array in batch.items()}
+    return tensors if kind is dict else kind(tensors.values())
 
 
 # -- tensors in memory -------------------------------------------------------------------------------------------------
