@@ -14,7 +14,6 @@ import contextvars
 import itertools
 import pickle
 import random
-import statistics
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,7 @@ from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.choice import SHORT, TINY, Choice
+from ..work_pool.choice import TINY, Choice
 from ..work_pool.epoch_runner import ByteBound
 from ..work_pool.prefetch_buffer import Job, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, dumps, load_result, pack
@@ -51,8 +50,13 @@ except ModuleNotFoundError as error:
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
     ) from error
 
-TRIED, TRY_SECONDS = 4, 0.3
-"""How many batches are made to choose a pool, at most, and after how long no other is begun."""
+TRIED, TRY_SECONDS, SLOW = 10, 0.05, 1.0
+"""How many batches are made to choose a pool, at most; after how long no other is begun, the first not counted, nor
+after a first that took so long."""
+
+SHORT = 1e-3
+"""Seconds below which a batch of a data set's own code is made on the consumer's thread: to send it from a process
+takes some 0.4 ms of CPU time in all, so that processes gain little, and lose where CPUs are busy."""
 
 ELSEWHERE = {
     "num_workers": "pass the number of workers as workers=",
@@ -419,7 +423,8 @@ def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchK
     trial = _trial(fetch, lists, key)
     if not trial.seconds:
         return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, trial.drew, [])
-    each = statistics.median(trial.seconds[1:] or trial.seconds)  # the first imports, opens files, fills caches
+    # The first imports, opens files, fills caches; the quickest of the others was held up least by other programs.
+    each = min(trial.seconds[1:] or trial.seconds)
     why = f"a batch takes {1e3 * each:.3g} ms"
     if each < (SHORT if fetch.columns is None else TINY):
         return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
@@ -449,7 +454,7 @@ def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
                 trial.batches.append(fetch(indices, FRESH))
                 trial.seconds.append(time.perf_counter() - began)
                 trial = trial._replace(drew=trial.drew or _states() != before)
-            if sum(trial.seconds) > TRY_SECONDS:
+            if sum(trial.seconds[1:]) > TRY_SECONDS or trial.seconds[0] > SLOW:
                 break
     return trial
 
