@@ -11,11 +11,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
+import functools
 import itertools
 import pickle
 import random
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.choice import TINY, Choice
+from ..work_pool.choice import TINY, Choice, timed
 from ..work_pool.epoch_runner import ByteBound
 from ..work_pool.prefetch_buffer import Job, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, dumps, load_result, pack
@@ -423,7 +423,7 @@ def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchK
     trial = _trial(fetch, lists, key)
     if not trial.seconds:
         return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, trial.drew, [])
-    # The first imports, opens files, fills caches; the quickest of the others was held up least by other programs.
+    # The first imports, opens files, fills caches; the quickest of the others was held up least.
     each = min(trial.seconds[1:] or trial.seconds)
     why = f"a batch takes {1e3 * each:.3g} ms"
     if each < (SHORT if fetch.columns is None else TINY):
@@ -437,7 +437,9 @@ def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchK
 
 
 class Trial(NamedTuple):
-    """The first batches of an epoch, the seconds that each took, whether making them drew from a global generator."""
+    """The first batches of an epoch, the seconds that each took but for those in which other programs had the CPU,
+    whether making them drew from a global generator.
+    """
 
     batches: list[Any]
     seconds: list[float]
@@ -446,17 +448,23 @@ class Trial(NamedTuple):
 
 def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
     """Return as many of the first batches as it takes to know, up to one that fails."""
-    trial = Trial([], [], False)
+    batches: list[Any] = []
+    seconds: list[float] = []
+    drew = False
+
+    def make(indices: Any) -> None:
+        batches.append(fetch(indices, FRESH))
+
     with contextlib.suppress(Exception):  # it is raised when its turn comes
         for number, indices in enumerate(lists):
             with globals_kept(key._replace(batch=number)):
-                before, began = _states(), time.perf_counter()
-                trial.batches.append(fetch(indices, FRESH))
-                trial.seconds.append(time.perf_counter() - began)
-                trial = trial._replace(drew=trial.drew or _states() != before)
-            if sum(trial.seconds[1:]) > TRY_SECONDS or trial.seconds[0] > SLOW:
+                before = _states()
+                took = timed(functools.partial(make, indices))
+                drew = drew or _states() != before
+            seconds.append(took.seconds - took.queued)
+            if sum(seconds[1:]) > TRY_SECONDS or seconds[0] > SLOW:
                 break
-    return trial
+    return Trial(batches, seconds, drew)
 
 
 def _states() -> bytes:

@@ -99,9 +99,9 @@ def suited(make: Callable[[Any], object], items: Sequence[Any]) -> Choice:
     began = time.perf_counter()
     for item in itertools.islice(itertools.cycle(items), TRIES):
         run = functools.partial(make, item)
-        alone = _timed(run)
+        alone = timed(run)
         if not times and alone.seconds < SLOW:
-            alone = _timed(run)  # the first call imports, opens files, fills caches
+            alone = timed(run)  # the first call imports, opens files, fills caches
         times.append(alone.seconds - alone.queued)
         if times[-1] >= TINY:
             share = _share_held(run, times[-1])
@@ -127,7 +127,8 @@ class Timed(NamedTuple):
     ran: float
 
 
-def _timed(run: Callable[[], object]) -> Timed:
+def timed(run: Callable[[], object]) -> Timed:
+    """Return how long a call took this thread."""
     start, queued, ran = time.perf_counter(), _queued(), time.thread_time()
     run()
     return Timed(time.perf_counter() - start, _queued() - queued, time.thread_time() - ran)
@@ -151,7 +152,7 @@ def _share_held(run: Callable[[], object], alone: float) -> float | None:
 
     def read() -> None:
         try:
-            reading.append(_timed(lambda: [run() for _ in range(n)]))
+            reading.append(timed(lambda: [run() for _ in range(n)]))
         except BaseException as error:
             reading.append(error)
 
@@ -164,7 +165,7 @@ def _share_held(run: Callable[[], object], alone: float) -> float | None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     try:
-        spinning = _timed(spin)
+        spinning = timed(spin)
     finally:
         sys.setswitchinterval(before)
         thread.join()
