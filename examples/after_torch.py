@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from batchup_ng.frameworks.torch_dataloader import from_dataloader
+from batchup_ng.frameworks.torch import from_dataloader
 
 EPOCHS = 8
 torch.manual_seed(1)

@@ -19,13 +19,14 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 from .handover import AheadIterator, converted, handed_over
+from .torch_dataloader import from_dataloader
 
 try:
     import torch
 except ImportError as error:
     raise ImportError("batchup_ng.frameworks.torch needs PyTorch: pip install 'batchup_ng[torch]'") from error
 
-__all__ = ["as_dataset", "to_torch"]
+__all__ = ["as_dataset", "from_dataloader", "to_torch"]
 
 
 def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dtype: Any = None) -> Any:

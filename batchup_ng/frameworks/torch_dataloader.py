@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import validation
+from ..data_source.epoch.iterator_views import MappedIterator
 from ..error_context import described
 from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, PoolClosed
-from ..loader import POOLS, MappedIterator
+from ..loader import POOLS
 from ..memory_pool import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept

@@ -27,7 +27,7 @@ class LoaderFeed:
         dataset, size = dataset_of(workload), workload.batch_size
         self.make: Callable[[], Any] = lambda: torch.utils.data.DataLoader(dataset, size, shuffle=True, **options)
         if pooled:
-            from batchup_ng.frameworks.torch_dataloader import from_dataloader
+            from batchup_ng.frameworks.torch import from_dataloader
 
             plain = self.make
             self.make = lambda: from_dataloader(plain(), workers=workers)
