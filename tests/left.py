@@ -31,7 +31,9 @@ class Left:
     def __init__(self) -> None:
         spare = next(iter(fork_server._spare), None)  # the program keeps it for its next pool
         self.processes = _processes() - ({spare._process.pid} if spare else set())
-        self.threads = {thread.ident for thread in threading.enumerate()}
+        # Beside those that a library such as TensorFlow started by itself, which Python meets when they call it.
+        own_threads = [thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)]
+        self.threads = {thread.ident for thread in own_threads}
         own = {spare._sock.fileno(), spare._life.fd, spare._life.held} if spare else set()
         self.descriptors = {fd: target for fd, target in _descriptors(os.getpid()) if int(fd) not in own}
         self.files = _entries(Path(tempfile.gettempdir()))
