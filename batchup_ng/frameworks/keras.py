@@ -115,22 +115,26 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         super().__init__()
         self._loader = loader
         self._lock = threading.Lock()
-        self._order: Sequence[int] | None = None  # in which Keras goes through the epoch; its own object
-        self._epoch = 0  # that it goes through
-        self._asked = 0  # for how many batches of it
-        self._ahead: Any = None  # gives these batches
+        self._order: Sequence[int] | None = None  # of the epoch that Keras goes through, its object; None at its end
+        self._epoch = 0  # its number
+        self._asked = 0  # how many of its batches were asked for
+        self._ahead: Any = None  # gives them, until the epoch is counted
 
     def __len__(self) -> int:
         return len(self._loader)
 
+    def __iter__(self) -> Any:
+        return iter(self._loader)  # what adapts a layer to the data, say, iterates
+
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the epoch."""
         order = _order_of_keras()
-        with self._lock:
-            if order is not None and order is not self._order and index == order[0]:
-                self._begin(order)
-            if self._ahead is not None and order is self._order and index in order[self._asked : self._asked + 1]:
-                return self._next()
+        if order is not None:
+            with self._lock:
+                if order is not self._order and index == order[0]:
+                    self._begin(order)
+                if self._ahead is not None and order is self._order and index == order[self._asked]:
+                    return self._next()
         return self._loader.batch(index)
 
     def on_epoch_end(self) -> None:
@@ -140,20 +144,23 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
 
     def _begin(self, order: Sequence[int]) -> None:
         self._count()
-        self._order, self._asked, self._epoch = order, 0, self._loader.epoch
+        self._order, self._epoch = None, self._loader.epoch
         self._ahead = self._loader.batches(order, self._epoch)
+        self._order, self._asked = order, 0
 
     def _next(self) -> Any:
         try:
             batch = next(self._ahead)
         except BaseException:
-            self._ahead = None
+            self._order = self._ahead = None
             raise
         self._asked += 1
+        if self._asked == len(self._order or ()):
+            self._order = None
         return batch
 
     def _count(self) -> None:
-        if self._ahead is not None and self._asked == len(self._order or ()):
+        if self._ahead is not None and self._order is None:
             self._ahead.close()
             self._ahead = None
             self._loader.set_epoch(self._epoch + 1)

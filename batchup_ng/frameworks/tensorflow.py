@@ -72,9 +72,9 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
     Args:
         batches: A :class:`~batchup_ng.Loader`, or what else can be iterated over, once or for each epoch. What
             ``loader.map`` or :func:`~batchup_ng.watch` made is applied.
-        signature: Of a batch, nested as a batch is: ``tf.TensorSpec``. By default that of the first batch and of the
-            last, if they can be made out of turn, else of the first; sizes that differ become None, as does that of
-            the batch itself unless a loader has ``drop_last=True``.
+        signature: Of a batch, nested as a batch is: ``tf.TensorSpec``. By default that of the first two batches,
+            or of the first where batches come in their order only; sizes that differ become None, as does that of the
+            batch itself unless a loader has ``drop_last=True``.
         prefetch: How many batches ``tf.data`` holds ready beside those that the loader does. States of the loader count
             them as handed out; with 0 they count what you were given.
 
@@ -92,11 +92,7 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
     validation.not_negative("prefetch", prefetch)
     begun: list[Iterator[Any]] = []  # that of the first iteration, where it had to begin to look at a batch
     if signature is None:
-        looked_at = [_structure(batch) for batch in _looked_at(batches, begun)]
-        try:
-            signature = tf.nest.map_structure(lambda *leaves: _spec(leaves, _all_whole(batches)), *looked_at)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"these batches cannot be elements of one dataset: {error}; pass signature=") from error
+        signature = _signature(_looked_at(batches, begun), _all_whole(batches))
 
     def generate() -> Iterator[Any]:
         return map(_structure, begun.pop() if begun else iter(batches))
@@ -111,31 +107,51 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
 
 
 def _structure(batch: Any) -> Any:
-    """Return a batch as a structure of ``tf.data``, which would make one tensor of a list."""
-    if isinstance(batch, dict):
-        return {name: _structure(part) for name, part in batch.items()}
-    return tuple(map(_structure, batch)) if isinstance(batch, (list, tuple)) else batch
+    """Return a batch as a structure of ``tf.data``; a list within it has an entry for each sample, and is stacked."""
+    return tuple(map(_part, batch)) if isinstance(batch, list) else _part(batch)
+
+
+def _part(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: _part(below) for name, below in part.items()}
+    if isinstance(part, tuple):
+        return tuple(map(_part, part))
+    return np.array(part) if isinstance(part, list) else part
 
 
 def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
     """Return one or two batches; if an iteration had to begin for it, `begun` gets its iterator, with the batch."""
     if isinstance(batches, Loader):
         with contextlib.suppress(ArgumentTypeError):
-            return list(batches.batches([0, len(batches) - 1]))
+            numbers = range(min(2, len(batches)))
+            by_number = batches.batches(numbers)
+            return [next(by_number) for _ in numbers]  # not to its end, where it would report if it is watched
     iterator = iter(batches)
-    first = next(iterator, None)
-    if first is None:
+    looked_at = list(itertools.islice(iterator, 1))
+    begun.append(itertools.chain(looked_at, iterator))
+    return looked_at
+
+
+def _signature(batches: list[Any], all_whole: bool) -> Any:
+    """Return the specs of what is common to some batches, nested as they are."""
+    if not batches:
         raise ArgumentError("there is no batch to look at; pass signature=")
-    begun.append(itertools.chain([first], iterator))
-    return [first]
+    try:
+        return tf.nest.map_structure(lambda *leaves: _spec(leaves, all_whole), *map(_structure, batches))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"these batches cannot be elements of one dataset: {error}; let a map of the source return arrays of "
+            f"numbers or text that have one shape, padded if need be, or pass signature="
+        ) from error
 
 
 def _spec(leaves: Any, all_whole: bool) -> Any:
     """Return the ``TensorSpec`` of a part of the batches, of which there are one or two."""
     arrays = [np.asarray(leaf) for leaf in leaves]
-    if len({array.ndim for array in arrays}) > 1:
-        raise ValueError(f"arrays of shapes {arrays[0].shape} and {arrays[1].shape} have different numbers of axes")
-    shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*[array.shape for array in arrays])]
+    shapes = [array.shape for array in arrays]
+    if len(set(map(len, shapes))) > 1:
+        raise ValueError(f"arrays of shapes {shapes[0]} and {shapes[1]} have different numbers of axes")
+    shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True)]
     if shape and not all_whole:
         shape[0] = None
     dtype = arrays[0].dtype

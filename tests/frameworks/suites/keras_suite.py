@@ -1,0 +1,361 @@
+"""The tests of ``frameworks/keras.py`` on one backend, which ``test_keras.py`` runs in a process of its own for each.
+
+A model whose steps tell what they are given runs without being compiled, so that the backends call them alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.frameworks.keras import endless, to_keras
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.frameworks.framework_contract import FrameworkContract
+from tests.frameworks.poison import BATCH_SIZE, kept_late, numbered_rows, poisoned_leases
+
+# Of Keras' own variables, when Keras makes arrays of them.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+
+N, SIZE = 22, 4
+X = np.arange(N, dtype=np.float32)[:, None]
+SOURCE = bu.ArrayDataSource([X, X])
+
+
+def as_numpy(tensor: Any) -> np.ndarray:
+    return np.array(keras.ops.convert_to_numpy(tensor))
+
+
+def values(tensor: Any) -> list[int]:
+    return [int(value) for value in as_numpy(tensor)[:, 0]]
+
+
+def telling(tell: Any, units: int = 1) -> Any:
+    """Return a model that is not built yet, whose every step calls `tell` with the batch that it is given."""
+    model = keras.Sequential([keras.layers.Dense(units)])
+    model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"], run_eagerly=True)
+
+    def telling_first(step: Any) -> Any:
+        def told(*args: Any) -> Any:
+            tell(args[-1])  # before it stands the state, with JAX
+            return step(*args)
+
+        return told
+
+    for name in ("train_step", "test_step", "predict_step"):
+        setattr(model, name, telling_first(getattr(model, name)))
+    return model
+
+
+@pytest.fixture
+def seen() -> list[Any]:
+    """What the steps of `model` were given: the values of x of each batch."""
+    return []
+
+
+@pytest.fixture
+def model(seen: list[Any]) -> Any:
+    return telling(lambda batch: seen.append(values(keras.utils.unpack_x_y_sample_weight(batch)[0])))
+
+
+def epochs(*numbers: int, shuffle: Any = 7) -> list[list[int]]:
+    """Return the values of all batches of epochs of SOURCE."""
+    iterators = (SOURCE.batch_iterator(SIZE, shuffle=shuffle, epoch=number) for number in numbers)
+    return [values(x) for iterator in iterators for x, _ in iterator]
+
+
+@pytest.fixture(params=["serial", "threads", "processes"])
+def pool(request: pytest.FixtureRequest, pools: list[AbstractWorkerPool]) -> Any:
+    return {"serial": bu.SerialPool(), "threads": pools[0], "processes": pools[1]}[request.param]
+
+
+@pytest.fixture
+def loader(pools: list[AbstractWorkerPool]) -> Iterator[bu.Loader]:
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pools[0], buffer=3) as loader:
+        yield loader
+
+
+class TestContract(FrameworkContract):
+    """Iterating over the data set by hand, as what adapts layers does."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return to_keras(loader)
+
+    def arrays(self, batch: Any) -> Any:
+        return batch
+
+
+# -- fit, evaluate, predict ----------------------------------------------------------------------------------------
+
+
+def test_each_epoch_of_fit_is_the_next_of_the_loader(pool: Any, model: Any, seen: list[Any]) -> None:
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pool, start_epoch=2) as loader:
+        model.fit(to_keras(loader), epochs=3, shuffle=False, verbose=0)
+        assert loader.epoch == 5
+    assert seen == epochs(2, 3, 4)
+
+
+def test_fit_shuffles_the_numbers_of_the_batches(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
+    model.fit(to_keras(loader), epochs=4, verbose=0)
+    shuffled = [seen[start : start + 6] for start in range(0, 24, 6)]
+    assert [sorted(epoch) for epoch in shuffled] == [sorted(epochs(number)) for number in range(4)]
+    assert shuffled != [epochs(number) for number in range(4)]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_are_made_ahead_in_the_order_in_which_keras_asks(shuffle: bool) -> None:
+    made: list[int] = []
+    handed: list[int] = []
+    one_more = threading.Condition()
+
+    def note(x: np.ndarray) -> Any:
+        with one_more:
+            made.append(int(x[0]))
+            one_more.notify()
+        return x[:, None], x[:, None]
+
+    def tell(batch: Any) -> None:
+        handed.append(values(batch[0])[0])
+        with one_more:
+            ahead = one_more.wait_for(lambda: len(made) >= min(20, len(handed) + 2), timeout=60)
+        assert ahead, f"{made} made when {handed} were handed out"
+
+    def begun(*args: Any) -> None:
+        made.clear()
+        handed.clear()
+
+    source = bu.ArrayDataSource([np.arange(20, dtype=np.float32)]).map(note)
+    with bu.Loader(source, 1, pool="threads", workers=1, buffer=4) as loader:
+        callback = keras.callbacks.LambdaCallback(on_epoch_begin=begun)
+        telling(tell).fit(to_keras(loader), epochs=2, shuffle=shuffle, callbacks=[callback], verbose=0)
+    assert made == handed
+    assert sorted(made) == list(range(20))
+
+
+def test_evaluate_and_predict_twice(pool: Any, model: Any, seen: list[Any]) -> None:
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pool) as loader:
+        dataset = to_keras(loader)
+        for _ in range(2):
+            model.evaluate(dataset, verbose=0)
+        outputs = [model.predict(dataset, verbose=0) for _ in range(2)]
+    assert seen == epochs(0, 1, 2, 3)
+    weight, bias = (float(as_numpy(part).item()) for part in model.weights)
+    for number, output in enumerate(outputs, start=2):
+        inputs = np.concatenate(epochs(number))
+        np.testing.assert_allclose(output[:, 0], inputs * weight + bias, rtol=1e-5, atol=1e-6)
+
+
+def test_validation_from_the_same_pool(pools: list[AbstractWorkerPool], model: Any, seen: list[Any]) -> None:
+    with (
+        bu.Loader(SOURCE, SIZE, shuffle=7, pool=pools[0]) as train,
+        bu.Loader(SOURCE, SIZE, pool=pools[0]) as test,
+    ):
+        model.fit(to_keras(train), epochs=2, validation_data=to_keras(test), shuffle=False, verbose=0)
+        assert (train.epoch, test.epoch) == (2, 2)
+        in_order = epochs(0, shuffle=None)
+        assert seen == epochs(0) + in_order + epochs(1) + in_order
+        seen.clear()
+        both = to_keras(train)
+        model.fit(both, epochs=2, validation_data=both, shuffle=False, verbose=0)
+        assert seen == epochs(2, 3, 4, 5)
+
+
+def test_an_epoch_of_fit_with_fewer_steps(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
+    model.fit(to_keras(loader), epochs=4, steps_per_epoch=3, shuffle=False, verbose=0)
+    assert seen == epochs(0, 1)
+
+
+def test_a_training_that_stops_in_mid_epoch_begins_the_epoch_again(
+    loader: bu.Loader, model: Any, seen: list[Any]
+) -> None:
+    def stop(batch: int, logs: Any) -> None:
+        model.stop_training = batch == 2
+
+    dataset = to_keras(loader)
+    model.fit(dataset, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=stop)], shuffle=False, verbose=0)
+    assert seen == epochs(0)[:3]
+    seen.clear()
+    model.fit(dataset, epochs=2, shuffle=False, verbose=0)
+    assert seen == epochs(0, 1)
+
+
+def test_a_training_goes_on_from_the_state_after_an_epoch(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
+    states: list[str] = []
+
+    def save(*args: Any) -> None:
+        states.append(json.dumps(loader.state_dict()))
+
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=save)
+    model.fit(to_keras(loader), epochs=2, callbacks=[callback], shuffle=False, verbose=0)
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool="serial") as again:
+        again.load_state_dict(json.loads(states[0]))
+        seen.clear()
+        model.fit(to_keras(again), epochs=3, initial_epoch=1, shuffle=False, verbose=0)
+    assert seen == epochs(1, 2)
+
+
+def test_maps_of_the_loader_are_applied_and_it_can_be_watched(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
+    waits: list[bu.EpochWait] = []
+    doubled = bu.watch(loader.map(lambda x, y: (2 * x, y)), waits.append)
+    model.fit(to_keras(doubled), epochs=3, shuffle=False, verbose=0)
+    assert seen == [[2 * value for value in batch] for batch in epochs(0, 1, 2)]
+    assert [(wait.epoch, wait.batches) for wait in waits] == [(0, 6), (1, 6), (2, 6)]
+
+
+def test_item_i_is_batch_i_whoever_asks(loader: bu.Loader) -> None:
+    dataset = to_keras(loader)
+    assert len(dataset) == dataset.num_batches == 6
+    numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(6), 5)).tolist()
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        with ThreadPoolExecutor(4) as threads:
+            found = [values(x) for x, _ in threads.map(dataset.__getitem__, numbers)]
+        assert found == [epochs(epoch)[number] for number in numbers]
+
+
+# -- what a batch may be -------------------------------------------------------------------------------------------
+
+
+def test_weights_of_samples_and_of_classes(pools: list[AbstractWorkerPool]) -> None:
+    y = np.array([0, 1, 1, 0, 1, 0], np.int32)
+    weights = np.where(y, 3, 1).astype(np.float32)
+    given: list[Any] = []
+    model = telling(lambda batch: given.extend(as_numpy(batch[2]).tolist()))
+    x = np.zeros((6, 1), np.float32)
+    with bu.Loader([x, y, weights], 4, pool=pools[0]) as weighed, bu.Loader([x, y], 4, pool=pools[0]) as plain:
+        model.fit(to_keras(weighed), shuffle=False, verbose=0)
+        model.fit(to_keras(plain), class_weight={0: 1.0, 1: 3.0}, shuffle=False, verbose=0)
+    assert given == 2 * weights.tolist()
+
+
+def test_batches_with_names_and_nested_ones(pools: list[AbstractWorkerPool]) -> None:
+    inputs = {name: keras.Input((1,), name=name) for name in "ab"}
+    model = keras.Model(inputs, keras.layers.Dense(1)(inputs["a"] + inputs["b"]))
+    model.compile("sgd", "mse")
+    named = bu.ArrayDataSource({"a": X, "b": X, "y": X})
+    with bu.Loader(named.map(lambda a, b, y: ({"a": a, "b": b}, y)), SIZE, pool=pools[0]) as loader:
+        history = model.fit(to_keras(loader), epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+    with bu.Loader(bu.ArrayDataSource({"a": X, "b": X}), SIZE, pool=pools[0]) as loader:
+        assert model.predict(to_keras(loader), verbose=0).shape == (N, 1)
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_a_sample_reaches_the_caller_of_fit(tmp_path: Path, pool: Any) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(12)]
+    for path in paths:
+        Image.new("L", (1, 1)).save(path)
+    paths[9].write_bytes(b"no picture")
+    source = bu.ArrayDataSource([bu.ImageFiles(paths, size=(1, 1), mode="L")]).map(
+        lambda x: (x[:, 0].astype(np.float32), x[:, 0].astype(np.float32))
+    )
+    with bu.Loader(source, 2, pool=pool) as loader:
+        dataset = to_keras(loader)
+        for shuffle in (False, True):
+            model = telling(lambda batch: None)
+            with pytest.raises(Exception, match=rf"row 9\b(.|\n)*{paths[9]}"):
+                model.fit(dataset, epochs=2, shuffle=shuffle, verbose=0)
+        Image.new("L", (1, 1)).save(paths[9])
+        telling(lambda batch: None).fit(dataset, verbose=0)  # with JAX, Keras leaves a model without its variables
+        assert loader.epoch == 1
+
+
+def test_what_it_cannot_be_made_of(pools: list[AbstractWorkerPool]) -> None:
+    stream = bu.CallableDataSource(lambda batch_size, **_: iter([(np.zeros((1, 1)),)]))
+    drawn = bu.Loader(SOURCE, SIZE, shuffle=np.random.RandomState(1), pool=pools[0])
+    for loader in (bu.Loader(stream, 1, pool=pools[0]), drawn):
+        with loader, pytest.raises(ArgumentTypeError, match=r"endless\(loader\) to fit, with steps_per_epoch"):
+            to_keras(loader)
+    for make in (to_keras, endless):
+        with pytest.raises(ArgumentTypeError, match=r"make one of data: Loader\(data, batch_size\)"):
+            make([X])
+
+
+def test_workers_are_those_of_the_loader(loader: bu.Loader) -> None:
+    with pytest.raises(ArgumentTypeError, match="the loader's workers make the batches"):
+        to_keras(loader, workers=4)
+    with pytest.raises(AttributeError, match="workers"):
+        to_keras(loader).workers = 4
+
+
+# -- endless -------------------------------------------------------------------------------------------------------
+
+
+def test_endless_batches_are_those_of_one_epoch_after_the_other(pool: Any, model: Any, seen: list[Any]) -> None:
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pool, start_epoch=1) as loader:
+        model.fit(endless(loader), steps_per_epoch=len(loader), epochs=3, shuffle=False, verbose=0)
+    assert seen == epochs(1, 2, 3)
+
+
+def test_endless_batches_of_what_has_no_random_access(pools: list[AbstractWorkerPool]) -> None:
+    def batches(batch_size: int, **_: Any) -> Any:
+        return ((X[start : start + batch_size], X[start : start + batch_size]) for start in range(0, N, batch_size))
+
+    with bu.Loader(bu.CallableDataSource(batches), SIZE, pool=pools[0]) as loader:
+        found = [values(x) for x, _ in itertools.islice(endless(loader), 13)]
+    assert found == (3 * epochs(0, shuffle=None))[:13]
+    drawn = bu.Loader(SOURCE, SIZE, shuffle=np.random.RandomState(1), pool=pools[0])
+    with drawn:
+        found = [values(x) for x, _ in itertools.islice(endless(drawn), 12)]
+    assert all(sorted(itertools.chain(*half)) == X[:, 0].tolist() for half in (found[:6], found[6:]))
+    assert found[:6] != found[6:]
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+
+def given_to_fit(dataset: Any, n_epochs: int) -> Iterator[Any]:
+    """Yield the batches that the steps of ``fit`` are given, as soon as they are."""
+    given: queue.Queue[Any] = queue.Queue(2)
+
+    def fit() -> None:
+        try:
+            telling(given.put).fit(dataset, epochs=n_epochs, verbose=0)
+        finally:
+            given.put(None)
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(fit)
+        yield from iter(given.get, None)
+        done.result()
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_what_a_step_was_given_never_changes(kind: str, in_full: bool) -> None:
+    n_epochs = 40 if in_full else 1
+    with poisoned_leases() as poisoned, bu.Loader(numbered_rows(), BATCH_SIZE, shuffle=1, pool=kind) as loader:
+        n_batches, n_changed = kept_late(given_to_fit(to_keras(loader), n_epochs), as_numpy)
+    assert n_changed == 0
+    assert n_batches == 250 * n_epochs
+    assert len(poisoned) > 100 * n_epochs
+
+
+def test_a_compiled_training_is_the_same_when_what_is_let_go_of_is_poisoned(in_full: bool) -> None:
+    def weights() -> list[np.ndarray]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((4096,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(1e-12), "mse")
+        data = numbered_rows() if in_full else numbered_rows(400)
+        with bu.Loader(data, BATCH_SIZE, shuffle=1, pool="processes") as loader:
+            model.fit(to_keras(loader), epochs=40 if in_full else 1, verbose=0)
+        return [as_numpy(part) for part in model.weights]
+
+    expected = weights()
+    with poisoned_leases() as poisoned:
+        found = weights()
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert len(poisoned) > 50

@@ -1,0 +1,234 @@
+"""The tests of ``frameworks/tensorflow.py``, which ``test_tensorflow.py`` runs in a process of their own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError
+from batchup_ng.frameworks.tensorflow import to_tensorflow, to_tf_dataset
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.frameworks.framework_contract import NUMBERS, SIZE, VECTORS, FrameworkContract, N, expected
+from tests.frameworks.poison import BATCH_SIZE, kept_late, numbered_rows, poisoned_leases
+
+
+class OfTensors(FrameworkContract):
+    def arrays(self, batch: Any) -> Any:
+        return tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
+
+
+class TestDataset(OfTensors):
+    saves_state = False  # what is prefetched is ahead of it, see below
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return to_tf_dataset(loader)
+
+
+class TestEagerTensors(OfTensors):
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return to_tensorflow(loader)
+
+
+def address(tensor: Any) -> int:
+    """Return where the memory of a tensor begins, as it says itself."""
+
+    class OnceMore:
+        def __dlpack__(self, **options: Any) -> Any:
+            return tf.experimental.dlpack.to_dlpack(tensor)
+
+        def __dlpack_device__(self) -> Any:
+            return 1, 0
+
+    return int(np.from_dlpack(OnceMore()).ctypes.data)
+
+
+# -- what the dataset says of itself -------------------------------------------------------------------------------
+
+
+def spec_of(loader: bu.Loader) -> Any:
+    return tf.nest.map_structure(lambda spec: (tuple(spec.shape), spec.dtype), to_tf_dataset(loader).element_spec)
+
+
+def test_the_signature(pools: list[AbstractWorkerPool]) -> None:
+    def nested(numbers: np.ndarray, vectors: np.ndarray) -> Any:
+        width = int(numbers[0]) + 3
+        names = np.array([f"naïve {number}" for number in numbers])
+        return {"v": vectors, "names": names, "more": (np.zeros((len(numbers), width), bool), [*numbers])}
+
+    source = bu.ArrayDataSource([NUMBERS, VECTORS])
+    with bu.Loader(source, SIZE, pool=pools[0]) as loader:
+        assert spec_of(loader) == (((None,), tf.int32), ((None, 5), tf.float32))
+    with bu.Loader(source, SIZE, drop_last=True, pool=pools[0]) as loader:
+        assert spec_of(loader) == (((SIZE,), tf.int32), ((SIZE, 5), tf.float32))
+    with bu.Loader(source, SIZE, drop_last=True, on_error="skip", pool=pools[0]) as loader:
+        assert spec_of(loader)[0] == ((None,), tf.int32)
+    with bu.Loader(source.map(nested), SIZE, pool=pools[0]) as loader:
+        more = (((None, None), tf.bool), ((None,), tf.int32))
+        assert spec_of(loader) == {"v": ((None, 5), tf.float32), "names": ((None,), tf.string), "more": more}
+        assert spec_of(loader.map(lambda v, names, more: [names, v])) == (((None,), tf.string), ((None, 5), tf.float32))
+        batches = list(to_tf_dataset(loader))
+        assert batches[1]["names"][0].numpy().decode() == "naïve 8"
+        assert [batch["more"][0].shape for batch in batches[:2]] == [(SIZE, 3), (SIZE, 11)]
+
+
+def test_what_cannot_be_elements_of_one_dataset(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([NUMBERS])
+    flat_once = source.map(lambda numbers: (numbers if numbers[0] else numbers[:, None],))
+    dates = source.map(lambda numbers: (numbers.astype("M8[s]"),))
+    ragged = source.map(lambda numbers: ([np.zeros(number % 3) for number in numbers],))
+    for of_source in (flat_once, dates, ragged):
+        with bu.Loader(of_source, SIZE, pool=pools[0]) as loader, pytest.raises(ArgumentError, match="pass signature="):
+            to_tf_dataset(loader)
+    with pytest.raises(ArgumentError, match="no batch to look at"):
+        to_tf_dataset(iter([]))
+
+
+def test_a_signature_of_ones_own(pools: list[AbstractWorkerPool]) -> None:
+    with bu.Loader([VECTORS], SIZE, pool=pools[0]) as loader:
+        dataset = to_tf_dataset(loader, signature=(tf.TensorSpec([None, 5], tf.float64),))
+        assert next(iter(dataset))[0].dtype == tf.float64
+        with pytest.raises(tf.errors.OpError, match="shape"):
+            list(to_tf_dataset(loader, signature=(tf.TensorSpec([SIZE, 5], tf.float32),)))
+
+
+def test_the_cardinality(pools: list[AbstractWorkerPool]) -> None:
+    with bu.Loader([NUMBERS], SIZE, pool=pools[0]) as loader:
+        assert len(to_tf_dataset(loader)) == len(loader) == 11
+        next(iter(loader))
+        assert to_tf_dataset(loader).cardinality() == tf.data.UNKNOWN_CARDINALITY
+    with bu.Loader([NUMBERS], SIZE, on_error="skip", pool=pools[0]) as loader:
+        assert to_tf_dataset(loader).cardinality() == tf.data.UNKNOWN_CARDINALITY
+
+
+# -- how it is iterated over ---------------------------------------------------------------------------------------
+
+
+def test_repeat_and_map_of_tf_go_on_with_the_next_epoch(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([NUMBERS])
+    with bu.Loader(source, SIZE, shuffle=7, pool=pools[0]) as loader:
+        doubled = tf.autograph.experimental.do_not_convert(lambda numbers: 2 * numbers)  # which would write files
+        found = [batch.numpy().tolist() for batch in to_tf_dataset(loader).map(doubled).repeat(2)]
+    both = [part for epoch in range(2) for ((_, _, _, part),) in expected(source, epoch)]
+    assert found == [[2 * number for number in part] for part in both]
+
+
+def test_a_stream_and_an_order_that_is_drawn(pools: list[AbstractWorkerPool]) -> None:
+    def batches(batch_size: int, **_: Any) -> Any:
+        return ((NUMBERS[start : start + batch_size],) for start in range(0, N, batch_size))
+
+    with bu.Loader(bu.CallableDataSource(batches), SIZE, pool=pools[0]) as loader:
+        dataset = to_tf_dataset(loader)
+        for _ in range(2):
+            assert np.concatenate([numbers for (numbers,) in dataset]).tolist() == list(range(N))
+    with bu.Loader([NUMBERS], SIZE, shuffle=np.random.RandomState(1), pool=pools[0]) as loader:
+        dataset = to_tf_dataset(loader)
+        orders = [np.concatenate([numbers for (numbers,) in dataset]).tolist() for _ in range(2)]
+    assert orders[0] != orders[1]
+    assert [sorted(order) for order in orders] == [list(range(N))] * 2
+    assert len(list(to_tf_dataset(iter([(NUMBERS,), (NUMBERS,)])))) == 2
+
+
+def test_states_without_prefetching_are_those_of_what_was_given(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([NUMBERS])
+    with bu.Loader(source, SIZE, shuffle=7, pool=pools[0]) as loader:
+        iterator = iter(to_tf_dataset(loader, prefetch=0))
+        seen = [next(iterator)[0].numpy().tolist() for _ in range(4)]
+        time.sleep(0.05)  # in which TensorFlow would fetch more, if it did
+        state = json.loads(json.dumps(loader.state_dict()))
+    with bu.Loader(source, SIZE, shuffle=7, pool=pools[1]) as loader:
+        loader.load_state_dict(state)
+        dataset = to_tf_dataset(loader)
+        rest = [[numbers.numpy().tolist() for (numbers,) in dataset] for _ in range(2)]
+    orders = [[part for ((_, _, _, part),) in expected(source, epoch)] for epoch in range(2)]
+    assert [seen + rest[0], rest[1]] == orders
+
+
+def test_states_count_at_most_what_is_prefetched_as_given(pools: list[AbstractWorkerPool]) -> None:
+    with bu.Loader([NUMBERS], 1, pool=pools[0]) as loader:
+        iterator = iter(to_tf_dataset(loader, prefetch=2))
+        for given in range(1, 30):
+            next(iterator)
+            assert given <= loader.state_dict()["batches"]["batches"] <= given + 3  # one is on its way
+        del iterator
+
+
+def test_a_dataset_that_is_watched(pools: list[AbstractWorkerPool]) -> None:
+    waits: list[bu.EpochWait] = []
+    with bu.Loader([NUMBERS], SIZE, pool=pools[0]) as loader:
+        for _ in bu.watch(to_tf_dataset(loader), waits.append):
+            pass
+        for _ in to_tf_dataset(bu.watch(loader, waits.append)):
+            pass
+    assert [wait.batches for wait in waits] == [11, 11]
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+@pytest.mark.parametrize("adapter", [to_tensorflow, to_tf_dataset])
+def test_tensors_have_the_memory_of_the_arrays(kind: str, adapter: Any) -> None:
+    addresses: list[int] = []
+
+    def note(x: np.ndarray, y: np.ndarray) -> Any:
+        addresses.append(x.ctypes.data)
+        return x, y
+
+    with bu.Loader(numbered_rows(40), BATCH_SIZE, pool=kind) as loader:
+        batches = adapter(loader.map(note))
+        addresses.clear()  # those of the batches that were looked at
+        assert [address(x) for x, _ in batches] == addresses
+    assert len(addresses) == 10
+
+
+def test_arrays_that_tensorflow_cannot_take_are_copied() -> None:
+    aligned = numbered_rows(4)[0]
+    aligned = aligned.reshape(-1)[(-aligned.ctypes.data) % 64 // 4 :][:8000].reshape(80, 100)
+    assert aligned.ctypes.data % 64 == 0
+    read_only = aligned.view()
+    read_only.flags.writeable = False
+    for array in (aligned.reshape(-1)[1:], aligned.T, read_only, aligned.astype(">f4"), np.zeros(0), np.arange(3)[::2]):
+        (tensor,) = to_tensorflow(iter([array]))
+        np.testing.assert_array_equal(tensor, array)
+        assert not array.size or address(tensor) != array.ctypes.data
+    (tensor,) = to_tensorflow(iter([aligned]))
+    assert address(tensor) == aligned.ctypes.data
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+@pytest.mark.parametrize("adapter", [to_tensorflow, to_tf_dataset])
+def test_tensors_never_change(kind: str, adapter: Any, in_full: bool) -> None:
+    n_epochs = 40 if in_full else 2
+    with poisoned_leases() as poisoned, bu.Loader(numbered_rows(), BATCH_SIZE, shuffle=1, pool=kind) as loader:
+        epochs = itertools.chain.from_iterable(adapter(loader) for _ in range(n_epochs))
+        n_batches, n_changed = kept_late(epochs, lambda tensor: tensor.numpy())
+    assert (n_batches, n_changed) == (250 * n_epochs, 0)
+    assert len(poisoned) > 100 * n_epochs
+
+
+def test_a_training_in_tf_functions_is_the_same_when_what_is_let_go_of_is_poisoned(in_full: bool) -> None:
+    def weights(adapter: Any) -> Any:
+        total = tf.Variable(tf.zeros(4096))
+
+        @tf.function(autograph=False)  # which would write files
+        def step(x: Any) -> None:
+            total.assign(0.9 * total + tf.reduce_mean(x, axis=0))
+
+        with bu.Loader(numbered_rows(), BATCH_SIZE, shuffle=1, pool="processes") as loader:
+            for _ in range(20 if in_full else 1):
+                for x, _ in adapter(loader):
+                    step(x)
+        return total.numpy()
+
+    expected_weights = weights(lambda loader: loader)
+    with poisoned_leases() as poisoned:
+        for adapter in (to_tensorflow, to_tf_dataset):
+            np.testing.assert_array_equal(weights(adapter), expected_weights)
+    assert len(poisoned) > 200

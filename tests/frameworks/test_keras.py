@@ -1,0 +1,15 @@
+"""Keras takes the batches of a loader, on each of its backends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.extent import quick
+from tests.frameworks.suites.run import run_suite
+
+
+@pytest.mark.parametrize("backend", quick(["torch"], ["jax", "tensorflow", "torch"]))
+def test_the_suite_of_keras(backend: str, tmp_path: Path) -> None:
+    run_suite("keras_suite", "keras", tmp_path, ["keras", backend], KERAS_BACKEND=backend)
