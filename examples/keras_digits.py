@@ -1,32 +1,26 @@
-"""Train a Keras 3 network through `fit` on image files, from the same iterator as any other loop."""
+"""Train a Keras 3 network through `fit` on image files, on any of its backends: torch, jax or tensorflow."""
 
-import contextlib
 import os
 import tempfile
 
 import numpy as np
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras reads it when it is imported
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow tells much of itself
 
 import keras
 
 import batchup_ng as bu
 from batchup_ng.demo.digits import write_digits
+from batchup_ng.frameworks.keras import to_keras
 
-EPOCHS, BATCH_SIZE, SEED = 10, 32, 1
+EPOCHS, SEED = 10, 1
 keras.utils.set_random_seed(SEED)
 
 
 def to_planes(images, labels):
     """Return one grey plane an image, 0 to 1: (n, 8, 8, 1) float32."""
     return images[..., None].astype(np.float32) / 255, labels
-
-
-def epochs_without_end(source):
-    """Yield the batches of all epochs in turn; `fit` takes as many as an epoch has."""
-    with source.epochs(None, BATCH_SIZE, shuffle=SEED) as epochs:
-        for batches in epochs:
-            yield from batches
 
 
 network = keras.Sequential(
@@ -43,11 +37,11 @@ network.compile(keras.optimizers.Adam(0.003), "sparse_categorical_crossentropy",
 with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     paths, labels = write_digits(folder)
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_planes)
-    train, test = (pool.parallel_data_source(part) for part in bu.split(digits, [0.75, 0.25], SEED, stratify=labels))
+    parts = bu.split(digits, [0.75, 0.25], SEED, stratify=labels)
+    train, test = bu.Loader(parts[0], 32, shuffle=SEED, pool=pool), bu.Loader(parts[1], 128, pool=pool)
 
-    steps = bu.num_batches(train.num_samples(), BATCH_SIZE)
-    with contextlib.closing(epochs_without_end(train)) as batches:
-        network.fit(batches, steps_per_epoch=steps, epochs=EPOCHS, verbose=2)
-    batches = test.batch_iterator(128)
-    _, accuracy = network.evaluate((batch for batch in batches), steps=len(batches), verbose=0)
-    print(f"test accuracy {accuracy:.3f} after {EPOCHS} epochs of fit in Keras {keras.__version__}")
+    # The order is the loader's, so that `fit` need not shuffle the batches once more. `watch` prints a line an epoch.
+    network.fit(to_keras(bu.watch(train)), epochs=EPOCHS, validation_data=to_keras(test), shuffle=False, verbose=0)
+    _, accuracy = network.evaluate(to_keras(test), verbose=0)
+    backend = f"Keras {keras.__version__} on {keras.backend.backend()}"
+    print(f"test accuracy {accuracy:.3f} after {EPOCHS} epochs of fit in {backend}")

@@ -28,6 +28,7 @@ NEEDS = {
     "lightning_resume": ["pytorch_lightning", "torch"],
     "lmdb_file": ["lmdb"],
     "table_of_files": ["pandas"],
+    "tf_data": ["tensorflow"],
     "torch_checkpoint": ["torch"],
     "torch_ddp": ["torch"],
     "torch_digits": ["torch"],
@@ -50,6 +51,7 @@ LAST_LINE = {
     "resume": r"killed [1-9]\d* times \(.*\); weights equal, bit for bit, to those of an unbroken run: True",
     "semi_supervised": r"test accuracy 0\.[89]\d\d from 100 labelled and \d+ other digits",
     "table_of_files": r"epoch 1: 1797 rows, pixels from -1\.00 to 0\.\d\d",
+    "tf_data": r"test accuracy (0\.9[5-9]\d|1\.000) after 12 epochs in TensorFlow .+",
     "torch_checkpoint": r"weights equal to those of the unbroken run: True",
     "torch_ddp": r"test loss of each process: (0\.\d+), \1; accuracy 0\.9\d\d",
     "torch_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs in torch .+",
@@ -60,18 +62,19 @@ LAST_LINE = {
 LONG = {
     "after_torch", "before_torch", "digits", "distributed", "hdf5_file", "hugging_face_trainer",
     "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits", "lightning_resume", "lmdb_file",
-    "predict", "resume", "semi_supervised", "table_of_files", "torch_checkpoint", "torch_ddp", "torch_digits",
-    "train_and_validate",
+    "predict", "resume", "semi_supervised", "table_of_files", "tf_data", "torch_checkpoint", "torch_ddp",
+    "torch_digits", "train_and_validate",
 }  # fmt: skip
 
 # Folders of settings or compiled code that Keras and torch make, of which we know nothing.
 OTHERS_LEAVE = ("keras", "torch")
 
 
-def run_example(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_example(path: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run an example away from the checkout, with `folder` as its home and place for temporary files."""
     environment = dict(os.environ, TMPDIR=str(folder), KERAS_HOME=str(folder / "keras"), PYTHONWARNINGS="default")
     environment.pop("KERAS_BACKEND", None)
+    environment.update(variables)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parents[1]), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, str(path)]
     return subprocess.run(
@@ -91,6 +94,19 @@ def test_an_example_prints_its_result(path: Path, tmp_path: Path) -> None:
     assert re.fullmatch(LAST_LINE[path.stem], done.stdout.strip().splitlines()[-1]), done.stdout
     assert "Traceback" not in done.stderr, done.stderr
     assert [left.name for left in tmp_path.iterdir() if not left.name.startswith(OTHERS_LEAVE)] == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
+def test_the_example_of_keras_on_other_backends(backend: str, tmp_path: Path) -> None:
+    if absent := [library for library in ("keras", backend) if find_spec(library) is None]:
+        pytest.skip(f"{', '.join(absent)} not installed")
+    (path,) = (path for path in EXAMPLES if path.stem == "keras_digits")
+    done = run_example(path, tmp_path, KERAS_BACKEND=backend)
+    last = done.stdout.strip().splitlines()[-1:]
+    assert last, done.stderr
+    assert re.fullmatch(LAST_LINE["keras_digits"].replace(".+", f".+ on {backend}"), last[0]), done.stdout
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
