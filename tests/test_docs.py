@@ -21,7 +21,8 @@ from tests.extent import quick
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
-    "frameworks", "moving_from_batchup", "coming_from_torch", "coming_from_grain",
+    "frameworks", "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data",
+    "coming_from_keras",
 )  # fmt: skip
 NEEDS = {"coming_from_torch": "torch"}
 QUICK = ("quickstart",)
@@ -56,6 +57,7 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
     # As a reader would run it: one script without a __main__ guard, away from the checkout.
     paths = [str(DOCS.parent), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), PYTHONWARNINGS="default")
+    environment |= {"TMPDIR": str(tmp_path), "KERAS_HOME": str(tmp_path / "keras")}  # Keras and torch leave files there
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
