@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -76,6 +77,7 @@ class Progress:
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     pending: Any = None  # the state from which the next epoch goes on
+    beside: weakref.WeakSet[BatchIterator] | None = None  # of batches by their numbers
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
     iterator: Any = None  # what iterating over the loader, or over a view, returned for that
@@ -267,7 +269,12 @@ class Loader:
                 yield batch
 
         some = Epoch(behind, options, options, plan, chosen=planned(), n_chosen=len(wanted), accounting=OutOfOrder())
-        return self._viewed(BatchIterator(some, behind.start(some)))
+        iterator = BatchIterator(some, behind.start(some))
+        with LOCK:
+            if self._progress.beside is None:  # not from the start, for it cannot be pickled
+                self._progress.beside = weakref.WeakSet()
+            self._progress.beside.add(iterator)
+        return self._viewed(iterator)
 
     # -- how far it is -----------------------------------------------------------------------------------------
 
@@ -352,7 +359,7 @@ class Loader:
         The state is still that of the epoch under way.
         """
         progress = self._progress
-        for made in (progress.iterator, progress.series):
+        for made in (progress.iterator, progress.series, *(progress.beside or ())):
             if made is not None:
                 made.close()
         progress.series = progress.behind = None  # which holds what workers share; TensorFlow keeps loaders for good

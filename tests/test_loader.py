@@ -231,6 +231,13 @@ def test_batches_by_their_numbers_are_seen_through_a_view_and_have_no_state(load
         doubled.state_dict()
 
 
+def test_batches_by_their_numbers_end_with_the_loader(loader: bu.Loader) -> None:
+    iterator = loader.batches([0, 1, 2, 3])
+    next(iterator)
+    loader.close()
+    assert list(iterator) == []
+
+
 def test_a_batch_that_was_asked_for_by_its_number_cannot_be_left_out(pools: list[AbstractWorkerPool]) -> None:
     source = bu.ArrayDataSource([X]).map_samples(lambda x: (1 // int(x // 4 != 1),))
     for pool in pools:
