@@ -101,6 +101,23 @@ def _check(loader: Any) -> None:
         )
 
 
+class Pass:
+    """Going once through the batches of an epoch, which are made ahead."""
+
+    def __init__(self, loader: Loader, order: Sequence[int]) -> None:
+        self.order = order
+        self.epoch = loader.epoch
+        self.ahead = loader.batches(order, self.epoch)
+        self.asked = 0  # for how many batches
+
+    def is_next(self, index: int) -> bool:
+        return index in self.order[self.asked : self.asked + 1]
+
+    @property
+    def whole(self) -> bool:
+        return self.asked == len(self.order)
+
+
 class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
     """The batches of a loader by their numbers.
 
@@ -115,10 +132,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         super().__init__()
         self._loader = loader
         self._lock = threading.Lock()
-        self._order: Sequence[int] | None = None  # of the epoch that Keras goes through, its object; None at its end
-        self._epoch = 0  # its number
-        self._asked = 0  # how many of its batches were asked for
-        self._ahead: Any = None  # gives them, until the epoch is counted
+        self._pass: Pass | None = None  # under way; or the next, of which nothing was asked for yet
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -131,39 +145,41 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         order = _order_of_keras()
         if order is not None:
             with self._lock:
-                if order is not self._order and index == order[0]:
+                if index == order[0] and (self._pass is None or self._pass.order is not order):
                     self._begin(order)
-                if self._ahead is not None and order is self._order and index == order[self._asked]:
-                    return self._next()
+                if self._pass is not None and self._pass.order is order and self._pass.is_next(index):
+                    return self._next(self._pass)
         return self._loader.batch(index)
 
     def on_epoch_end(self) -> None:
-        """Count the epoch, if Keras went through it; called too before it begins with the first."""
+        """Count the epoch, if Keras went through it; Keras calls this before it begins with the first, too."""
         with self._lock:
             self._count()
 
     def _begin(self, order: Sequence[int]) -> None:
         self._count()
-        self._order, self._epoch = None, self._loader.epoch
-        self._ahead = self._loader.batches(order, self._epoch)
-        self._order, self._asked = order, 0
+        made, self._pass = self._pass, None
+        if made is None or made.asked or made.order != order or made.epoch != self._loader.epoch:
+            made = Pass(self._loader, order)
+        made.order = order
+        self._pass = made
 
-    def _next(self) -> Any:
+    def _next(self, under_way: Pass) -> Any:
         try:
-            batch = next(self._ahead)
+            batch = next(under_way.ahead)
         except BaseException:
-            self._order = self._ahead = None
+            self._pass = None
             raise
-        self._asked += 1
-        if self._asked == len(self._order or ()):
-            self._order = None
+        under_way.asked += 1
         return batch
 
     def _count(self) -> None:
-        if self._ahead is not None and self._order is None:
-            self._ahead.close()
-            self._ahead = None
-            self._loader.set_epoch(self._epoch + 1)
+        """If the epoch is at its end, go on to the next, whose batches are made at once if their order is known."""
+        done = self._pass
+        if done is not None and done.whole:
+            done.ahead.close()
+            self._loader.set_epoch(done.epoch + 1)
+            self._pass = Pass(self._loader, done.order) if isinstance(done.order, range) else None
 
 
 def _order_of_keras() -> Sequence[int] | None:
