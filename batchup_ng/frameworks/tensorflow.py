@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..batch import map_leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
-from .handover import converted
+from .handover import AheadIterator, handed_over
 
 try:
     import tensorflow as tf
@@ -39,7 +40,8 @@ def to_tensorflow(batches: Any) -> Any:
     """Return what iterates as `batches` does, with eager tensors on the CPU in the place of arrays.
 
     A tensor is the array's own memory, which no later batch is written to as long as the tensor lives. Arrays that are
-    not aligned for TensorFlow, small ones as a rule, are copied, as are read-only ones and text.
+    not aligned for TensorFlow, small ones as a rule, are copied, as are read-only ones and text. A thread makes the
+    tensors of the next batch while you use this one; states count what was handed out.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
@@ -51,15 +53,30 @@ def to_tensorflow(batches: Any) -> Any:
     (4, 3) float64 [0 1 2 3]
     (1, 3) float64 [4]
     """
-    return converted(batches, lambda batch: tf.nest.map_structure(_tensor, batch))
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, _tensors, depth=1))
+
+
+def _tensors(batch: Any) -> Any:
+    return map_leaves(_tensor, batch)
 
 
 def _tensor(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray) and leaf.dtype in BY_DLPACK:
-        flags = leaf.flags
-        if flags.c_contiguous and flags.writeable and leaf.ctypes.data % ALIGNED == 0:
-            return tf.experimental.dlpack.from_dlpack(leaf.__dlpack__())
-    return tf.convert_to_tensor(leaf)
+    if isinstance(leaf, list):
+        return [_tensor(part) for part in leaf]
+    if not isinstance(leaf, np.ndarray) or leaf.dtype not in BY_DLPACK:
+        return tf.convert_to_tensor(leaf)
+    if not (leaf.flags.c_contiguous and leaf.flags.writeable and leaf.ctypes.data % ALIGNED == 0):
+        leaf = _aligned_copy(leaf)
+    return tf.experimental.dlpack.from_dlpack(leaf.__dlpack__())
+
+
+def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    """Return a copy that DLPack may hand over, which costs less than a tensor that TensorFlow makes itself."""
+    room = np.empty(array.nbytes + ALIGNED, np.uint8)
+    start = -room.ctypes.data % ALIGNED
+    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any:
