@@ -105,17 +105,18 @@ class Pass:
     """Going once through the batches of an epoch, which are made ahead."""
 
     def __init__(self, loader: Loader, order: Sequence[int]) -> None:
-        self.order = order
+        self.order = order  # Keras' own object
+        self.numbers = list(order)
         self.epoch = loader.epoch
-        self.ahead = loader.batches(order, self.epoch)
+        self.ahead = loader.batches(self.numbers, self.epoch)
         self.asked = 0  # for how many batches
 
     def is_next(self, index: int) -> bool:
-        return index in self.order[self.asked : self.asked + 1]
+        return self.numbers[self.asked : self.asked + 1] == [index]
 
     @property
     def whole(self) -> bool:
-        return self.asked == len(self.order)
+        return self.asked == len(self.numbers)
 
 
 class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
@@ -159,7 +160,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
     def _begin(self, order: Sequence[int]) -> None:
         self._count()
         made, self._pass = self._pass, None
-        if made is None or made.asked or made.order != order or made.epoch != self._loader.epoch:
+        if made is None or made.asked or made.numbers != list(order) or made.epoch != self._loader.epoch:
             made = Pass(self._loader, order)
         made.order = order
         self._pass = made
@@ -179,7 +180,8 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         if done is not None and done.whole:
             done.ahead.close()
             self._loader.set_epoch(done.epoch + 1)
-            self._pass = Pass(self._loader, done.order) if isinstance(done.order, range) else None
+            in_order = range(len(done.numbers))
+            self._pass = Pass(self._loader, in_order) if done.numbers == list(in_order) else None
 
 
 def _order_of_keras() -> Sequence[int] | None:
