@@ -12,4 +12,4 @@ from tests.frameworks.suites.run import run_suite
 
 @pytest.mark.parametrize("backend", quick(["torch"], ["jax", "tensorflow", "torch"]))
 def test_the_suite_of_keras(backend: str, tmp_path: Path) -> None:
-    run_suite("keras_suite", "keras", tmp_path, ["keras", backend], KERAS_BACKEND=backend)
+    run_suite("keras_suite", tmp_path, ["keras", backend], KERAS_BACKEND=backend)

@@ -8,4 +8,4 @@ from tests.frameworks.suites.run import run_suite
 
 
 def test_the_suite_of_tensorflow(tmp_path: Path) -> None:
-    run_suite("tensorflow_suite", "tensorflow", tmp_path, ["tensorflow"])
+    run_suite("tensorflow_suite", tmp_path, ["tensorflow"])

@@ -5,6 +5,7 @@ A model whose steps tell what they are given runs without being compiled, so tha
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import json
 import queue
@@ -21,6 +22,7 @@ from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.frameworks import keras as of_keras
 from batchup_ng.frameworks.keras import endless, to_keras
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
@@ -95,6 +97,10 @@ class TestContract(FrameworkContract):
 
     def arrays(self, batch: Any) -> Any:
         return batch
+
+
+def test_the_examples_in_docstrings() -> None:
+    assert doctest.testmod(of_keras) == (0, 7)
 
 
 # -- fit, evaluate, predict ----------------------------------------------------------------------------------------

@@ -20,12 +20,11 @@ ROOT = Path(__file__).parents[3]
 MINUTES = 100 if THOROUGH else 4.5
 
 
-def run_suite(suite: str, module: str, home: Path, needs: list[str], **environment: str) -> None:
-    """Fail if one of the tests of a suite, or a doctest of the module that it tests, fails.
+def run_suite(suite: str, home: Path, needs: list[str], **environment: str) -> None:
+    """Fail if one of the tests of a suite fails.
 
     Args:
         suite: Name of a file in this folder.
-        module: Name of a module in ``batchup_ng/frameworks``.
         home: Where libraries may write their settings.
         needs: The libraries that the suite imports, without which it is skipped.
         environment: Variables for its process.
@@ -33,11 +32,12 @@ def run_suite(suite: str, module: str, home: Path, needs: list[str], **environme
     absent = [library for library in needs if find_spec(library) is None]
     if absent:
         pytest.skip(f"{', '.join(absent)} not installed")
-    files = [f"tests/frameworks/suites/{suite}.py", f"batchup_ng/frameworks/{module}.py"]
+    file = f"tests/frameworks/suites/{suite}.py"
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_HOME": str(home / "keras")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *["--thorough"] * THOROUGH, *files],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *["--thorough"] * THOROUGH, file],
         cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_HOME": str(home / "keras"), **environment},
+        env={**os.environ, "BATCHUP_NG_SUITE": suite, **quiet, **environment},
         capture_output=True,
         text=True,
         timeout=60 * MINUTES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import json
 import time
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError
+from batchup_ng.frameworks import tensorflow as of_tensorflow
 from batchup_ng.frameworks.tensorflow import to_tensorflow, to_tf_dataset
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import NUMBERS, SIZE, VECTORS, FrameworkContract, N, expected
@@ -47,6 +49,10 @@ def address(tensor: Any) -> int:
             return 1, 0
 
     return int(np.from_dlpack(OnceMore()).ctypes.data)
+
+
+def test_the_examples_in_docstrings() -> None:
+    assert doctest.testmod(of_tensorflow) == (0, 4)
 
 
 # -- what the dataset says of itself -------------------------------------------------------------------------------
