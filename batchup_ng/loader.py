@@ -77,18 +77,18 @@ class Progress:
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     pending: Any = None  # the state from which the next epoch goes on
-    beside: weakref.WeakSet[BatchIterator] | None = None  # of batches by their numbers
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
     iterator: Any = None  # what iterating over the loader, or over a view, returned for that
+    beside: Any = dataclasses.field(default_factory=weakref.WeakSet)  # iterators of batches by their numbers
     # Held while the pool is started or a batch is planned out of turn, which several threads may ask for at once.
     lock: Any = dataclasses.field(default_factory=threading.RLock)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "lock"}
+        return {name: value for name, value in vars(self).items() if name not in ("lock", "beside")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, lock=threading.RLock())
+        vars(self).update(state, lock=threading.RLock(), beside=weakref.WeakSet())
 
 
 class Loader:
@@ -270,10 +270,7 @@ class Loader:
 
         some = Epoch(behind, options, options, plan, chosen=planned(), n_chosen=len(wanted), accounting=OutOfOrder())
         iterator = BatchIterator(some, behind.start(some))
-        with LOCK:
-            if self._progress.beside is None:  # not from the start, for it cannot be pickled
-                self._progress.beside = weakref.WeakSet()
-            self._progress.beside.add(iterator)
+        self._progress.beside.add(iterator)
         return self._viewed(iterator)
 
     # -- how far it is -----------------------------------------------------------------------------------------
@@ -359,7 +356,7 @@ class Loader:
         The state is still that of the epoch under way.
         """
         progress = self._progress
-        for made in (progress.iterator, progress.series, *(progress.beside or ())):
+        for made in (progress.iterator, progress.series, *progress.beside):
             if made is not None:
                 made.close()
         progress.series = progress.behind = None  # which holds what workers share; TensorFlow keeps loaders for good

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from benchmarks.peers.base import OURS, Variant
 from benchmarks.peers.ours import SEED, OurFeed
@@ -18,9 +21,69 @@ def to_torch(loader: Any) -> Any:
     return to_torch(loader)
 
 
+def to_jax(loader: Any) -> Any:
+    from batchup_ng.frameworks.jax import to_jax
+
+    return to_jax(loader)
+
+
+def to_keras(loader: Any) -> Any:
+    return FedByKeras(loader)
+
+
+class FedByKeras:
+    """What ``fit`` of Keras, on the backend jax, iterates over: by its own adapter, with the numbers shuffled."""
+
+    def __init__(self, loader: Any) -> None:
+        os.environ["KERAS_BACKEND"] = "jax"
+        from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+        from batchup_ng.frameworks.keras import to_keras
+
+        self.adapter = PyDatasetAdapter(to_keras(loader), shuffle=True)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.adapter.on_epoch_begin()
+        yield from self.adapter.get_jax_iterator()
+        self.adapter.on_epoch_end()
+
+
+def to_tensorflow(loader: Any) -> Any:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    from batchup_ng.frameworks.tensorflow import to_tensorflow
+
+    return to_tensorflow(loader).map(seen_by_numpy)
+
+
+def to_tf_dataset(loader: Any) -> Any:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    from batchup_ng.frameworks.tensorflow import to_tf_dataset
+
+    dataset = to_tf_dataset(loader)
+    return Again(lambda: (seen_by_numpy(*batch) for batch in dataset))
+
+
+class Again:
+    """Iterates over what a function gives each time."""
+
+    def __init__(self, make: Callable[[], Iterator[Batch]]) -> None:
+        self.make = make
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.make()
+
+
+def seen_by_numpy(*tensors: Any) -> Batch:
+    return tuple(np.asarray(memoryview(tensor)) for tensor in tensors)
+
+
 ADAPTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "numpy": ("numpy", lambda loader: loader),
     "torch": ("torch", to_torch),
+    "jax": ("jax", to_jax),
+    "keras": ("keras", to_keras),
+    "tensorflow": ("tensorflow", to_tensorflow),
+    "tf-data": ("tensorflow", to_tf_dataset),
 }
 """The library of each, and a function that makes of a ``bu.Loader`` what is iterated over, an epoch each time.
 
