@@ -7,6 +7,7 @@ is asked for a state or closed.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import math
@@ -30,7 +31,7 @@ from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import EpochOptions, epoch_options
 from .data_source.hooks import samples_in_words
 from .error_context import function_name
-from .errors import ArgumentError, ArgumentTypeError, StateError
+from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .randomness.numpy_rng import GLOBAL, seed_draw
 from .sampling.plans.epoch import BatchPlan, PlannedBatch
@@ -44,6 +45,9 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
     "processes": WorkerProcessPool,
 }
 """The pools by name: each is made with a number of workers."""
+
+CLOSED = "closed"
+"""What stands for the kind of the pool of a loader that was closed."""
 
 OF_TORCH = {
     "num_workers": "pass the number of workers as workers=",
@@ -76,7 +80,8 @@ class Progress:
     behind: WithConsumerMaps | None = None  # the source that the pool works for
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
-    pending: Any = None  # the state from which the next epoch goes on
+    pending: Any = None  # the state in the middle of an epoch from which the next iteration goes on
+    told: tuple[dict[str, Any], list[Any]] = ({}, [])  # the stats and the errors of an epoch that close() ended
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
     iterator: Any = None  # what iterating over the loader, or over a view, returned for that
@@ -321,8 +326,8 @@ class Loader:
         if drawn is not None:
             progress.options = {**before, "shuffle": drawn}
         try:
-            if batches is not None:
-                prepare(self._with_plan(), self._options_of(number), batches)
+            if batches is not None and prepare(self._with_plan(), self._options_of(number), batches).at_its_start:
+                batches = None
         except BaseException:
             progress.options = before
             raise
@@ -340,28 +345,36 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """Return what happened in the epoch under way, or in the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
         iterator = self._progress.iterator
-        return {} if iterator is None else dict(iterator.stats())
+        return self._progress.told[0] if iterator is None else dict(iterator.stats())
 
     @property
     def errors(self) -> list[Any]:
         """The samples that the error policy let pass in the epoch under way, or in the last."""
         iterator = self._progress.iterator
-        return [] if iterator is None else list(iterator.errors)
+        return self._progress.told[1] if iterator is None else list(iterator.errors)
 
     # -- its end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the epoch under way, and the workers unless the pool is yours; may be called again.
 
-        The state is still that of the epoch under way.
+        The state is still that of the epoch under way, from which an iteration by a pool of yours would go on.
         """
-        progress = self._progress
+        progress, under_way = self._progress, self._under_way()
+        if under_way is not None:
+            with contextlib.suppress(StateError):  # it has none
+                progress.next, progress.pending = int(under_way.epoch), under_way.state_dict()
+        if progress.iterator is not None:
+            progress.told = self.stats(), self.errors
         for made in (progress.iterator, progress.series, *progress.beside):
             if made is not None:
                 made.close()
-        progress.series = progress.behind = None  # which holds what workers share; TensorFlow keeps loaders for good
-        if progress.kind and progress.pool is not None:
-            progress.pool.close()
+        # They hold what the workers share, and TensorFlow keeps loaders until the program ends.
+        progress.iterator = progress.inner = progress.series = progress.behind = None
+        if progress.kind:
+            pool, progress.pool, progress.kind = progress.pool, None, CLOSED
+            if pool is not None:
+                pool.close()
 
     def __enter__(self: LoaderType) -> LoaderType:
         return self
@@ -375,7 +388,9 @@ class Loader:
         given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
         words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
-        if progress.pool is not None:
+        if progress.kind == CLOSED:
+            words.append(CLOSED)
+        elif progress.pool is not None:
             words.append(f"by {progress.pool!r}" + f", chosen because {progress.why}" * bool(progress.why))
         else:
             words.append(f"pool={progress.kind!r}" + ", to be chosen in the first epoch" * (progress.kind == "auto"))
@@ -390,6 +405,11 @@ class Loader:
         """Return what plans epochs and checks states: the source, if that can, without starting anything."""
         source = self._progress.source
         return source if isinstance(source, PlannedDataSource) else self._behind()
+
+    @property
+    def in_mid_epoch(self) -> bool:
+        """Whether a part of an epoch was handed out: by this loader, or before the state that was loaded."""
+        return self._under_way() is not None or self._progress.pending is not None
 
     def _under_way(self) -> Any:
         """Return the iterator of the epoch under way, None where it is at its end or there is none."""
@@ -409,6 +429,8 @@ class Loader:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
         progress = self._progress
         with self._progress.lock:
+            if progress.kind == CLOSED:
+                raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if progress.pool is None:
                 kind, options = progress.kind, progress.options
                 if kind == "auto":

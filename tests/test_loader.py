@@ -376,8 +376,9 @@ def test_views_share_the_epoch(loader: bu.Loader) -> None:
     assert numbers(doubled) == [2 * n + 1 for n in orders[0][8:]]
     assert numbers(loader) == orders[1]
     doubled.close()
-    with pytest.raises(PoolClosed):
+    with pytest.raises(PoolClosed, match="this loader is closed"):
         iter(loader)
+    assert repr(loader).endswith("epoch 2, closed>")
 
 
 def test_a_map_of_named_columns() -> None:

@@ -187,6 +187,6 @@ def _hands_out_all(batches: Any) -> bool:
 def _n_batches(batches: Any) -> int | None:
     """Return how many batches each iteration has, None where that is not known."""
     with contextlib.suppress(ArgumentTypeError):
-        if _hands_out_all(batches) and batches._under_way() is None:
+        if _hands_out_all(batches) and not batches.in_mid_epoch:
             return len(batches)
     return None

@@ -99,6 +99,11 @@ class Epoch:
             return self.n_chosen
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
+    @property
+    def at_its_start(self) -> bool:
+        """Whether nothing was handed out of it, nor a stream begun."""
+        return self.plan is not None and not self.accounting.batches
+
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after so many batches, with the `counts` of the accounting.
 
