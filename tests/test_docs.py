@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from types import ModuleType
@@ -57,16 +58,13 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
     # As a reader would run it: one script without a __main__ guard, away from the checkout.
     paths = [str(DOCS.parent), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), PYTHONWARNINGS="default")
-    environment |= {"TMPDIR": str(tmp_path), "KERAS_HOME": str(tmp_path / "keras")}  # Keras and torch leave files there
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    # Keras and torch leave files in TMPDIR, whose name is short enough for PyTorch's sockets in it.
+    with tempfile.TemporaryDirectory() as folder:
+        environment |= {"TMPDIR": folder, "KERAS_HOME": str(tmp_path / "keras")}
+        command = [sys.executable, str(script)]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False
+        )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     printed = done.stdout.split(f"{MARK}\n")[1:]
