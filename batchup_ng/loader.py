@@ -309,7 +309,8 @@ class Loader:
         return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": batches}
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on from where `state` was taken, in the middle of its epoch.
+        """Let the next iteration go on from where `state` was taken, in the middle of its epoch; behind its last batch,
+        with the next epoch.
 
         Raises:
             StateError: the state is damaged, or is that of another source, order or seed; nothing has changed.
@@ -326,8 +327,12 @@ class Loader:
         if drawn is not None:
             progress.options = {**before, "shuffle": drawn}
         try:
-            if batches is not None and prepare(self._with_plan(), self._options_of(number), batches).at_its_start:
-                batches = None
+            if batches is not None:
+                made = prepare(self._with_plan(), self._options_of(number), batches)
+                if made.at_its_end:
+                    number += 1
+                if made.at_its_start or made.at_its_end:
+                    batches = None
         except BaseException:
             progress.options = before
             raise
@@ -366,9 +371,11 @@ class Loader:
                 progress.next, progress.pending = int(under_way.epoch), under_way.state_dict()
         if progress.iterator is not None:
             progress.told = self.stats(), self.errors
-        for made in (progress.iterator, progress.series, *progress.beside):
+        for made in (progress.iterator, *progress.beside):
             if made is not None:
-                made.close()
+                made.break_off("close() of its loader")
+        if progress.series is not None:
+            progress.series.close()
         # They hold what the workers share, and TensorFlow keeps loaders until the program ends.
         progress.iterator = progress.inner = progress.series = progress.behind = None
         if progress.kind:
@@ -455,6 +462,13 @@ class Loader:
 
 def source_of(data: Any) -> AbstractDataSource:
     """Return the data source that `data` is, or one that has its samples."""
+    if type(data).__name__ == "DataLoader":
+        raise ArgumentTypeError(
+            "data is a DataLoader of PyTorch's; batchup_ng.frameworks.torch.from_dataloader(data) runs it, or pass its "
+            "data set"
+        )
+    if isinstance(data, (str, bytes)):
+        raise ArgumentTypeError(f"data must be arrays or a data set, not {data!r:.80}")
     if isinstance(data, (WithConsumerMaps, Loader)):
         raise ArgumentTypeError(
             "data must be what a pool is to work for, and this has one already; pass the source, and the pool as pool="

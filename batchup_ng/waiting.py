@@ -60,6 +60,8 @@ def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
     >>> waits[0].epoch, waits[0].batches, 0 <= waits[0].share <= 1
     (0, 5, True)
     """
+    if not callable(report):
+        raise ArgumentTypeError(f"report must be a function, such as print or a_list.append, not {report!r}")
     if isinstance(batches, Loader):
         return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report))
     if isinstance(batches, Iterator):

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,27 +84,34 @@ def run_example(path: Path, folder: Path, **variables: str) -> subprocess.Comple
     )
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Give a folder whose name is short enough for PyTorch's sockets in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize(
     "path", quick([path for path in EXAMPLES if path.stem not in LONG], EXAMPLES), ids=lambda path: path.stem
 )
-def test_an_example_prints_its_result(path: Path, tmp_path: Path) -> None:
+def test_an_example_prints_its_result(path: Path, short_folder: Path) -> None:
     absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]
     if absent:
         pytest.skip(f"examples/{path.name} needs {', '.join(absent)}; install the extra 'examples'")
-    done = run_example(path, tmp_path)
+    done = run_example(path, short_folder)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(LAST_LINE[path.stem], done.stdout.strip().splitlines()[-1]), done.stdout
     assert "Traceback" not in done.stderr, done.stderr
-    assert [left.name for left in tmp_path.iterdir() if not left.name.startswith(OTHERS_LEAVE)] == []
+    assert [left.name for left in short_folder.iterdir() if not left.name.startswith(OTHERS_LEAVE)] == []
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])
-def test_the_example_of_keras_on_other_backends(backend: str, tmp_path: Path) -> None:
+def test_the_example_of_keras_on_other_backends(backend: str, short_folder: Path) -> None:
     if absent := [library for library in ("keras", backend) if find_spec(library) is None]:
         pytest.skip(f"{', '.join(absent)} not installed")
     (path,) = (path for path in EXAMPLES if path.stem == "keras_digits")
-    done = run_example(path, tmp_path, KERAS_BACKEND=backend)
+    done = run_example(path, short_folder, KERAS_BACKEND=backend)
     last = done.stdout.strip().splitlines()[-1:]
     assert last, done.stderr
     assert re.fullmatch(LAST_LINE["keras_digits"].replace(".+", f".+ on {backend}"), last[0]), done.stdout

@@ -80,6 +80,9 @@ class HandedOverSource:
 
         return each()
 
+    def __iter__(self) -> Iterator[Any]:
+        raise ArgumentTypeError("a source is no loader; loop over its .batch_iterator(batch_size), or .epochs(n, ...)")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._source!r}>"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,11 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
     [[0, 1], [2, 3], [4]]
     """
     validation.not_negative("prefetch", prefetch)
+    if not isinstance(batches, Iterable) or isinstance(batches, (np.ndarray, list, tuple, dict, str)):
+        raise ArgumentTypeError(
+            f"batches must be a Loader or what is iterated over for batches, not a {type(batches).__name__}; make a "
+            f"loader of data: Loader(data, batch_size)"
+        )
     begun: list[Iterator[Any]] = []  # that of the first iteration, where it had to begin to look at a batch
     if signature is None:
         signature = _signature(_looked_at(batches, begun), _all_whole(batches))

@@ -115,8 +115,6 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
     def load_state_dict(self, state: Any) -> None:
         """Let the next iteration go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
         self._loader.load_state_dict(state)
-        if state["batches"] is not None and len(iter(self._loader)) == 0:
-            self._loader.set_epoch(self._loader.epoch + 1)
 
     def __reduce__(self) -> Any:
         raise ArgumentError(_NOT_IN_WORKERS)

@@ -19,6 +19,7 @@ import statistics
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -83,7 +84,8 @@ def choose(source: AbstractDataSource, batch_size: int, shuffled: bool, timeout:
         make.read(copy, rows, key, buffers)
 
     try:
-        with globals_kept():
+        with globals_kept(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they come when the batches are made
             plan = copy.plan(batch_size, 0 if shuffled else None)
             return suited(read, range(int(min(plan.n_batches, BATCHES))))
     except Exception as error:

@@ -80,6 +80,7 @@ class _Produced:
     iterator: Iterator[Any] | None = None
     context: contextvars.Context | None = None
     error: BaseException | None = None
+    traceback: Any = None  # of the error
 
     def next(self, buffers: Buffers) -> tuple[Any, ...]:
         """Return ``(batch, state of the stream after it, or None)``, or ``()`` at the end: the task of every batch.
@@ -87,7 +88,7 @@ class _Produced:
         After an error it raises the same again.
         """
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(self.traceback)  # or it would grow with each task
         try:
             if self.iterator is None or self.context is None:
                 self.iterator = whole_stream(self.source, self.options, self.path)
@@ -100,7 +101,7 @@ class _Produced:
         except StopIteration:
             return ()
         except BaseException as error:
-            self.error = error
+            self.error, self.traceback = error, error.__traceback__
             raise
 
 

@@ -104,6 +104,11 @@ class Epoch:
         """Whether nothing was handed out of it, nor a stream begun."""
         return self.plan is not None and not self.accounting.batches
 
+    @property
+    def at_its_end(self) -> bool:
+        """Whether all of it was handed out."""
+        return self.plan is not None and self.accounting.batches == self.n_batches()
+
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after so many batches, with the `counts` of the accounting.
 
