@@ -22,8 +22,11 @@ def to_torch(loader: Any) -> Any:
 
 
 def to_jax(loader: Any) -> Any:
+    import jax
+
     from batchup_ng.frameworks.jax import to_jax
 
+    jax.config.update("jax_enable_x64", True)  # or labels of 64 bits would have 32
     return to_jax(loader)
 
 
