@@ -350,13 +350,13 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """Return what happened in the epoch under way, or in the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
         iterator = self._progress.iterator
-        return self._progress.told[0] if iterator is None else dict(iterator.stats())
+        return dict(self._progress.told[0] if iterator is None else iterator.stats())
 
     @property
     def errors(self) -> list[Any]:
         """The samples that the error policy let pass in the epoch under way, or in the last."""
         iterator = self._progress.iterator
-        return self._progress.told[1] if iterator is None else list(iterator.errors)
+        return list(self._progress.told[1] if iterator is None else iterator.errors)
 
     # -- its end -----------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.choice import TINY, Choice, timed
+from ..work_pool.choice import TINY, Choice, copy_to_try, timed
 from ..work_pool.epoch_runner import ByteBound
 from ..work_pool.prefetch_buffer import Job, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, dumps, load_result, pack
@@ -414,10 +414,9 @@ def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchK
     """
     if fetch.init is not None:
         return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, True, [])
-    memory: list[Any] = []
     try:
         if fetch.columns is None:
-            fetch = load_result(dumps(fetch, memory.append), memory)
+            fetch = copy_to_try(fetch)
     except Exception as error:
         why = f"the data set cannot be pickled, which processes need: {type(error).__name__}"
         return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, False, [])

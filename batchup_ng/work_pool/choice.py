@@ -70,11 +70,9 @@ def choose(source: AbstractDataSource, batch_size: int, shuffled: bool, timeout:
     if not source.is_random_access:
         return Choice("threads", "it only streams, which is not tried out")
     try:
-        memory: list[pickle.PickleBuffer] = []
-        pickled = dumps(source, memory.append)
+        copy = copy_to_try(source)
         if timeout is not None:
             return Choice("processes", "a process that exceeds timeout= can be ended")
-        copy = load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
     except Exception as error:
         return Choice("threads", f"it cannot be pickled, which processes need: {type(error).__name__}")
     make, buffers = MakeBatch(own_thread=False), BufferPool()
@@ -90,6 +88,15 @@ def choose(source: AbstractDataSource, batch_size: int, shuffled: bool, timeout:
             return suited(read, range(int(min(plan.n_batches, BATCHES))))
     except Exception as error:
         return Choice("threads", f"the first batches could not be made: {type(error).__name__}")
+
+
+def copy_to_try(value: Any) -> Any:
+    """Return a copy on the memory of the large arrays of `value`, to read only; raises if it cannot be pickled."""
+    memory: list[pickle.PickleBuffer] = []
+    pickled = dumps(value, memory.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyTorch, that a tensor should be writable
+        return load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
 
 
 def suited(make: Callable[[Any], object], items: Sequence[Any]) -> Choice:

@@ -536,6 +536,25 @@ def test_a_sampler_that_fails(pool: AbstractWorkerPool) -> None:
         next(batches)
 
 
+class Counts(torch.utils.data.Dataset[float]):
+    """Writes to an array of its own, large enough to be shared with the copy on which a pool is chosen."""
+
+    def __init__(self) -> None:
+        self.seen = np.zeros(100_000)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> float:
+        self.seen[index] += 1
+        return float(self.seen[index])
+
+
+def test_the_choice_of_a_pool_writes_nothing_to_the_data_set() -> None:
+    with from_dataloader(torch.utils.data.DataLoader(Counts(), batch_size=4)) as loader:
+        assert [batch.tolist() for batch in loader] == [[1.0] * 4] * 2
+
+
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Any) -> None:
     once = tmp_path / "once"
 
