@@ -395,6 +395,14 @@ def test_a_loop_over_a_loader_that_is_closed_does_not_end_in_silence(loader: bu.
                 next(each)
 
 
+def test_a_map_that_fails_leaves_out_no_batch_in_silence(loader: bu.Loader) -> None:
+    iterator = iter(loader.map(lambda x: 1 // 0))
+    with pytest.raises(ZeroDivisionError):
+        next(iterator)
+    with pytest.raises(PoolClosed, match="an error in <lambda>"):
+        next(iterator)
+
+
 def test_a_map_of_named_columns() -> None:
     with bu.Loader({"x": X, "y": X}, 50, pool="serial") as loader:
         (total,) = loader.map(lambda y, x: int((x + y).sum()))

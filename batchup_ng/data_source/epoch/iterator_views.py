@@ -53,7 +53,13 @@ class MappedIterator(IteratorView):
         self._name = name or function_name(fn)
 
     def __next__(self) -> Any:
-        return self._fn(next(self._iterator))
+        batch = next(self._iterator)
+        try:
+            return self._fn(batch)
+        except BaseException:  # or a loop that goes on would lack this batch, in silence
+            if hasattr(self._iterator, "break_off"):
+                self._iterator.break_off(f"an error in {self._name}")
+            raise
 
     def __repr__(self) -> str:
         return f"<{self._iterator!r}, then {self._name}>"
