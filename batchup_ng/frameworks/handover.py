@@ -1,7 +1,9 @@
 """What the modules of all frameworks share: iterators that convert the batches of others, in the loop or ahead of it.
 
 Who owns what. An :class:`AheadIterator` has one thread, which alone calls ``next`` of the iterator of batches, and
-converts them; the consumer takes them from a queue. The thread knows the queue and that iterator, not the
+converts them. The consumer takes them from a queue; a second queue tells the thread that there is room for another,
+and takes it the batch that the consumer had two before: some frameworks free a batch without the interpreter's lock,
+which the training loop would then have to wait for. The thread knows the queues and that iterator, not the
 :class:`AheadIterator`, so that it ends with the last reference to it.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
+import math
 import os
 import queue
 import threading
@@ -26,10 +29,13 @@ from ..loader import Loader
 from ..work_pool.parallel import WithConsumerMaps
 from ..work_pool.prefetch_buffer import check_process
 
-LOOK_SECONDS, JOIN_SECONDS = 0.1, 5.0
-"""How often a thread that waits for room looks whether it is to end, and how long ``close`` waits for its end."""
+QUICK_SECONDS = 0.001
+"""A loop that comes back within this time has nothing to do."""
 
-THREADS: weakref.WeakKeyDictionary[threading.Thread, list[bool]] = weakref.WeakKeyDictionary()
+JOIN_SECONDS = 5.0
+"""How long ``close`` waits for the end of the thread."""
+
+THREADS: weakref.WeakKeyDictionary[threading.Thread, Callable[[], None]] = weakref.WeakKeyDictionary()
 """The threads, each with what tells it to end."""
 
 Convert = Callable[[Any], Any]
@@ -96,27 +102,41 @@ class AheadIterator(IteratorView):
     Args:
         iterator: Gives the batches; with ``state_dict()`` if states are to be had.
         convert: Called on the thread with each batch.
-        depth: How many converted batches are ahead, beside the one that is being converted.
-        receive: Called on the consumer's thread with each converted batch; returns what is handed out.
+        depth: How many converted batches are ahead, with the one that is being converted.
+        always: Whether the thread works in any case. If not, a batch is converted in ``next`` where that is better: for
+            a loop that comes back at once, since from thread to thread takes longer than `convert`; and where the
+            iterator is not ahead itself, for it may read what belongs to the consumer's thread.
+        receive: Called on the consumer's thread with each converted batch; returns what is handed out, which then is
+            freed where the consumer lets go of it.
     """
 
-    def __init__(self, iterator: Any, convert: Convert, depth: int = 2, receive: Convert | None = None) -> None:
+    def __init__(
+        self, iterator: Any, convert: Convert, depth: int = 2, always: bool = True, receive: Convert | None = None
+    ) -> None:
         super().__init__(iterator)
+        self._convert = convert
+        self._depth = depth
+        self._always = always
         self._receive = receive
-        self._queue: queue.Queue[Any] = queue.Queue(depth)
-        self._stop: list[bool] = []  # empty until the thread is to end; a list, since a finalizer must take no lock
-        self._place = _place(iterator)
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._ahead = 0  # how many batches the thread has room for, or has made; without any it does nothing
+        self._left = -math.inf  # when the latest batch was handed out
+        self._latest: Any = None  # what was handed out last,
+        self._before: Any = None  # and before it, which the consumer lets go of when it has the latest
+        end = Ending(self._room)
+        self._place = _place(iterator)  # behind what was handed out last; the iterator may be farther on
         self._n_batches = _length(iterator)
         self._handed_out = 0
         self._waited = 0.0
         self._ended: BaseException | None = None
         self._pid = os.getpid()
         self.at_end = False
-        arguments = (iterator, convert, self._queue, self._stop)
+        arguments = (iterator, convert, self._ready, end)
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(_convert_ahead, *arguments), daemon=True, name="handover")
-        self._finalizer = weakref.finalize(self, self._stop.append, True)
-        THREADS[self._thread] = self._stop
+        self._finalizer = weakref.finalize(self, end)
+        THREADS[self._thread] = end
 
     def __next__(self) -> Any:
         """Return the next batch.
@@ -129,22 +149,38 @@ class AheadIterator(IteratorView):
         check_process(self._pid)
         began = time.perf_counter()
         try:
-            if self._thread.ident is None:  # at the first batch, since some frameworks call iter() and take none
-                self._thread.start()
-            item = self._queue.get()
-            if isinstance(item, BaseException):
-                raise item
-            batch, self._place = item
-            if self._receive is not None:
+            if self._ahead:
+                item = self._ready.get()
+                self._ahead -= 1
+                if isinstance(item, BaseException):
+                    raise item
+                batch, self._place = item
+            else:  # the thread does nothing, so that the iterator is this one's to use
+                batch, self._place = self._convert(next(self._iterator)), _place(self._iterator)
+            if self._always or (began - self._left > QUICK_SECONDS and (self._ahead or _is_ahead(self._iterator))):
+                self._let_thread_fill()
+            if self._receive is None:
+                self._before, self._latest = self._latest, batch
+            else:
                 batch = self._receive(batch)
         except BaseException as error:  # an interrupt may have taken a batch out of the queue
             self.at_end = isinstance(error, StopIteration)
             self._end(StopIteration() if isinstance(error, Exception) else _broken_off("an interrupt"))
             raise
         finally:
-            self._waited += time.perf_counter() - began
+            self._left = time.perf_counter()
+            self._waited += self._left - began
         self._handed_out += 1
         return batch
+
+    def _let_thread_fill(self) -> None:
+        """Have the thread make batches until so many are ahead."""
+        if self._thread.ident is None:  # not before, since some frameworks call iter() and take no batch
+            self._thread.start()
+        while self._ahead < self._depth:
+            self._ahead += 1
+            self._room.put(self._before)
+            self._before = None
 
     def __len__(self) -> int:
         if self._n_batches is None:
@@ -189,41 +225,48 @@ class AheadIterator(IteratorView):
         if close is not None:
             with contextlib.suppress(ValueError):  # a generator that the thread is running just now
                 close()
-        with contextlib.suppress(queue.Empty):  # the thread may wait for room
-            while True:
-                self._queue.get_nowait()
         if self._thread.ident is not None:
             self._thread.join(JOIN_SECONDS)
+        self._latest = self._before = None
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._ready.get_nowait()
 
 
-def _convert_ahead(iterator: Any, convert: Convert, items: queue.Queue[Any], stop: list[bool]) -> None:
-    """Put each batch, converted, into the queue, with the place of the iterator after it; then what ended it.
+class Ending:
+    """Tells a thread that waits for room to end; called by a finalizer, so that it must take no lock."""
+
+    def __init__(self, room: queue.SimpleQueue[Any]) -> None:
+        self.room = room
+        self.begun = False
+
+    def __call__(self) -> None:
+        self.begun = True
+        self.room.put(None)
+
+
+def _convert_ahead(iterator: Any, convert: Convert, ready: queue.SimpleQueue[Any], end: Ending) -> None:
+    """Make a batch, converted, with the place of the iterator after it, each time there is room; then what ended it.
 
     This is all that the thread runs.
     """
-
-    def put(item: Any) -> None:
-        while not stop:
-            with contextlib.suppress(queue.Full):
-                items.put(item, timeout=LOOK_SECONDS)
-                return
-
-    while not stop:
-        try:
-            item: Any = convert(next(iterator)), _place(iterator)
-        except BaseException as error:
-            put(error)
+    while True:
+        end.room.get()  # and free what comes with it
+        if end.begun:
             return
-        put(item)
-        del item  # a batch that is not to live until the next is made
+        try:
+            ready.put((convert(next(iterator)), _place(iterator)))
+        except BaseException as error:
+            ready.put(error)
+            return
 
 
 @atexit.register
 def _end_threads() -> None:
     """Wait for all threads: one that Python ends while it runs compiled code of a framework aborts the program."""
-    threads = [(thread, stop) for thread, stop in list(THREADS.items()) if thread.is_alive()]
-    for _, stop in threads:
-        stop.append(True)
+    threads = [(thread, end) for thread, end in list(THREADS.items()) if thread.is_alive()]
+    for _, end in threads:
+        end()
     for thread, _ in threads:
         thread.join(JOIN_SECONDS)
 
@@ -232,6 +275,12 @@ def _place(iterator: Any) -> Any:
     """Return how far an iterator is; None where it has no states."""
     place = getattr(iterator, "place", None)
     return None if place is None else place()
+
+
+def _is_ahead(iterator: Any) -> bool:
+    """Return whether an iterator has batches that wait for the consumer."""
+    ready = getattr(iterator, "ready", None)
+    return ready is not None and ready() > 0
 
 
 def _length(iterator: Any) -> int | None:

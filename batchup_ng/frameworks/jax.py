@@ -69,7 +69,7 @@ def _ahead(iterator: Iterator[Any], device: Any) -> AheadIterator:
         with X64.enable_x64(x64), jax.default_device(default):
             return jax.tree.map(functools.partial(_put, device=device), batch)
 
-    return AheadIterator(iterator, put, depth=1)
+    return AheadIterator(iterator, put, depth=2)
 
 
 def _put(leaf: Any, device: Any) -> Any:

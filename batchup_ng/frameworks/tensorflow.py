@@ -53,7 +53,7 @@ def to_tensorflow(batches: Any) -> Any:
     (4, 3) float64 [0 1 2 3]
     (1, 3) float64 [4]
     """
-    return handed_over(batches, lambda iterator: AheadIterator(iterator, _tensors, depth=1))
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, _tensors, depth=2))
 
 
 def _tensors(batch: Any) -> Any:

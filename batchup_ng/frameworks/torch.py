@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
-from .handover import AheadIterator, converted, handed_over
+from .handover import AheadIterator, handed_over
 from .torch_dataloader import from_dataloader
 
 try:
@@ -33,7 +33,9 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
     """Return what iterates as `batches` does, with tensors in the place of arrays.
 
     On the CPU a tensor is the array's own memory, which no later batch is written to as long as the tensor, or a view
-    of it, lives. On a device, batches are copied ahead: while one is used, the next are on their way or there.
+    of it, lives. On a device, batches are copied ahead: while one is used, the next are on their way or there. A thread
+    does either, so that two or three batches are alive beside those in the buffer; on the CPU only where a pool is
+    ahead of a loop whose steps take 1 ms or more, else it is done in ``next``.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
@@ -60,8 +62,9 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
         return handed_over(batches, lambda iterator: _cuda_iterator(iterator, shaped, place, dtype))
     convert = partial(_map, lambda leaf: _moved(shaped(leaf), place, dtype))
     if place.type == "cpu":
-        return converted(batches, partial(_map, shaped) if dtype is None else convert)
-    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert))
+        convert = partial(_map, shaped) if dtype is None else convert
+    ahead = place.type != "cpu"
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, always=ahead))
 
 
 def as_dataset(loader: Loader, device: Any = None, channels_first: bool = False, dtype: Any = None) -> LoaderDataset:

@@ -55,7 +55,7 @@ def to_tensorflow(loader: Any) -> Any:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     from batchup_ng.frameworks.tensorflow import to_tensorflow
 
-    return to_tensorflow(loader).map(seen_by_numpy)
+    return to_tensorflow(loader).map(lambda *tensors: SeenByNumPy(tensors))
 
 
 def to_tf_dataset(loader: Any) -> Any:
@@ -63,7 +63,7 @@ def to_tf_dataset(loader: Any) -> Any:
     from batchup_ng.frameworks.tensorflow import to_tf_dataset
 
     dataset = to_tf_dataset(loader)
-    return Again(lambda: (seen_by_numpy(*batch) for batch in dataset))
+    return Again(lambda: map(SeenByNumPy, dataset))
 
 
 class Again:
@@ -76,8 +76,11 @@ class Again:
         return self.make()
 
 
-def seen_by_numpy(*tensors: Any) -> Batch:
-    return tuple(np.asarray(memoryview(tensor)) for tensor in tensors)
+class SeenByNumPy(tuple[Any, ...]):
+    """Tensors of TensorFlow, each an array when it is looked at, which is none of the time that is waited."""
+
+    def __getitem__(self, place: Any) -> Any:
+        return np.asarray(memoryview(super().__getitem__(place)))
 
 
 ADAPTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {

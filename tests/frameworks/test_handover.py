@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError, PoolClosed
+from batchup_ng.frameworks import handover
 from batchup_ng.frameworks.handover import AheadIterator, converted, handed_over
 
 from .framework_contract import FrameworkContract
@@ -57,6 +59,13 @@ class TestAhead(AsNumPy):
         return ahead(loader)
 
 
+class TestAheadOfSlowLoops(AsNumPy):
+    """Batches that a thread converts where the loop takes its time."""
+
+    def handed_over(self, loader: bu.Loader) -> Any:
+        return ahead(loader, always=False)
+
+
 class TestWatched(AsNumPy):
     """Batches under watch."""
 
@@ -87,9 +96,52 @@ def test_what_is_ahead_is_bounded() -> None:
 
     with ahead(batches(), depth=2) as iterator:
         next(iterator)
-        for _ in range(4):  # the one that was handed out, two in the queue, one for which there is no room
+        for _ in range(3):  # the one that was handed out, and two
             assert another.acquire(timeout=60)
-        assert len(made) == 4
+        assert not another.acquire(timeout=0.1)
+        assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    ("pool", "quick_seconds", "expected"),
+    [
+        ("threads", 0.0, {"MainThread", "handover"}),
+        ("threads", math.inf, {"MainThread"}),
+        ("serial", 0.0, {"MainThread"}),
+    ],
+)
+def test_where_the_thread_works(
+    pool: str, quick_seconds: float, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "QUICK_SECONDS", quick_seconds)
+    names = set()
+
+    def convert(batch: Any) -> Any:
+        names.add(threading.current_thread().name)
+        return batch
+
+    with bu.Loader(SOURCE, 4, pool=pool) as loader:
+        assert numbers(ahead(loader, convert, always=False)) == list(range(0, 40, 4))
+    assert names == expected
+
+
+def test_a_batch_that_the_loop_is_done_with_is_freed_by_the_thread() -> None:
+    """TensorFlow and JAX let others have the interpreter's lock meanwhile, for which the loop would wait."""
+    freed: list[str] = []
+    some = threading.Semaphore(0)
+
+    class Batch:
+        def __del__(self) -> None:
+            freed.append(threading.current_thread().name)
+            some.release()
+
+    with ahead(Batch() for _ in range(9)) as iterator:
+        for _ in iterator:
+            pass
+        del _
+        for _ in range(6):
+            assert some.acquire(timeout=60)
+    assert freed[:6] == ["handover"] * 6
 
 
 def test_the_length_and_the_state_count_what_was_handed_out() -> None:

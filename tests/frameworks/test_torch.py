@@ -87,8 +87,8 @@ def test_a_tensor_is_the_memory_of_the_array(kind: str, pools: list[AbstractWork
         return arrays
 
     with loader_of([images, np.arange(40)], 8, kind, pools, shuffle=1) as loader:
-        for x, y in to_torch(loader.map(note), channels_first=True):
-            assert [x.data_ptr(), y.data_ptr()] == addresses[-1]
+        for number, (x, y) in enumerate(to_torch(loader.map(note), channels_first=True)):
+            assert [x.data_ptr(), y.data_ptr()] == addresses[number]
             assert x.shape == (8, 3, 64, 64)
             assert x.is_contiguous(memory_format=torch.channels_last)
             assert torch.equal(x, torch.from_numpy(images[y]).permute(0, 3, 1, 2))
@@ -345,10 +345,7 @@ def ranks(tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment["PYTHONPATH"] = str(HERE.parents[1])
     command = [sys.executable, str(HERE / "programs" / "gloo_rank.py"), str(tmp_path / "group")]
-    programs = [
-        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, env=environment)
-        for rank in range(2)
-    ]
+    programs = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, env=environment) for rank in range(2)]
     try:
         yield [json.loads(program.communicate(timeout=120)[0]) for program in programs]
     finally:
