@@ -279,8 +279,8 @@ def _place(iterator: Any) -> Any:
 
 def _is_ahead(iterator: Any) -> bool:
     """Return whether an iterator has batches that wait for the consumer."""
-    ready = getattr(iterator, "ready", None)
-    return ready is not None and ready() > 0
+    buffered = getattr(iterator, "buffered", None)
+    return buffered is not None and buffered() > 0
 
 
 def _length(iterator: Any) -> int | None:

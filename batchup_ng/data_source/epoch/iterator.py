@@ -16,7 +16,7 @@ from .accounting import count_of
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "at_end", "break_off", "fill", "place", "ready", "state_at", "untouched"}
+HOOKS = {"ahead", "at_end", "break_off", "buffered", "fill", "place", "state_at", "untouched"}
 """What the library calls, and users do not."""
 
 
@@ -229,7 +229,7 @@ class BatchIterator(Iterator[Any]):
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
             "wait_seconds": self._waited,
-            "buffered": self.ready(),
+            "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,
         }
@@ -238,7 +238,7 @@ class BatchIterator(Iterator[Any]):
         """Return how many batches are under way, or done and not yet handed out."""
         return 0 if self._ended else self._runner.ahead()
 
-    def ready(self) -> int:
+    def buffered(self) -> int:
         """Return how many batches are made and wait."""
         return 0 if self._ended else self._runner.ready()
 
