@@ -16,6 +16,7 @@ EXTRAS = {
     "progress": ["tqdm>=4.64"],
     "hdf5": ["h5py>=3.8"],
     "lmdb": ["lmdb>=1.4"],
+    "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8"],
     "torch": ["torch>=2.2"],
     "keras": ["keras>=3.3"],
     "jax": ["jax>=0.4.34"],

@@ -14,7 +14,15 @@ The names of BatchUp 0.2.3 are where they were: ``data_source``, ``sampling``, `
 
 from . import data_source, sampling, work_pool
 from ._version import __version__
-from .accessors import Accessor, ImageArrayUInt8ToFloat32, ImageFiles, MapStyle
+from .accessors import (
+    Accessor,
+    CenterCrop,
+    ImageArrayUInt8ToFloat32,
+    ImageBytes,
+    ImageFiles,
+    MapStyle,
+    RandomResizedCrop,
+)
 from .data_source import (
     AbstractDataSource,
     ArrayDataSource,
@@ -96,11 +104,13 @@ __all__ = [
     "BlockShuffleSampler",
     "BucketSampler",
     "CallableDataSource",
+    "CenterCrop",
     "ChoiceDataSource",
     "CompositeDataSource",
     "EpochWait",
     "ErrorPolicy",
     "ImageArrayUInt8ToFloat32",
+    "ImageBytes",
     "ImageFiles",
     "InOrderNotSupported",
     "IteratorDataSource",
@@ -114,6 +124,7 @@ __all__ = [
     "PoolBroken",
     "PoolClosed",
     "RandomAccessDataSource",
+    "RandomResizedCrop",
     "ReentrantIteration",
     "RepeatedEpochWarning",
     "SampleReadError",

@@ -37,11 +37,12 @@ def resume(path: Path) -> None:
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "ImageFiles": lambda path: bu.ImageFiles([path], 8)[0],
+    "ImageBytes": lambda path: bu.ImageBytes([path.read_bytes()], 8)[0],
     "BatchIterator.load_state": resume,
 }
 """All that reads a file which a user names."""
 
-READ_NO_FILES = {"Accessor", "ImageArrayUInt8ToFloat32", "MapStyle", "gather"}
+READ_NO_FILES = {"Accessor", "CenterCrop", "ImageArrayUInt8ToFloat32", "MapStyle", "RandomResizedCrop", "gather"}
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -11,6 +11,7 @@ import numpy as np
 from ..batch_layout import finished
 from ..errors import ArgumentTypeError
 from ..memory_pool import SMALLEST_LEASE, Buffers
+from ..randomness import BatchKey
 from ..tensors import is_any_tensor
 from .paging import announce_rows, exceeds_memory
 
@@ -28,6 +29,9 @@ class Accessor(Protocol):
       writes rows of one shape into memory that it is given, ``out: (len(rows), *shape[1:])`` of `dtype`, in C order,
       which saves a copy a batch.
     - ``sample_name(row)`` returns the path or key of a row, exactly as it was given, for errors; None if it has none.
+
+    One whose rows are drawn at random has ``draws = True``; its ``read_into(rows, out, rng)`` is given the
+    :class:`~batchup_ng.SampleRng` of the batch as well.
     """
 
     def __len__(self) -> int: ...
@@ -41,11 +45,17 @@ def sample_name(accessor: Any, row: int) -> str | None:
     return name
 
 
-def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers) -> Any:
+def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers, key: BatchKey | None = None) -> Any:
     """Return `rows` of an array or accessor, in memory from `buffers` where that spares an allocation.
 
-    The rows are a 1-D integer array, whose negative entries count from the end, or a slice.
+    The rows are a 1-D integer array, whose negative entries count from the end, or a slice. `key` names the randomness
+    of the batch.
     """
+    if key is not None and getattr(accessor, "draws", False):
+        numbers = np.arange(len(accessor))[rows] if isinstance(rows, slice) else np.asarray(rows)
+        out = buffers.empty((len(numbers), *accessor.shape[1:]), np.dtype(accessor.dtype))
+        accessor.read_into(numbers, out, key.sample_rng(len(numbers)))
+        return out
     if isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu":
         if isinstance(accessor, np.ndarray):
             return _gather_array(accessor, rows, buffers)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
+from ..randomness import SampleRng
 from .base import sample_name
 from .paging import file_name
 
@@ -68,13 +69,22 @@ class ImageArrayUInt8ToFloat32:
             return [self._converted(picture) for picture in stored]
         return self._converted(stored)
 
-    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows` into `out`, the same bits that ``a[rows]`` has.
+    @property
+    def draws(self) -> bool:
+        """Whether what a row gives is drawn at random."""
+        return getattr(self.arr_u8, "draws", False)
+
+    def read_into(self, rows: np.ndarray, out: np.ndarray, rng: SampleRng | None = None) -> None:
+        """Write `rows` into `out`, the same bits that ``a[rows]`` has; what is drawn is drawn from `rng`.
 
         Raises:
             ArgumentError: `out` has another shape or dtype.
         """
-        stored = np.asarray(self.arr_u8[rows])
+        if rng is None:
+            stored = np.asarray(self.arr_u8[rows])
+        else:
+            stored = np.empty((len(rows), *self.shape[1:]), np.uint8)
+            self.arr_u8.read_into(rows, stored, rng)
         if out.shape != stored.shape or out.dtype != np.float32:
             raise ArgumentError(
                 f"out must be {stored.shape} float32, not {out.shape} {out.dtype}; allocate it from shape and dtype"

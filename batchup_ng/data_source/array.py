@@ -8,9 +8,10 @@ import numpy as np
 
 from ..accessors.base import gather, sample_name
 from ..accessors.column import as_column
-from ..accessors.image_files import ImageFiles
+from ..accessors.image_bytes import ImageBytes
 from ..accessors.map_style import MapStyle
 from ..accessors.paging import file_name
+from ..accessors.pictures import Pictures
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..display import array_words, listed
 from ..errors import ArgumentError, ArgumentTypeError
@@ -78,8 +79,9 @@ class ArrayDataSource(RandomAccessDataSource):
         self.data = list(columns.values())
         self._own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
-        plain = all(isinstance(_inside(array), (np.ndarray, ImageFiles)) for array in self.data)
-        self.runs_user_code = type(self) is not ArrayDataSource or not plain
+        self.runs_user_code = type(self) is not ArrayDataSource or not all(map(_is_plain, self.data))
+        self.spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
+        self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # which may write to rows
 
     @property
@@ -88,7 +90,7 @@ class ArrayDataSource(RandomAccessDataSource):
         return tuple(self.data) if self._names is None else dict(zip(self._names, self.data, strict=True))
 
     def _facts(self) -> list[str]:
-        words = [repr(a) if isinstance(a, (MapStyle, ImageFiles)) else array_words(a) for a in self.data]
+        words = [repr(a) if isinstance(a, (MapStyle, Pictures)) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, self._names, words)
         return [*super()._facts(), listed(list(named))]
 
@@ -96,17 +98,20 @@ class ArrayDataSource(RandomAccessDataSource):
         return [*super().fingerprint(), len(self.data)]
 
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
-        return self._gather(indices, FRESH)
+        return self._gather(indices, FRESH, BatchKey())
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         if self._own_way:
             return self.samples_by_indices_nomapping(read_only(rows))
-        return self._gather(rows, buffers)
+        return self._gather(rows, buffers, key)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         if self._own_way or not self._has_samples:
             return super().read_samples(rows, key, buffers)
-        columns = [array.samples(rows) if isinstance(array, MapStyle) else array[rows] for array in self.data]
+        columns = [
+            array.samples(rows) if isinstance(array, MapStyle) else gather(array, rows, FRESH, key.child(place))
+            for place, array in enumerate(self.data)
+        ]
         if len(columns) == 1 and self._names is None:
             taken = list(columns[0])
         else:
@@ -118,10 +123,13 @@ class ArrayDataSource(RandomAccessDataSource):
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
         return joined_names(map(file_name, self.data)) if own is None else own
 
-    def _gather(self, rows: Any, buffers: Buffers) -> Any:
+    def _gather(self, rows: Any, buffers: Buffers, key: BatchKey) -> Any:
         if self._has_accessors:
             rows = read_only(rows)
-        parts = [gather(array, rows, buffers) for array in self.data]
+        if self._draws:
+            parts = [gather(array, rows, buffers, key.child(place)) for place, array in enumerate(self.data)]
+        else:
+            parts = [gather(array, rows, buffers) for array in self.data]
         batch = tuple(parts) if self._names is None and not self._has_samples else self._batch(parts)
         if not self.include_indices:
             return batch
@@ -140,9 +148,17 @@ class ArrayDataSource(RandomAccessDataSource):
         return tuple(columns)
 
 
-def _inside(array: Any) -> Any:
-    """Return what an accessor of the library reads."""
-    return _inside(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
+def _unscaled(array: Any) -> Any:
+    """Return the accessor whose values are scaled, if it is one that scales."""
+    return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
+
+
+def _is_plain(array: Any) -> bool:
+    """Return whether no code of the user's reads the rows."""
+    array = _unscaled(array)
+    if type(array) is ImageBytes:
+        return isinstance(array.encoded, (list, tuple, np.ndarray))
+    return isinstance(array, (np.ndarray, Pictures))
 
 
 def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ...]:

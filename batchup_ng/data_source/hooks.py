@@ -140,6 +140,8 @@ class SourceNode(ReadsRows, PlansRows, Streams):
     """Whether a pool makes its batches, which are handed out as they are, and so is what maps make of them."""
     runs_user_code = True
     """Whether code of the user's makes its batches, which may draw from NumPy's or Python's global generator."""
+    spreads_reads = False
+    """Whether it reads the rows of a batch by several threads, where a pool has any that are idle."""
     heeds_shuffle = True
     """Whether ``shuffle=`` can change the order of its batches, or what it draws."""
     takes_options = False

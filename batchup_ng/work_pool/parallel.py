@@ -19,7 +19,7 @@ from ..data_source.base import AbstractDataSource, EpochSource, PlannedDataSourc
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import SourceNode, samples_in_words
+from ..data_source.hooks import SourceNode, any_node, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
 from ..data_source.map import ConsumerMaps, MapDataSource
 from ..display import arguments
@@ -115,7 +115,9 @@ class ParallelDataSource(WithConsumerMaps):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        super().__init__(ds, batch_buffer_size, pool, buffer_bytes, pool.at_once + 1)
+        # A first batch that all threads make comes sooner by itself.
+        by_all = pool.lends_threads and any_node(ds, "spreads_reads")
+        super().__init__(ds, batch_buffer_size, pool, buffer_bytes, first=1 if by_all else pool.at_once + 1)
         self.on_error = error_policy(on_error)
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
         self._making = Making(pool, ds, pool.shared_constant(ds), self.on_error, self.timeout, self._bound)

@@ -147,6 +147,8 @@ class Pool:
     """Where workers take memory from; travels to them as an argument."""
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
+    lends_threads: bool = False
+    """Whether idle threads take part in the reading of a batch."""
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[Pool] = weakref.WeakSet()

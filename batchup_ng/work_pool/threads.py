@@ -21,14 +21,17 @@ so that a pool that was forgotten does not keep the program from ending.
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import itertools
 import os
 import queue
 import threading
 import time
 import weakref
+from collections.abc import Callable
 
 from .. import validation
+from ..accessors.spreading import lender
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, SampleTimeout
 from ..memory_pool import BufferPool
@@ -113,6 +116,12 @@ class ThreadWorkers:
                 self._waiting.put(future, how.stream_id)
         return future
 
+    def lend(self, work: Callable[[], None], most: int) -> list[ThreadFuture]:
+        """Have threads that wait for tasks do `work` beside the calling one, within the time of its task."""
+        idle = len(self._threads) - len(self._running) - len(list(self._waiting))
+        how = dataclasses.replace(ONCE, urgent=True, timeout=current.future.timeout)
+        return [self.submit((work, (), {}), how) for _ in range(min(idle, most))]
+
     def next_task(self) -> ThreadFuture | None:
         """Return the task that comes next, waiting for it; None at the end."""
         while self._tokens.get():
@@ -180,6 +189,7 @@ class ThreadWorkers:
 
 def _work(workers: ThreadWorkers) -> None:
     """Run tasks until the end: what each thread does."""
+    lender.lend = workers.lend
     while (future := workers.next_task()) is not None:
         if not future.begin():
             del future
@@ -211,6 +221,8 @@ class WorkerThreadPool(AbstractWorkerPool):
     Raises:
         ArgumentError: `processes` is below 1.
     """
+
+    lends_threads = True
 
     @validation.known_names(ELSEWHERE)
     def __init__(self, processes: int | None = None) -> None:

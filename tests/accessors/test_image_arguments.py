@@ -130,7 +130,7 @@ def test_relative_paths_stay_what_they_were_when_the_program_goes_elsewhere(
     [
         ({"mode": "rgb"}, ArgumentError, "mode must be one of 'RGB', 'L', 'RGBA', not 'rgb'"),
         ({"mode": None}, ArgumentError, "mode must be one of"),
-        ({"resample": "bilinaer"}, ArgumentError, "resample must be one of .*; did you mean 'bilinear'"),
+        ({"resize": "bilinaer"}, ArgumentError, "resize must be one of .*; did you mean 'bilinear'"),
         ({"size": 0}, ArgumentError, "size must be at least 1, not 0"),
         ({"size": 2.5}, ArgumentTypeError, "size must be a whole number, not 2.5"),
         ({"size": (4, -1)}, ArgumentError, r"size\[1\], the width, must be at least 1, not -1"),

@@ -76,10 +76,10 @@ def test_without_a_size_there_is_no_shape(picture):
         files.shape  # noqa: B018 - the attribute itself is what is tested
 
 
-@pytest.mark.parametrize("resample", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
-def test_each_way_to_resample_is_pillows(picture, resample):
-    expected = by_pillow(picture, (5, 7), resample=Image.Resampling[resample.upper()])
-    np.testing.assert_array_equal(ImageFiles([picture], (5, 7), resample=resample)[0], expected, strict=True)
+@pytest.mark.parametrize("resize", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
+def test_each_way_to_resize_is_pillows(picture, resize):
+    expected = by_pillow(picture, (5, 7), resample=Image.Resampling[resize.upper()])
+    np.testing.assert_array_equal(ImageFiles([picture], (5, 7), resize=resize)[0], expected, strict=True)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32, np.float16, np.float32, np.float64, ">u2"])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from batchup_ng.accessors import image_files
+from batchup_ng.accessors import image_decoding, image_files
 from batchup_ng.accessors.image_files import ImageFiles
 from batchup_ng.errors import SampleReadError
 
@@ -60,12 +60,17 @@ BAD = {
 }
 
 
+WAYS = [{"decoder": "pillow"}, {}, {"resize": "fast", "crop": "random"}]
+"""Options of pictures that decode in different ways."""
+
+
+@pytest.mark.parametrize("options", WAYS if image_decoding.simplejpeg() else WAYS[:1], ids=str)
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_an_error_that_names_it_with_its_cause(tmp_path, name):
+def test_a_bad_file_is_an_error_that_names_it_with_its_cause(tmp_path, name, options):
     make, words, cause = BAD[name]
     path = tmp_path / name
     make(path)
-    files = ImageFiles([save(tmp_path / "good.png"), path], 8)
+    files = ImageFiles([save(tmp_path / "good.png"), path], 8, **options)
     assert files[0].shape == (8, 8, 3)
     for read in (lambda: files[1], lambda: files[:], lambda: files.read_into(np.array([1]), np.empty((1, 8, 8, 3)))):
         with pytest.raises(SampleReadError, match=words) as caught:
@@ -123,7 +128,8 @@ def test_a_refused_picture_takes_no_memory(tmp_path, suffix):
     path = write(tmp_path / f"bomb.{suffix}", 16_000, 10_000)
     code = (
         "import sys, numpy\n"
-        "from batchup_ng.accessors.image_files import ImageFiles, _readers\n"
+        "from batchup_ng.accessors.image_files import ImageFiles\n"
+        "from batchup_ng.accessors.image_decoding import _readers\n"
         "from batchup_ng.errors import SampleReadError\n"
         "peak = lambda: int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
         "_readers()\n"

@@ -69,6 +69,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         super().__init__()
         self.processes = worker_count(processes)
         self.threads = validation.positive_int("threads", threads)
+        self.lends_threads = self.processes == 1 < self.threads
         self.buffers = WorkerBuffers()
         self._start_method = validation.one_of("start_method", start_method or "forkserver", START_METHODS)
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)

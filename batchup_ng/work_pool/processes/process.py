@@ -197,9 +197,9 @@ class Launcher:
 
 THREAD_LIMITS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "OPENCV_FOR_THREADS_NUM",
 )  # fmt: skip
-"""The variables that libraries for linear algebra, torch among them, read when they are loaded."""
+"""The variables that libraries for linear algebra, torch among them, and OpenCV read when they are loaded."""
 
 
 def environment(blas_threads: int | None) -> dict[str, str]:

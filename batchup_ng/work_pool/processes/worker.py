@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ...accessors.spreading import lender
 from ...error_context import map_of, traceback_of
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
@@ -73,7 +74,8 @@ class WorkerLoop:
         with contextlib.ExitStack() as stack:
             run: Callable[[Frame], Any] = self._run
             if self._threads > 1:
-                executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(self._threads))
+                executor = concurrent.futures.ThreadPoolExecutor(self._threads, initializer=self._lend)
+                self._executor = stack.enter_context(executor)
                 run = lambda frame: executor.submit(self._run, frame)  # noqa: E731  # it has no other name
             while (frame := self._reader.next()) is not None:
                 if frame.kind is Kind.CONSTANT:
@@ -84,6 +86,10 @@ class WorkerLoop:
                 else:
                     run(frame)
                 del frame
+
+    def _lend(self) -> None:
+        """Let this thread have those that wait for tasks take part in its reading."""
+        lender.lend = lambda work, most: [self._executor.submit(work) for _ in range(min(most, self._threads - 1))]
 
     def _run(self, frame: Frame) -> None:
         slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None

@@ -1,0 +1,94 @@
+"""What part of a picture is decoded, planned from its size before it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+TRIES = 10
+"""How many sizes a random crop draws, of which it takes the first that fits, as torchvision's does."""
+
+
+class Box(NamedTuple):
+    """A part of a picture, in pixels; ``size`` is its height and width."""
+
+    top: int
+    left: int
+    size: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class CenterCrop:
+    """The largest part in the middle that has the ratio of sides asked for, or a `fraction` of its sides.
+
+    Args:
+        fraction: 0 (excluded) to 1. 0.875 with ``size=224`` is what "resize to 256, crop 224 in the middle" takes.
+    """
+
+    fraction: float = 1.0
+    draws = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.fraction <= 1.0:
+            raise ArgumentError(f"fraction must be above 0 and at most 1, not {self.fraction!r}")
+
+    def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: Any) -> Box:
+        """Return the part of a picture, of which height and width are given, that is resized to `size`."""
+        height, width = picture
+        scale = self.fraction * min(height / size[0], width / size[1])
+        tall = min(height, max(1, round(scale * size[0])))
+        wide = min(width, max(1, round(scale * size[1])))
+        return Box((height - tall) // 2, (width - wide) // 2, (tall, wide))
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomResizedCrop:
+    """A part of random area and ratio of sides at a random place, as networks for ImageNet are trained on.
+
+    The area is even over `scale`, the ratio of width to height even in its logarithm over `ratio`: the first of ten
+    draws that fits into the picture, else the largest part in the middle whose ratio is in `ratio` (Szegedy et al.,
+    "Going Deeper with Convolutions", 2014, section 6, with the limits that torchvision has).
+
+    Args:
+        scale: The least and the most of the picture's area: above 0, at most 1.
+        ratio: The least and the most of width / height.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    draws = 2 * TRIES + 2
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in (("scale", self.scale), ("ratio", self.ratio)):
+            if not 0.0 < low <= high < math.inf or (name == "scale" and high > 1.0):
+                most = ", at most 1" if name == "scale" else ""
+                raise ArgumentError(f"{name} must be (least, most), both above 0{most}, not {(low, high)}")
+
+    def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: np.ndarray) -> Box:
+        """Return the part of a picture, of which height and width are given, that numbers `drawn` from [0, 1) pick."""
+        height, width = picture
+        low, high = map(math.log, self.ratio)
+        for area, ratio in drawn[: 2 * TRIES].reshape(TRIES, 2).tolist():
+            pixels = height * width * (self.scale[0] + area * (self.scale[1] - self.scale[0]))
+            sides = math.exp(low + ratio * (high - low))
+            tall, wide = round(math.sqrt(pixels / sides)), round(math.sqrt(pixels * sides))
+            if 0 < tall <= height and 0 < wide <= width:
+                break
+        else:
+            tall, wide = height, width
+            if wide / tall < self.ratio[0]:
+                tall = min(height, max(1, round(wide / self.ratio[0])))
+            elif wide / tall > self.ratio[1]:
+                wide = min(width, max(1, round(tall * self.ratio[1])))
+            return Box((height - tall) // 2, (width - wide) // 2, (tall, wide))
+        top, left = drawn[-2:].tolist()
+        return Box(int(top * (height - tall + 1)), int(left * (width - wide + 1)), (tall, wide))
+
+
+CROPS = {"center": CenterCrop(), "random": RandomResizedCrop()}
+"""The crops that have a short name."""

@@ -1,0 +1,70 @@
+"""Encoded pictures in memory, or in an accessor, as an array that is decoded when it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from .base import sample_name
+from .pictures import Pictures
+
+
+class ImageBytes(Pictures):
+    """Encoded pictures as an accessor: as :class:`ImageFiles`, of JPEG, PNG and such that lie in memory or a database.
+
+    >>> import io, numpy as np
+    >>> from PIL import Image
+    >>> encoded = io.BytesIO()
+    >>> Image.new("RGB", (20, 10), "red").save(encoded, "PNG")
+    >>> ImageBytes([encoded.getvalue()] * 3, size=4)[[0, 2]].shape
+    (2, 4, 4, 3)
+
+    Args:
+        encoded: A list of ``bytes``, or an accessor each row of which is ``bytes`` or a ``uint8`` array ``(nbytes,)``:
+            a column of HDF5 or Parquet, a NumPy array of objects. The rows of a batch are asked for at once.
+        size: This and the others are those of :class:`~batchup_ng.accessors.pictures.Pictures`.
+
+    Raises:
+        ArgumentError: an argument breaks a rule.
+        ArgumentTypeError: an argument is of a wrong kind.
+        ImportError: ``"fast"`` or ``"simplejpeg"`` is asked for, and the extra ``images`` is not installed.
+    """
+
+    def __init__(
+        self, encoded: Any, size: int | tuple[int, int] | None = None, mode: str = "RGB", dtype: Any = np.uint8, *,
+        resize: str = "bilinear", crop: Any = None, decoder: str = "auto", max_pixels: int = 89_478_485,
+        truncated: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            size, mode, dtype, resize=resize, crop=crop, decoder=decoder, max_pixels=max_pixels, truncated=truncated
+        )
+        if isinstance(encoded, (str, bytes)) or not (hasattr(encoded, "__len__") and hasattr(encoded, "__getitem__")):
+            raise ArgumentTypeError(
+                f"encoded must be a list of bytes, or an accessor whose rows are bytes, not {type(encoded).__name__}; "
+                f"pass [data] for one picture, ImageFiles(paths) for files"
+            )
+        self.encoded = encoded
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def sample_name(self, row: int) -> str | None:
+        """Return what the accessor calls the row."""
+        return sample_name(self.encoded, row)
+
+    def __repr__(self) -> str:
+        return f"ImageBytes({len(self)} pictures, {self._options()})"
+
+    def _encoded(self, rows: Sequence[int]) -> Any:
+        if isinstance(self.encoded, (list, tuple)):
+            return [self.encoded[row] for row in rows]
+        return self.encoded[np.asarray(rows, np.intp)]
+
+    def _opened(self, encoded: Any) -> contextlib.AbstractContextManager[tuple[IO[bytes], int]]:
+        data = encoded if isinstance(encoded, bytes) else np.asarray(encoded, np.uint8).tobytes()
+        return contextlib.nullcontext((io.BytesIO(data), len(data)))

@@ -1,0 +1,319 @@
+"""Encoded pictures, decoded.
+
+What a pixel is: the file is opened, decoded, reduced to 8 bits where it holds 16, turned as its EXIF orientation says,
+converted to the mode asked for, cropped, resized, in that order, each step left out where it would change nothing. For
+an upright file that is ``Image.open(path).convert(mode).resize((width, height), filter)``, byte for byte, whichever
+library decodes: simplejpeg (libjpeg-turbo) does where it is installed and has nothing to complain of, else Pillow, by
+whose words a file is whole or broken. With ``resize="fast"`` the JPEG decoder makes a half, a quarter or an eighth of
+the picture, by leaving out the higher frequencies, as long as that is no smaller than what is asked for; OpenCV does
+the rest, without antialiasing.
+
+Nothing in a file is trusted. Only files in one of `FORMATS` are decoded, none of which runs another program, and
+through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to the process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import struct
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
+
+from ..memory_pool import BufferPool
+from .crops import Box, CenterCrop, RandomResizedCrop
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+"""Formats that are read, as Pillow names them, where the installed Pillow can."""
+CHANNELS = {"RGB": (3,), "L": (), "RGBA": (4,)}
+"""Modes that are offered, with the axes that they add to height and width."""
+FILTERS = {each.name.lower(): each for each in Image.Resampling}
+"""Ways to resize by Pillow, all antialiased but the first."""
+REDUCED = (8, 4, 2)
+"""By how much the decoder reduces: by other factors, which libjpeg-turbo has no vector code for, it is slower than not
+at all."""
+SCRATCH = BufferPool(max_free=4, max_bytes=1 << 28)
+"""Where pictures are decoded that are then resized: fresh memory costs as much as decoding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoding:
+    """How a picture is decoded, and what becomes of it; see :class:`~.pictures.Pictures` for what these are."""
+
+    mode: str
+    size: tuple[int, int] | None
+    resize: str
+    crop: CenterCrop | RandomResizedCrop | None
+    max_pixels: int
+    fills: bool
+    pillow: bool
+
+    def picture(self, file: IO[bytes], nbytes: int, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
+        """Return a picture as ``uint8``, ``(height, width)`` with the axis of the mode: `out`, if that is given.
+
+        Args:
+            file: Of so many bytes, at its beginning.
+            drawn: Numbers from [0, 1), as many as the crop draws.
+            out: Contiguous, of the shape of the picture.
+        """
+        turbo = None if self.pillow else simplejpeg()
+        if turbo is not None and nbytes <= 4 * self.max_pixels and _is_jpeg(file):
+            try:
+                return self._made(ByTurbo(turbo, file.read(), self), drawn, out)
+            except ValueError:  # of simplejpeg, which refuses what is broken, rare or odd
+                file.seek(0)
+        return self._made(ByPillow(file, self), drawn, out)
+
+    def _made(self, stored: ByTurbo | ByPillow, drawn: Any, out: np.ndarray | None) -> np.ndarray:
+        box = Box(0, 0, stored.size)
+        if self.crop is not None and self.size is not None:
+            box = self.crop.box(stored.size, self.size, drawn)
+        if self.size is None or box.size == self.size:
+            return _cut(stored, box, 1, out)
+        room = min(side // least for side, least in zip(box.size, self.size, strict=True))
+        factor = next((each for each in REDUCED if each <= room), 1) if self.resize == "fast" and stored.reduces else 1
+        pixels = _cut(stored, box, factor, None)
+        if self.resize == "fast":
+            cv2 = opencv()
+            resized: np.ndarray = cv2.resize(pixels, self.size[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
+        else:
+            resized = np.asarray(Image.fromarray(pixels).resize(self.size[::-1], FILTERS[self.resize]))
+        if out is None or resized is out:
+            return resized
+        out[...] = resized
+        return out
+
+
+def _cut(stored: ByTurbo | ByPillow, box: Box, factor: int, out: np.ndarray | None) -> np.ndarray:
+    """Return a part of a picture, reduced by `factor`: in `out`, if that is given."""
+    whole = box.size == stored.size
+    pixels = stored.pixels(factor, out if whole else None)
+    if not whole:
+        edges = (box.top, box.top + box.size[0], box.left, box.left + box.size[1])
+        top, bottom, left, right = (round(edge / factor) for edge in edges)
+        pixels = pixels[top:bottom, left:right]
+    if out is None or pixels is out:
+        return np.ascontiguousarray(pixels)
+    out[...] = pixels
+    return out
+
+
+class ByTurbo:
+    """A JPEG that simplejpeg decodes.
+
+    Attributes:
+        size: Height and width of the picture, upright.
+        reduces: Whether it can be reduced as it is decoded.
+
+    Raises:
+        ValueError: here or in :meth:`pixels`, it is none that simplejpeg decodes as Pillow does, without a complaint.
+    """
+
+    reduces = True
+
+    def __init__(self, turbo: Any, data: bytes, how: Decoding) -> None:
+        height, width, colours, _ = turbo.decode_jpeg_header(data)
+        if height * width > how.max_pixels or colours not in ("YCbCr", "RGB", "Gray"):
+            raise ValueError("refused, or printed in four colours")
+        self._turbo = turbo
+        self._data = data
+        self._stored = height, width
+        self._mode = how.mode
+        self._kind = how.mode if how.mode != "L" or colours == "Gray" else "RGB"  # a decoder's grey is not Pillow's
+        self._orientation = _orientation(data)
+        self.size = (width, height) if self._orientation >= 5 else (height, width)
+
+    def pixels(self, factor: int, out: np.ndarray | None) -> np.ndarray:
+        """Return the pixels, upright, in the mode, reduced by `factor`."""
+        height, width = (-(-side // factor) for side in self._stored)
+        channels = {"RGB": 3, "RGBA": 4, "L": 1}[self._kind]
+        as_it_is = self._orientation == 1 and (self._kind == self._mode)
+        if out is None or not as_it_is:
+            made = SCRATCH.empty((height, width, channels), np.dtype(np.uint8))
+        else:
+            made = out.reshape(height, width, channels)
+        colours = "GRAY" if self._kind == "L" else self._kind
+        least = {"min_height": height, "min_width": width, "min_factor": factor}
+        got = self._turbo.decode_jpeg(self._data, colours, buffer=made, **least)
+        assert got.shape == made.shape
+        if out is not None and as_it_is:
+            return out
+        if self._kind != self._mode:
+            made = np.asarray(Image.fromarray(made).convert(self._mode))
+        elif self._kind == "L":
+            made = made[..., 0]
+        return _turned(made, self._orientation)
+
+
+class ByPillow:
+    """A picture that Pillow decodes, with the attributes of :class:`ByTurbo`."""
+
+    def __init__(self, file: IO[bytes], how: Decoding) -> None:
+        self._file = file
+        self._how = how
+        self._image: Any = _open(file, how.max_pixels)
+        self.reduces = isinstance(self._image, JpegImagePlugin.JpegImageFile)
+        if self.reduces:  # which is decoded once it is known how much it may be reduced
+            turned = _orientation_of(self._image) >= 5
+        else:
+            turned = False
+            self._load()
+        self.size: tuple[int, int] = self._image.size if turned else self._image.size[::-1]
+
+    def pixels(self, factor: int, out: np.ndarray | None) -> np.ndarray:
+        """Return the pixels, upright, in the mode, reduced by `factor`."""
+        if self.reduces:
+            if factor > 1:
+                self._image.draft(None, [side // factor for side in self._image.size])
+            self._load()
+        stored, mode = self._image, self._how.mode
+        image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
+        if mode != "RGBA":
+            image.info.pop("transparency", None)  # its conversion is wasted, and warns at times
+        return np.asarray(image if image.mode == mode else image.convert(mode))
+
+    def _load(self) -> None:
+        _load(self._image, self._file, self._how.fills)
+        _turn_upright(self._image)
+
+
+@functools.cache
+def simplejpeg() -> Any:
+    """Return the module, None where it is not installed."""
+    try:
+        import simplejpeg
+    except ImportError:
+        return None
+    return simplejpeg
+
+
+@functools.cache
+def opencv() -> Any:
+    """Return the module of OpenCV.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import cv2
+    except ImportError as error:
+        raise ImportError("resize='fast' needs OpenCV: pip install 'batchup_ng[images]'") from error
+    return cv2
+
+
+def _is_jpeg(file: IO[bytes]) -> bool:
+    prefix = file.read(3)
+    file.seek(0)
+    return prefix == b"\xff\xd8\xff"
+
+
+def _orientation(data: bytes) -> int:
+    """Return the EXIF orientation of a JPEG, 1 to 8; 1 where there is none that can be read."""
+    at = 2
+    while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in (b"\xda", b""):  # up to the first scan
+        if data[at + 1] == 0xE1:  # APP1, which holds EXIF or XMP data
+            return _orientation_of(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return 1
+
+
+def _orientation_of(image: Image.Image) -> int:
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except MemoryError:
+        raise
+    except Exception:
+        return 1  # a note that cannot be read is no reason to lose the picture
+    return orientation if orientation in range(1, 9) else 1
+
+
+def _turned(pixels: np.ndarray, orientation: int) -> np.ndarray:
+    """Return pixels turned upright, as Pillow does (EXIF 2.32, 4.6.4 A)."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+_HOLD_ORIENTATION = frozenset({"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"})
+
+
+@functools.cache
+def _readers() -> list[tuple[Callable[[IO[bytes], str], Image.Image], Callable[[bytes], bool | str] | None]]:
+    """Return what opens each of `FORMATS`, with what recognises its first bytes."""
+    Image.init()
+    return [Image.OPEN[name] for name in FORMATS if name in Image.OPEN]
+
+
+def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
+    prefix = file.read(16)
+    if not prefix:
+        raise UnidentifiedImageError("the file is empty")
+    cause: Exception | None = None
+    for factory, accept in _readers():
+        try:
+            accepted = accept is None or accept(prefix)
+            if not accepted or isinstance(accepted, str):  # a string says what the installed Pillow lacks
+                continue
+            file.seek(0)
+            image = factory(file, "")
+        except (SyntaxError, IndexError, TypeError, struct.error) as error:
+            cause = error  # what Pillow takes for: not of this format after all
+            continue
+        width, height = image.size
+        if width * height > max_pixels:
+            raise Image.DecompressionBombError(f"{width} × {height} pixels are more than max_pixels={max_pixels}")
+        return image
+    raise UnidentifiedImageError(f"not a picture in one of the formats {', '.join(FORMATS)}") from cause
+
+
+def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
+    """Decode the pixels as Pillow does where its ``LOAD_TRUNCATED_IMAGES`` is `fills`.
+
+    That one is never set here, for other threads of the program may be decoding by it.
+    """
+    if ImageFile.LOAD_TRUNCATED_IMAGES and not fills:
+        hidden = "PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a file is whole"
+        raise OSError(f"{hidden}; unset it, or pass truncated='fill'")
+    if fills and isinstance(stored, JpegImagePlugin.JpegImageFile):
+        mark = iter([b"\xff\xd9"])  # of the end, where the file lacks it: the decoder then fills the rest
+        setattr(stored, "load_read", lambda size: file.read(size) or next(mark, b""))  # noqa: B010
+    try:
+        stored.load()
+    except OSError:
+        if not fills:
+            raise
+        if stored.tile:  # the rest of what Pillow's own load() does
+            stored.tile = []
+            stored.load_end()
+        stored.load()  # which raises if there is nothing at all
+
+
+def _turn_upright(stored: Image.Image) -> None:
+    """Turn a loaded picture as its EXIF orientation says (EXIF 2.32, 4.6.4 A)."""
+    # Pillow turns TIFF files as they are loaded; most other files hold nothing that could say.
+    if stored.format == "TIFF" or _HOLD_ORIENTATION.isdisjoint(stored.info):
+        return
+    try:
+        ImageOps.exif_transpose(stored, in_place=True)
+    except MemoryError:
+        raise
+    except Exception:
+        pass  # a note that cannot be read is no reason to lose the picture
+
+
+def _in_8_bits(stored: Image.Image) -> Image.Image:
+    """Return a grey picture of 16 bits scaled to 8; Pillow's own conversion clips at 255."""
+    # Pillow opens 16-bit PPM files, and before version 11 PNG files too, as 32-bit integers.
+    if stored.mode[:4] != "I;16" and not (stored.mode == "I" and stored.format in ("PNG", "PPM")):
+        raise ValueError(f"pixels of mode {stored.mode!r} have no known range; write it with 8 or 16 bits a channel")
+    white = 2 ** getattr(stored, "tag_v2", {}).get(258, (16,))[0] - 1  # TIFF tag BitsPerSample; 12 is met too
+    values = np.minimum(np.asarray(stored), white).astype(np.uint32)
+    return Image.fromarray(((values * 255 + white // 2) // white).astype(np.uint8))

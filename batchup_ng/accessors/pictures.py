@@ -1,0 +1,228 @@
+"""Encoded pictures as an array that is decoded when it is read: what those in files and those in memory share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import IO, Any
+
+import numpy as np
+from PIL import Image, ImageFile
+
+from ..error_context import shortened
+from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ..randomness import SampleRng
+from ..validation import one_of, positive_int
+from .base import checked_rows, chosen_rows
+from .crops import CROPS, CenterCrop, RandomResizedCrop
+from .image_decoding import CHANNELS, FILTERS, Decoding, opencv, simplejpeg
+from .spreading import spread
+
+DECODERS = ("auto", "pillow", "simplejpeg")
+
+
+class Pictures(ABC):
+    """Pictures of which a subclass opens the encoded ones.
+
+    Args:
+        size: ``(height, width)``, or one int for a square; None leaves each picture its own.
+        mode: ``"RGB"``, ``"L"`` (grey) or ``"RGBA"``.
+        dtype: Any numeric dtype that holds all of 0–255.
+        resize: How pictures come to `size`. ``"bilinear"`` and Pillow's other filters, ``"box"``, ``"hamming"``,
+            ``"bicubic"`` and ``"lanczos"``, are antialiased, as is good for pictures that are made much smaller;
+            ``"nearest"`` is not. ``"fast"`` takes OpenCV's bilinear filter, which is not either, behind a JPEG decoder
+            that makes a half, a quarter or an eighth where that is enough (extra ``images``).
+        crop: What part is resized to `size`: None for all of it, which changes the ratio of its sides; ``"center"`` or
+            a :class:`CenterCrop`; ``"random"`` or a :class:`RandomResizedCrop`, for each sample another in each epoch.
+        decoder: ``"auto"`` decodes JPEG by simplejpeg where that is installed (extra ``images``), others by Pillow;
+            ``"simplejpeg"`` insists on it; ``"pillow"`` does without. The pixels are the same.
+        max_pixels: Pictures with more are refused before they are decoded. The default is Pillow's own limit.
+        truncated: What to do about a file that ends too early: ``"error"``, or ``"fill"`` what is missing, as Pillow
+            does where ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None is what that says now. Where
+            it is set later, ``"error"`` refuses every file that Pillow decodes, since none can be told to be whole.
+    """
+
+    def __init__(
+        self, size: int | tuple[int, int] | None, mode: str, dtype: Any, *, resize: str, crop: Any, decoder: str,
+        max_pixels: int, truncated: str | None,
+    ) -> None:  # fmt: skip
+        self._dtype = _checked_dtype(dtype)
+        if truncated is None:
+            truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
+        self._decoding = Decoding(
+            mode=one_of("mode", mode, CHANNELS),
+            size=None if size is None else _checked_size(size),
+            resize=one_of("resize", resize, ("fast", *FILTERS)),
+            crop=_checked_crop(crop, size),
+            max_pixels=positive_int("max_pixels", max_pixels),
+            fills=one_of("truncated", truncated, ("error", "fill")) == "fill",
+            pillow=one_of("decoder", decoder, DECODERS) == "pillow",
+        )
+        if decoder == "simplejpeg" and simplejpeg() is None:
+            raise ImportError("decoder='simplejpeg' needs simplejpeg: pip install 'batchup_ng[images]'")
+        if resize == "fast":
+            opencv()  # or say what is missing, before anything is read
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def sample_name(self, row: int) -> str | None:
+        """Return the path of a picture; None where it has none."""
+
+    @abstractmethod
+    def _encoded(self, rows: Sequence[int]) -> Any:
+        """Return what :meth:`_opened` is given for each of `rows`."""
+
+    @abstractmethod
+    def _opened(self, encoded: Any) -> AbstractContextManager[tuple[IO[bytes], int]]:
+        """Open an encoded picture: a file, with its number of bytes."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of every array that is returned."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(len, height, width, 3)``, the last axis as the mode has it; ``AttributeError`` without `size`."""
+        if self._decoding.size is None:
+            raise AttributeError("pictures of several sizes have no common `shape`; pass size= to have them resized")
+        return (len(self), *self._decoding.size, *CHANNELS[self._decoding.mode])
+
+    @property
+    def draws(self) -> bool:
+        """Whether what a row gives is drawn at random."""
+        return self._decoding.crop is not None and self._decoding.crop.draws > 0
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the pictures of `rows`, in the order asked for, as the class says.
+
+        Random crops are drawn by the number of the row here, so that they are the same each time.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+            SampleReadError: a picture cannot be decoded; ``.source`` is its path.
+        """
+        chosen = chosen_rows(rows, len(self))
+        several = [chosen] if isinstance(chosen, int) else chosen.tolist()
+        pictures: Any
+        if self._decoding.size is None:
+            pictures = self._pictures(several)
+        else:
+            pictures = np.empty((len(several), *self.shape[1:]), self._dtype)
+            self.read_into(np.asarray(several, np.intp), pictures)
+        return pictures[0] if isinstance(chosen, int) else pictures
+
+    def read_into(self, rows: np.ndarray, out: np.ndarray, rng: SampleRng | None = None) -> None:
+        """Decode `rows`, a 1-D integer array, straight into `out`, by several threads where others have nothing to do.
+
+        `out` is ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have. If one cannot
+        be decoded, the rows of `out` before it are written.
+
+        Args:
+            rng: What random crops are drawn from; None for the row numbers.
+
+        Raises:
+            IndexError: a row is out of range.
+            ArgumentError: `out` has another shape than the pictures.
+            SampleReadError: a picture cannot be decoded; ``.source`` is its path.
+        """
+        if len(out) != len(rows):
+            raise ArgumentError(f"out must have one row for each of the {len(rows)} rows asked for, not {len(out)}")
+        numbers = checked_rows(rows, len(self))
+        crop = self._decoding.crop
+        drawn: Any = [None] * len(rows)
+        if crop is not None and crop.draws:
+            drawn = (SampleRng(0, numbers) if rng is None else rng).random(crop.draws)
+        encoded = self._encoded(numbers.tolist())
+        sized = self._decoding.size is not None and out.shape[1:] == self.shape[1:]
+        straight = sized and out.dtype == np.uint8 and out.flags.c_contiguous and out.flags.writeable
+
+        def read(place: int) -> None:
+            row, target = int(numbers[place]), out[place] if straight else None
+            picture = self._picture(row, encoded[place], drawn[place], target)
+            if picture is target:
+                return
+            if picture.shape != out.shape[1:]:
+                raise ArgumentError(
+                    f"out must have rows of the shape of picture {row}, {picture.shape}, not {out.shape[1:]}; "
+                    f"allocate it from the accessor's shape, with size= where pictures differ"
+                )
+            out[place] = picture
+
+        spread(read, len(rows))
+
+    def _pictures(self, rows: list[int]) -> list[np.ndarray]:
+        """Return pictures each of its own size."""
+        encoded = self._encoded(rows)
+        pictures: list[Any] = [None] * len(rows)
+
+        def read(place: int) -> None:
+            pictures[place] = self._picture(rows[place], encoded[place]).astype(self._dtype)
+
+        spread(read, len(rows))
+        return pictures
+
+    def _picture(self, row: int, encoded: Any, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
+        """Return one picture as a ``uint8`` array: `out`, if that is given."""
+        try:
+            with self._opened(encoded) as (file, nbytes):
+                return self._decoding.picture(file, nbytes, drawn, out)
+        except MemoryError:
+            raise  # says something about this machine, not about the file
+        except Exception as error:
+            name = self.sample_name(row)
+            called = "" if name is None else f", {shortened(repr(name), 400)},"
+            raise SampleReadError(f"picture {row}{called} {_reason(error)}", name) from error
+
+    def _options(self) -> str:
+        how = self._decoding
+        resize = "" if how.resize == "bilinear" else f", resize={how.resize!r}"
+        crop = "" if how.crop is None else f", crop={how.crop}"
+        return f"size={how.size}, mode={how.mode!r}, dtype={self._dtype}{resize}{crop}"
+
+
+def _checked_crop(crop: Any, size: Any) -> CenterCrop | RandomResizedCrop | None:
+    if crop is None:
+        return None
+    if isinstance(crop, str):
+        crop = CROPS[one_of("crop", crop, CROPS)]
+    if not isinstance(crop, (CenterCrop, RandomResizedCrop)):
+        raise ArgumentTypeError(
+            f"crop must be None, 'center', 'random', CenterCrop(...) or RandomResizedCrop(...), not {crop!r}"
+        )
+    if size is None:
+        raise ArgumentError("crop= needs size=, which the part that is cut out is resized to")
+    return crop
+
+
+def _checked_size(size: Any) -> tuple[int, int]:
+    if not isinstance(size, (tuple, list)):
+        side = positive_int("size", size)
+        return side, side
+    if len(size) != 2:
+        raise ArgumentError(f"size must be an int or (height, width), not {size!r}; pass two whole numbers")
+    return positive_int("size[0], the height,", size[0]), positive_int("size[1], the width,", size[1])
+
+
+def _checked_dtype(dtype: Any) -> np.dtype[Any]:
+    if dtype is None:
+        raise ArgumentTypeError("dtype must be a NumPy dtype, not None; pass numpy.uint8 or numpy.float32")
+    try:
+        known: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        raise ArgumentTypeError(f"dtype must be a NumPy dtype, not {dtype!r}; pass numpy.uint8 or such") from error
+    if known.kind not in "uif" or not np.can_cast(np.uint8, known):
+        raise ArgumentError(f"dtype must be numeric and hold all of 0–255, not {known}; pass numpy.uint8 or such")
+    return known
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"cannot be opened ({type(error).__name__}: {error.strerror}); check its path and permissions"
+    # The repr keeps control characters, which may come out of the file, from reaching a terminal.
+    text = repr(str(error))[1:-1]
+    remedy = "raise max_pixels if you trust it" if isinstance(error, Image.DecompressionBombError) else "replace it"
+    return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out"

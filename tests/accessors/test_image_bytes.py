@@ -1,0 +1,105 @@
+"""Encoded pictures in memory or in another accessor."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError, SampleReadError
+from batchup_ng.testing import AccessorContract
+
+from .image_helpers import by_pillow, files_of_all_kinds, paths_of_all_kinds
+
+
+class InLists(AccessorContract):
+    def of(self, encoded):
+        return encoded
+
+    def make(self, tmp_path):
+        expected = [by_pillow(path, (6, 8)) for path in paths_of_all_kinds(tmp_path)]
+        return bu.ImageBytes(self.of(list(files_of_all_kinds().values())), (6, 8)), expected
+
+
+class TestInAList(InLists):
+    pass
+
+
+class TestInAnArrayOfObjects(InLists):
+    def of(self, encoded):
+        objects = np.empty(len(encoded), object)
+        objects[:] = encoded
+        return objects
+
+
+class TestInAnArrayOfArrays(InLists):
+    def of(self, encoded):
+        objects = np.empty(len(encoded), object)
+        objects[:] = [np.frombuffer(each, np.uint8) for each in encoded]
+        return objects
+
+
+class Numbered:
+    """An accessor that notes what it is asked for."""
+
+    def __init__(self, encoded):
+        self.encoded = encoded
+        self.asked = []
+
+    def __len__(self):
+        return len(self.encoded)
+
+    def __getitem__(self, rows):
+        self.asked.append(rows)
+        return [self.encoded[row] for row in rows]
+
+    def sample_name(self, row):
+        return f"key {row}"
+
+
+def test_the_rows_of_a_batch_are_asked_for_at_once():
+    inside = Numbered(list(files_of_all_kinds().values()))
+    assert bu.ImageBytes(inside, 8)[[2, 0, 1]].shape == (3, 8, 8, 3)
+    (rows,) = inside.asked
+    assert rows.tolist() == [2, 0, 1]
+
+
+def test_a_broken_picture_is_named_as_the_accessor_names_it():
+    encoded = list(files_of_all_kinds().values())
+    encoded[1] = encoded[1][:40]
+    with pytest.raises(SampleReadError, match="picture 1, 'key 1', cannot be decoded") as caught:
+        bu.ImageBytes(Numbered(encoded), 8)[:]
+    assert caught.value.source == "key 1"
+    with pytest.raises(SampleReadError, match="picture 1 cannot be decoded"):
+        bu.ImageBytes(encoded, 8)[:]
+
+
+@pytest.mark.parametrize("row", [None, "text", 3.5, [1, 2, 300]])
+def test_a_row_that_is_no_bytes_is_an_error_of_that_row(row):
+    with pytest.raises(SampleReadError, match="picture 1 cannot be decoded"):
+        bu.ImageBytes([files_of_all_kinds()["a.jpg"], row], 8)[1]
+
+
+@pytest.mark.parametrize("encoded", [b"\xff\xd8\xff", "picture.jpg", 5, Path("folder")])
+def test_what_is_no_list_of_bytes_is_refused(encoded):
+    with pytest.raises(ArgumentTypeError, match="encoded must be a list of bytes"):
+        bu.ImageBytes(encoded)
+
+
+def test_bad_pictures_are_left_out_by_each_pool(pools):
+    encoded = list(files_of_all_kinds().values())
+    encoded[4] = b"no picture"
+    source = bu.ArrayDataSource([bu.ImageBytes(encoded, 8), np.arange(6)])
+    for pool in pools:
+        batches = pool.parallel_data_source(source, on_error="skip").batch_iterator(3)
+        with pytest.warns(bu.SampleWarning):
+            rows = [y.tolist() for _, y in batches]
+        assert rows == [[0, 1, 2], [3, 5]]
+        (error,) = batches.errors
+        assert "cannot be decoded" in str(error)
+
+
+def test_its_repr_says_what_it_gives():
+    pictures = bu.ImageBytes([b"", b""], 8, crop="center")
+    options = "size=(8, 8), mode='RGB', dtype=uint8, crop=CenterCrop(fraction=1.0)"
+    assert repr(pictures) == f"ImageBytes(2 pictures, {options})"
