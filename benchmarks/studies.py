@@ -9,7 +9,7 @@ from functools import partial
 
 from benchmarks.peers import adapters, devices
 from benchmarks.peers.torch_dataloader import VARIANTS as DATALOADERS
-from benchmarks.plan import Part, Study
+from benchmarks.plan import Part, Study, unchanged
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
 from benchmarks.report.columns import Column, first_cell, number, with_range
 from benchmarks.workloads import KINDS
@@ -21,10 +21,16 @@ MEGA, MILLI, MICRO, PERCENT = 1e-6, 1e3, 1e6, 100.0
 GIGABYTES = rate("bytes", 1e-9)
 BATCHES = rate("batches")
 BARE = ("plain", "plain-threads", "plain-processes")
+DECODERS = (
+    "plain-threads", "plain-turbo", "plain-fast", "ours-pillow", "ours-turbo", "ours-fast", "ours-fast-processes",
+    "torch-workers", "torch-opencv", "tf-data", "batchup-threads",
+)  # fmt: skip
 WORKERS = ("ours-threads", "ours-processes", "torch-workers", "torch-getitems")
 
 
-def throughput(name: str, title: str, unit: str, reading: Reading, epochs: int = 1) -> Study:
+def throughput(
+    name: str, title: str, unit: str, reading: Reading, epochs: int = 1, usual: tuple[str, ...] = (), rows: int = 0
+) -> Study:
     """Epochs of a workload at full speed, so many a turn."""
     columns = (
         *with_range(f"{unit}, median", reading),
@@ -33,7 +39,10 @@ def throughput(name: str, title: str, unit: str, reading: Reading, epochs: int =
         Column("first batch, ms", first_batch(MILLI), first_cell),
         Column("CPU of all processes, µs a batch", per_batch("cpu_seconds", MICRO)),
     )
-    part = Part(name=name, title=title, kind=name, unit=unit, reading=reading, columns=columns)
+    part = Part(
+        name=name, title=title, kind=name.replace("-", "_"), unit=unit, reading=reading, columns=columns, usual=usual,
+        adapt=partial(with_rows, rows=rows) if rows else unchanged,
+    )  # fmt: skip
     return Study(name=name, title=f"{name}: {title}", parts=(replace(part, settings={"epochs": epochs}),))
 
 
@@ -248,7 +257,11 @@ def loaded(kind: str, title: str, rows: int, epochs: int) -> Part:
 
 ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
-    throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples")),
+    throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples"), usual=DECODERS),
+    throughput(
+        "images-large", "JPEG files of 12 megapixels decoded to 224x224 RGB", "images/s", rate("samples"),
+        usual=(*(name for name in DECODERS if not name.startswith("batchup")), "tf-data-reduced"), rows=16,
+    ),
     throughput("python", "pure-Python work on each sample", "samples/s", rate("samples")),
     Study(
         name="sizes",

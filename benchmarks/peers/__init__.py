@@ -11,7 +11,7 @@ from importlib import import_module
 
 from benchmarks.peers.base import Variant
 
-FAMILIES = ("plain", "ours", "torch", "batchup")
+FAMILIES = ("plain", "ours", "torch", "tensorflow", "batchup")
 
 
 def find(module: str, name: str) -> Variant:

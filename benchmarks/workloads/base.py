@@ -29,6 +29,7 @@ class Workload:
         batch_size: Samples of a batch; the last one may be smaller.
         y_sum: The sum over the last array of all batches.
         x_sum: The sum of :func:`probe` over the first array of all batches.
+        x_slack: How far from that it may be, where peers resize in different ways.
         nbytes: Bytes that a peer loads into memory.
         mapped: Whether arrays stay in their file, as a ``numpy.memmap``.
         detail: What the workload's own ``Data`` wants besides.
@@ -40,6 +41,7 @@ class Workload:
     batch_size: int = 64
     y_sum: int = 0
     x_sum: int = 0
+    x_slack: int = 0
     nbytes: int = 0
     mapped: bool = False
     detail: dict[str, int] = field(default_factory=dict)

@@ -1,12 +1,14 @@
-"""``images``: 2,000 JPEG files of 400-560 x 300-420, decoded to 224x224 RGB bytes by Pillow.
+"""``images``: 2,000 JPEG files of 400-560 x 300-420, decoded to 224x224 RGB bytes.
 
 They are cut from the two photographs that come with scikit-learn: synthetic pictures compress, hence decode, unlike
-real ones.
+real ones. A peer decodes by Pillow and resizes with its antialiased bilinear filter, unless its variant says how.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +18,95 @@ from PIL import Image
 
 from benchmarks.workloads import base
 
+SIZE = (224, 224)
+
 
 def make(folder: Path, quick: bool) -> base.Workload:
     """Write the files and the labels."""
-    from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # ships no types
+    rng, photographs = np.random.default_rng(2), load_photographs()
 
-    photographs = [Image.fromarray(photograph) for photograph in load_sample_images().images]
-    rng, samples = np.random.default_rng(2), 80 if quick else 2_000
-    pictures = Pictures(folder, samples)
-    for row, path in enumerate(pictures.paths):
+    def cut(row: int, path: str) -> None:
         whole = photographs[row % len(photographs)]
         size = rng.integers((400, 300), (561, 421))
         left, top = rng.integers(0, np.array(whole.size) - size + 1)
         whole.crop((left, top, left + size[0], top + size[1])).save(path, quality=92)
+
+    return write("images", folder, 80 if quick else 2_000, cut)
+
+
+def load_photographs() -> list[Any]:
+    """The two photographs, 640 x 427."""
+    from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # ships no types
+
+    return [Image.fromarray(photograph) for photograph in load_sample_images().images]
+
+
+def write(kind: str, folder: Path, samples: int, save: Callable[[int, str], None]) -> base.Workload:
+    """Write the files, each by `save` of its row and path, and the labels."""
+    pictures = Pictures(folder, samples)
+    for row, path in enumerate(pictures.paths):
+        save(row, path)
     y_sum = base.save_labels(folder, samples)
     with ThreadPoolExecutor() as executor:
         x_sum = sum(executor.map(lambda row: int(base.probe(pictures[[row]])[0]), range(samples)))
-    return base.Workload(kind="images", folder=str(folder), samples=samples, y_sum=y_sum, x_sum=x_sum)
+    return base.Workload(kind=kind, folder=str(folder), samples=samples, y_sum=y_sum, x_sum=x_sum, x_slack=4 * samples)
+
+
+def by_pillow(path: str, out: NDArray[np.uint8]) -> None:
+    with Image.open(path) as picture:
+        out[...] = picture.resize(SIZE[::-1], Image.Resampling.BILINEAR)
+
+
+def by_turbo(path: str, out: NDArray[np.uint8]) -> None:
+    import simplejpeg
+
+    decoded = simplejpeg.decode_jpeg(Path(path).read_bytes())
+    out[...] = Image.fromarray(decoded).resize(SIZE[::-1], Image.Resampling.BILINEAR)
+
+
+def by_opencv(path: str, out: NDArray[np.uint8]) -> None:
+    import cv2
+    import simplejpeg
+
+    decoded = simplejpeg.decode_jpeg(Path(path).read_bytes())
+    cv2.resize(decoded, SIZE[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
+
+
+def reduced(path: str, out: NDArray[np.uint8]) -> None:
+    import cv2
+    import simplejpeg
+
+    data = Path(path).read_bytes()
+    height, width, _, _ = simplejpeg.decode_jpeg_header(data)
+    factor = next((each for each in (8, 4, 2) if height >= each * SIZE[0] and width >= each * SIZE[1]), 1)
+    decoded = simplejpeg.decode_jpeg(data, min_height=-(-height // factor), min_width=-(-width // factor))
+    cv2.resize(decoded, SIZE[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
+
+
+HOW = (by_pillow, by_turbo, by_opencv, reduced)
+"""The ways to decode, by the number in ``detail["how"]``."""
+
+
+def decoded(workload: base.Workload, how: Callable[[str, NDArray[np.uint8]], None]) -> base.Workload:
+    """The same files, decoded by another of `HOW`."""
+    return replace(workload, detail={**workload.detail, "how": HOW.index(how)})
 
 
 class Pictures:
     """Files as a column: indexed by rows, it decodes them. A library with such a column of its own takes `paths`."""
 
-    size = (224, 224)
+    size = SIZE
 
-    def __init__(self, folder: Path, samples: int) -> None:
+    def __init__(self, folder: Path, samples: int, how: int = 0) -> None:
         self.paths = [str(folder / f"{row:05d}.jpg") for row in range(samples)]
+        self.how = how
 
     def __getitem__(self, rows: Any) -> NDArray[np.uint8]:
         return self.into(rows, np.empty((len(rows), *self.size, 3), np.uint8))
 
     def into(self, rows: Any, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
         for place, row in zip(out, rows, strict=True):
-            with Image.open(self.paths[row]) as picture:
-                place[...] = picture.resize(self.size[::-1], Image.Resampling.BILINEAR)
+            HOW[self.how](self.paths[row], place)
         return out
 
     def __len__(self) -> int:
@@ -61,7 +118,8 @@ class Data(base.Data):
 
     def __init__(self, workload: base.Workload) -> None:
         folder = Path(workload.folder)
-        self.columns = (Pictures(folder, workload.samples), np.load(folder / "labels.npy"))
+        pictures = Pictures(folder, workload.samples, workload.detail.get("how", 0))
+        self.columns = (pictures, np.load(folder / "labels.npy"))
 
     def fill(self, rows: base.Rows, out: base.Batch) -> None:
         self.columns[0].into(rows, out[0])
