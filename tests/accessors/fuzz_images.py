@@ -1,8 +1,8 @@
 """Decodes mutated pictures in a process of its own: ``python fuzz_images.py FORMAT OPTIONS SEED COUNT``.
 
 Prints, as JSON, how many were decoded and refused, and by how many MB the peak of memory grew. Ends with a traceback
-where anything else than ``SampleReadError`` is raised, by a signal where a file takes longer than `SECONDS` or a decoder
-crashes.
+where anything else than ``SampleReadError`` is raised or a file takes longer than `SECONDS`, by a signal
+where a decoder crashes.
 """
 
 import ast
@@ -83,8 +83,7 @@ def main(kind, options, seed, count):
         try:
             assert bu.ImageBytes([data], 24, **options)[0].shape == (24, 24, 3)
             decoded += 1
-        except bu.SampleReadError as error:
-            assert len(str(error)) < 2000
+        except bu.SampleReadError:
             refused += 1
         faulthandler.cancel_dump_traceback_later()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
