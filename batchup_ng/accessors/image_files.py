@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ArgumentTypeError
+from .packed_paths import packed_paths
 from .pictures import Pictures
 
 
@@ -48,7 +47,7 @@ class ImageFiles(Pictures):
         super().__init__(
             size, mode, dtype, resize=resize, crop=crop, decoder=decoder, max_pixels=max_pixels, truncated=truncated
         )
-        self._paths = _PackedPaths(paths)
+        self._paths = packed_paths(paths)
         self._folder = os.getcwd()
 
     def __len__(self) -> int:
@@ -73,42 +72,3 @@ class ImageFiles(Pictures):
             raise OSError(code, "a directory, not a file" if is_folder else "not a regular file")
         with open(encoded, "rb") as file:
             yield file, found.st_size
-
-
-class _PackedPaths:
-    """Paths in one ``bytes`` object, with an array of where each ends."""
-
-    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
-        if isinstance(paths, (str, bytes, os.PathLike)):
-            pattern = isinstance(paths, str) and glob.has_magic(paths)
-            options = ", recursive=True" if pattern and "**" in str(paths) else ""
-            remedy = f"sorted(glob.glob({paths!r}{options}))" if pattern else f"[{paths!r}]"
-            raise ArgumentTypeError(
-                f"paths must be a sequence of paths, not the one {'pattern' if pattern else 'path'} {paths!r}; pass "
-                f"{remedy}"
-            )
-        ordered = hasattr(paths, "__len__") and hasattr(paths, "__getitem__") and not isinstance(paths, Mapping)
-        if not ordered or getattr(paths, "ndim", 1) != 1:
-            raise ArgumentTypeError(
-                f"paths must be a sequence (a list, a 1-D array, one column of a table), not {type(paths).__name__}; "
-                f"pass list(paths), or sorted(paths) where they have no order, as those of glob.iglob and Path.glob"
-            )
-        encoded = [_encoded(position, path) for position, path in enumerate(paths)]
-        if not encoded:
-            raise ArgumentError("paths must hold at least one path; it is empty: check where they were looked for")
-        self._joined = b"".join(encoded)
-        self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, row: int) -> str:
-        return self._joined[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
-
-
-def _encoded(position: int, path: Any) -> bytes:
-    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
-    if not isinstance(text, str):
-        hint = "pass it through os.fsdecode" if isinstance(text, bytes) else "leave it out"
-        raise ArgumentTypeError(f"paths must hold str or os.PathLike; at {position} it holds {path!r:.80}; {hint}")
-    return text.encode("utf-8", "surrogatepass")
