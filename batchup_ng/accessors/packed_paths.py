@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, overload
 
@@ -31,14 +30,28 @@ class PackedPaths(Sequence[str]):
     (3, '1.png', ['1.png', '2.png'])
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
-        joined, lengths, remaining = bytearray(), array("q", [0]), iter(paths)
-        while piece := list(islice(remaining, PIECE)):
-            encoded = [_encoded(len(lengths) - 1 + place, path) for place, path in enumerate(piece)]
-            joined += b"".join(encoded)
-            lengths.extend(map(len, encoded))
+    def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
+        self._pack(("", piece) for piece in _pieces(paths))
+
+    @classmethod
+    def of_folders(cls, folders: Iterable[tuple[str, Sequence[str]]]) -> PackedPaths:
+        """Return the paths of files that are given as ``(what all of these begin with, their names)``."""
+        made = cls.__new__(cls)
+        made._pack(folders)
+        return made
+
+    def _pack(self, folders: Iterable[tuple[str, Sequence[str]]]) -> None:
+        joined, lengths = bytearray(), [np.zeros(1, np.int64)]
+        for prefix, names in folders:
+            text = prefix.join(["", *names])  # in one call, which is what makes it fast
+            raw = _encoded(text)
+            one_byte_each = len(raw) == len(text)
+            counted = map(len, names if one_byte_each else [_encoded(prefix + name) for name in names])
+            lengths.append(np.fromiter(counted, np.int64, len(names)) + (len(prefix) if one_byte_each else 0))
+            joined += raw
         self._joined = np.asarray(joined, np.uint8)  # over the same memory
-        self._ends = np.cumsum(lengths, dtype=np.int64)
+        self._ends = np.concatenate(lengths)
+        np.cumsum(self._ends, out=self._ends)
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -84,9 +97,20 @@ def packed_paths(paths: Any) -> PackedPaths:
     return packed
 
 
-def _encoded(position: int, path: Any) -> bytes:
+def _pieces(paths: Iterable[Any]) -> Iterator[list[str]]:
+    remaining, start = iter(paths), 0
+    while piece := list(islice(remaining, PIECE)):
+        yield [_text(start + place, path) for place, path in enumerate(piece)]
+        start += len(piece)
+
+
+def _text(position: int, path: Any) -> str:
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
         hint = "pass it through os.fsdecode" if isinstance(text, bytes) else "leave it out"
         raise ArgumentTypeError(f"paths must hold str or os.PathLike; at {position} it holds {path!r:.80}; {hint}")
+    return text
+
+
+def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

@@ -8,6 +8,10 @@ from .choice import ChoiceDataSource
 from .composite import CompositeDataSource
 from .epoch.epochs import Epochs
 from .epoch.iterator import BatchIterator
+from .exclusion import write_errors
+from .files import FilesDataSource, FilesReport
+from .from_folder import from_folder
+from .from_table import from_csv, from_table
 from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
 from .functions import zip as zip  # not in __all__, so that no star import hides Python's own
 from .indexed import IndexedDataSource
@@ -30,6 +34,8 @@ __all__ = [
     "CompositeDataSource",
     "ConcatDataSource",
     "Epochs",
+    "FilesDataSource",
+    "FilesReport",
     "IndexedDataSource",
     "IteratorDataSource",
     "MapDataSource",
@@ -44,9 +50,13 @@ __all__ = [
     "batch_map_mean",
     "coerce_data_source",
     "concat",
+    "from_csv",
+    "from_folder",
+    "from_table",
     "mix",
     "repeat",
     "split",
     "subset",
     "take",
+    "write_errors",
 ]

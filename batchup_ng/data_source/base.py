@@ -102,9 +102,9 @@ class AbstractDataSource(HasSamples):
         """Return several epochs as one, -1 without end: see :func:`batchup_ng.repeat`."""
         return self._made("repeat", times)
 
-    def subset(self, rows: Any) -> PlannedDataSource:
+    def subset(self, rows: Any = None, *, exclude: Any = None) -> PlannedDataSource:
         """Return the samples at the positions `rows` of the epoch in order: see :func:`batchup_ng.subset`."""
-        return self._made("subset", rows)
+        return self._made("subset", rows, exclude=exclude)
 
     def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
         """Return sources that share out the samples at random: see :func:`batchup_ng.split`."""

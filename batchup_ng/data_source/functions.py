@@ -11,9 +11,11 @@ from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.base import AbstractSampler
 from ..sampling.mixture import MixtureSampler
+from ..sampling.standard import row_numbers
 from .array import ArrayDataSource
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_source, checked_sources
+from .exclusion import excluded_positions
 from .filtering import filter_samples
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
@@ -61,14 +63,24 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
     return ConcatDataSource(listed, MixtureSampler(lengths, weights, length))
 
 
-def subset(source: AbstractDataSource, rows: Any) -> SubsetDataSource:
+def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None) -> SubsetDataSource:
     """Return a source with the samples of `source` at the positions `rows` of its epoch in order.
 
-    `rows` are ``(n,) int``, of which negative ones count from the end. The errors are those of :func:`concat`.
+    The errors are those of :func:`concat`, and of `exclude`.
+
+    Args:
+        rows: ``(n,) int``, of which negative ones count from the end; all where it is None.
+        exclude: Positions that are left out, ``(k,) int``; or the CSV file in which :func:`~batchup_ng.write_errors`
+            wrote the samples of `source` that failed. A file that has another name for one of them is an error.
     """
-    if rows is None:
-        raise ArgumentTypeError("rows must be positions of samples, not None")
-    return SubsetDataSource(source, rows)
+    if exclude is None:
+        if rows is None:
+            raise ArgumentTypeError("rows must be positions of samples, not None; pass them, or exclude=")
+        return SubsetDataSource(source, rows)
+    n = numbered_length("source", checked_source("source", source))
+    left_out = excluded_positions(exclude, source, n)
+    kept = np.arange(n) if rows is None else row_numbers("rows", rows)
+    return SubsetDataSource(source, kept[~np.isin(np.where(kept < 0, kept + n, kept), left_out)])
 
 
 def split(

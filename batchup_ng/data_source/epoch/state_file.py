@@ -30,22 +30,30 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         OSError: it cannot be written, or what is there is no plain file; it is as it was.
         StateError: it is larger than what :func:`read_state` reads; the file is as it was.
     """
-    target = os.path.realpath(path)
     text = json.dumps(state, allow_nan=False, indent=1)  # of ASCII characters
     if len(text) > MAX_BYTES:
         raise StateError(
             f"this state has {len(text)} bytes, and a file of at most {MAX_BYTES} is read; let the stream's own "
             f"iterator keep less in its state"
         )
+    replace_text(path, text)
+
+
+def replace_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to a file, which holds either what it held or all of the text, as :func:`write_state` says.
+
+    It is UTF-8; halves of surrogate pairs, which names of files may hold, are written as they are.
+    """
+    target = os.path.realpath(path)
     if os.path.exists(target) and not os.path.isfile(target):
-        raise OSError(errno.EINVAL, "a state goes into a plain file, whose place it takes", target)
+        raise OSError(errno.EINVAL, "only a plain file can be replaced", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         try:
             with contextlib.suppress(OSError):  # there is no such file yet, or its file system knows no permissions
                 os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
-            file.write(text)
+            file.write(text.encode("utf-8", "surrogatepass"))
             file.flush()
             os.fsync(file.fileno())
             os.replace(beside, target)

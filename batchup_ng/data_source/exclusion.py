@@ -1,0 +1,119 @@
+"""The bad samples of an epoch as a CSV file, which is an exclusion list of later sources."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from typing import Any
+
+import numpy as np
+
+from ..error_context import shortened
+from ..errors import ArgumentError, ArgumentTypeError, BatchError
+from ..sampling.standard import check_row_numbers, row_numbers
+from .base import AbstractDataSource
+from .epoch.state_file import replace_text
+
+COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
+"""Of the file; each is an attribute of :class:`~batchup_ng.BatchError`, but for the class and the text of the error."""
+
+MAX_MESSAGE = 10_000
+"""Characters of a message that are written; the csv module reads no field of more than 131,072."""
+
+
+def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
+    """Write the samples that failed as a CSV file; return how many they are.
+
+    The file has the columns ``row, source, error, message, op, epoch, batch, position``: `source` is the path or key of
+    the sample, `error` the class of the exception, the others are as :class:`~batchup_ng.BatchError` has them, empty
+    where they are None. It is written whole or not at all. ``from_folder``, ``from_table`` and ``subset`` take it as
+    ``exclude=``.
+
+    Args:
+        errors: An iterator, a loader or a :class:`~batchup_ng.TooManyErrors`, whose ``errors`` are written; or a list
+            of errors.
+        path: The file, which is replaced if there is one.
+
+    Raises:
+        ArgumentTypeError: there is something else than a ``BatchError`` among them.
+        OSError: the file cannot be written.
+    """
+    listed = [errors] if isinstance(errors, BatchError) else list(getattr(errors, "errors", errors))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for error in listed:
+        if not isinstance(error, BatchError):
+            raise ArgumentTypeError(
+                f"errors must be an iterator, a loader, or a list of BatchError, and holds {error!r:.80}; pass the "
+                f"iterator whose epoch skipped samples"
+            )
+        told = {"error": type(error.error or error).__name__, "message": shortened(str(error), MAX_MESSAGE)}
+        writer.writerow([told[name] if name in told else getattr(error, name) for name in COLUMNS])
+    replace_text(path, text.getvalue())
+    return len(listed)
+
+
+def excluded_paths(exclude: Any) -> dict[str, set[str]]:
+    """Return the names of the files on an exclusion list, a CSV file or paths, by their folders' absolute paths."""
+    if isinstance(exclude, (str, os.PathLike)):
+        exclude = [_filled(entry, "source", exclude) for entry in _read(exclude)]
+    folders: dict[str, set[str]] = {}
+    for each in exclude:
+        if not isinstance(each, (str, os.PathLike)):
+            raise ArgumentTypeError(f"exclude must be a CSV file or paths, and holds {each!r:.80}; leave it out")
+        folder, name = os.path.split(os.path.abspath(each))
+        folders.setdefault(folder, set()).add(name)
+    return folders
+
+
+def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.ndarray:
+    """Return the positions, of the `n` in the epoch of `source` in order, on an exclusion list.
+
+    It is a CSV file of errors in samples of `source`, or positions: ``(k,) int``.
+    """
+    if not isinstance(exclude, (str, os.PathLike)):
+        positions = row_numbers("exclude", exclude)
+        check_row_numbers("exclude", positions, n)
+        return np.where(positions < 0, positions + n, positions)
+    rows, entries = source.rows_at(np.arange(n)), _read(exclude)
+    bad = np.array([_row(entry, exclude) for entry in entries], np.int64)
+    if not isinstance(rows, np.ndarray):
+        raise ArgumentTypeError("exclude: a source of several sources has no single rows; give it to subset of each")
+    for row, there, entry in zip(bad, np.isin(bad, rows), entries, strict=True):
+        name = source.sample_name(np.array([row])) if there else "not there"
+        if not there or (entry["source"] and entry["source"] != name):
+            raise ArgumentError(
+                f"exclude: row {row} of {os.fspath(exclude)!r} is {entry['source']!r}, and here it is {name!r}: pass "
+                f"the source whose iterator had the errors, or the list to from_folder or from_table, which go by path"
+            )
+    return np.flatnonzero(np.isin(rows, bad))
+
+
+def _row(entry: dict[str, str], path: str | os.PathLike[str]) -> int:
+    row = _filled(entry, "row", path)
+    if not row.isdecimal():
+        raise ArgumentError(
+            f"exclude: {os.fspath(path)!r} names row {row}, which is one of several sources; give those to subset"
+        )
+    return int(row)
+
+
+def _read(path: str | os.PathLike[str]) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
+        reader = csv.DictReader(file, restval="")
+        if not {"row", "source"} <= set(reader.fieldnames or ()):
+            raise ArgumentError(
+                f"exclude: {os.fspath(path)!r} must have the columns row and source, as write_errors writes them, and "
+                f"has {reader.fieldnames}; pass a list of paths, or of rows, for another file"
+            )
+        return list(reader)
+
+
+def _filled(entry: dict[str, str], column: str, path: str | os.PathLike[str]) -> str:
+    if not entry[column]:
+        raise ArgumentError(
+            f"exclude: {os.fspath(path)!r} has an entry without {column}: {entry.get('message', '')!r:.200}; delete it"
+        )
+    return entry[column]

@@ -1,0 +1,96 @@
+"""A source over files, which knows what was found where they were looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..accessors.image_files import ImageFiles
+from ..accessors.packed_paths import PackedPaths
+from ..errors import ArgumentError
+from .array import ArrayDataSource
+
+Reader: TypeAlias = Callable[..., Any]
+"""Makes the accessor of files: called with a sequence of paths, then with a size where the user gave one."""
+
+SHOWN_CLASSES = 20
+"""Classes that a report has a line for."""
+
+SHOWN_PATHS = 3
+"""Paths of a kind that a report names; all are in its attributes."""
+
+
+@dataclass(frozen=True)
+class FilesReport:
+    """What was found where files were looked for; its ``str`` is a page for people.
+
+    Attributes:
+        where: The folder, table or file that it is about.
+        samples: How many samples the source has.
+        class_counts: How many samples each class has, in the order of their numbers; of several labels a sample, each
+            counts. Empty where there are no classes.
+        skipped: The files and folders that were left out, by the reason.
+        missing: The files that a table names and that do not exist.
+        duplicates: The paths that a table names more than once, each as often as it is there again.
+    """
+
+    where: str
+    samples: int
+    class_counts: Mapping[str, int]
+    skipped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    duplicates: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        shown = list(self.class_counts.items())[:SHOWN_CLASSES]
+        width = max((len(name) for name, _ in shown), default=0)
+        lines = [f"{self.where}: {self.samples:,} files" + f" in {len(self.class_counts):,} classes" * bool(shown)]
+        lines += [f"  {name:{width}}  {count:,}" for name, count in shown]
+        if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
+            lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")
+        told = [*((f"left out, {why}", paths) for why, paths in self.skipped.items()), ("missing", self.missing)]
+        told.append(("named again", self.duplicates))
+        return "\n".join([*lines, *(f"{what}: {named(paths)}" for what, paths in told if len(paths))])
+
+
+def named(paths: Sequence[str]) -> str:
+    """Return how many paths there are, and the first of them."""
+    more = ", …" if len(paths) > SHOWN_PATHS else ""
+    return f"{len(paths):,} ({', '.join(map(repr, paths[:SHOWN_PATHS]))}{more})"
+
+
+class FilesDataSource(ArrayDataSource):
+    """An :class:`ArrayDataSource` over files and their labels: what :func:`~batchup_ng.from_folder`,
+    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv` return.
+
+    Attributes:
+        report: What was found, a :class:`FilesReport`.
+    """
+
+    def __init__(self, data: list[Any], report: FilesReport) -> None:
+        super().__init__(data)
+        self.report = report
+        self._report_in_words = f"{len(report.class_counts)} classes"
+        self.runs_user_code = not isinstance(data[0], ImageFiles)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, by their numbers; empty where there are none."""
+        return tuple(self.report.class_counts)
+
+
+def opened(images: Reader, paths: PackedPaths, size: Any) -> Any:
+    """Return the accessor of the files."""
+    return images(paths) if size is None else images(paths, size)
+
+
+def checked_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of classes that the user gave, each once."""
+    names = tuple(map(str, class_names))
+    if len(set(names)) < len(names):
+        again = sorted({name for name in names if names.count(name) > 1})
+        raise ArgumentError(f"class_names must name each class once, and has {again} again; leave the others out")
+    return names

@@ -1,0 +1,140 @@
+"""A source over the pictures of a folder, the classes of which are its folders."""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from ..accessors.image_files import ImageFiles
+from ..accessors.packed_paths import PackedPaths
+from ..errors import ArgumentError
+from .exclusion import excluded_paths
+from .files import FilesDataSource, FilesReport, Reader, checked_class_names, opened
+
+EXTENSIONS = (
+    ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jpe", ".jfif", ".apng", ".ppm", ".pgm",
+    ".pbm", ".pnm", ".pfm", ".jp2", ".j2k", ".jpc", ".jpf", ".jpx", ".j2c", ".avif", ".avifs",
+)  # fmt: skip
+"""How the names of pictures end that :class:`~batchup_ng.ImageFiles` reads, as Pillow has them."""
+
+
+def from_folder(
+    root: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *,
+    class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] = (),
+    extensions: tuple[str, ...] = EXTENSIONS, images: Reader = ImageFiles,
+) -> FilesDataSource:
+    """Return a source of the pictures below a folder, ``(pictures, labels)``: each folder in it is a class.
+
+    The classes are sorted by name and numbered from 0, ``labels: (n,) int64``; ``source.class_names`` has the names,
+    ``source.report`` what was found. Files in folders of a class belong to it. The order is that of ``ImageFolder`` of
+    torchvision: by class, by folder, by name. A class whose folder holds no picture keeps its number. A folder that has
+    no folders in it gives pictures alone, ``(pictures,)``.
+
+    Left out, and told by the report: names that begin with a dot (and what is in such folders), names with another
+    ending, files of `root` itself where there are classes, the exclusion list, what is neither file nor folder (a link
+    to nothing, a pipe), links to a folder that they lie in. Other links are followed. No file is opened, nor is its
+    size looked at: one that cannot be read fails when it is, and ``python -m batchup_ng inspect`` finds it before.
+
+    Args:
+        root: The folder. Where it is relative, so are the paths, which errors name.
+        size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
+        class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
+            without a folder is no error; a folder that is none of them is.
+        exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
+            folder.
+        extensions: How the names of the files end that are taken, in small letters; those of files may be large.
+        images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
+            ``functools.partial(ImageFiles, mode="L")``.
+
+    Raises:
+        ArgumentError: there is no such folder or no picture in it, or a folder is none of `class_names`.
+        OSError: a folder cannot be listed.
+    """
+    root = os.fspath(root)
+    if not os.path.isdir(root):
+        raise ArgumentError(f"root must be a folder that exists, not {root!r}, seen from {os.getcwd()!r}")
+    walk = _Walk(extensions if isinstance(extensions, str) else tuple(extensions), excluded_paths(exclude))
+    folders, loose = walk.listed(root, (os.path.realpath(root),))
+    if folders and loose:
+        walk.skipped["in no class"] = [os.path.join(root, name) for name in loose]
+    groups = (sorted(walk.below(path, way)) for _, path, way in folders) if folders else iter([[(root, loose)]])
+    counts: list[int] = []
+    paths = PackedPaths.of_folders(walk.kept(groups, counts))
+    if not len(paths):
+        why = ", ".join(f"{len(those)} {reason}" for reason, those in walk.skipped.items()) or "it is empty"
+        raise ArgumentError(f"root must hold pictures, and {root!r} has none; left out: {why}")
+    names = [name for name, _, _ in folders]
+    classes = checked_class_names(names if class_names is None else class_names) if folders else ()
+    if unknown := sorted(set(names).difference(classes)):
+        raise ArgumentError(f"class_names must name every folder of {root!r}, and lacks {unknown}; add or move them")
+    by_name = dict.fromkeys(classes, 0) | dict(zip(names, counts, strict=False))
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = [np.repeat(np.array([numbers[name] for name in names], np.int64), counts)] if folders else []
+    skipped = {why: PackedPaths(those) for why, those in walk.skipped.items()}
+    return FilesDataSource([opened(images, paths, size), *labels], FilesReport(root, len(paths), by_name, skipped))
+
+
+Folder: TypeAlias = "tuple[str, str, tuple[str, ...]]"
+"""Name, path, and the real paths of all folders that the way to it goes through, its own the last."""
+
+
+class _Walk:
+    """What is taken of a tree of folders, and what is left out, by the reason, on the way."""
+
+    def __init__(self, extensions: str | tuple[str, ...], excluded: dict[str, set[str]]) -> None:
+        self.extensions = extensions
+        self.excluded = excluded
+        self.skipped: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
+
+    def kept(self, groups: Iterable[list[tuple[str, list[str]]]], counts: list[int]) -> Iterator[tuple[str, list[str]]]:
+        """Yield what the folders of each group begin with and the names that are not excluded; count the groups'."""
+        for group in groups:
+            counts.append(0)
+            for path, names in group:
+                out = self.excluded.get(os.path.abspath(path), set()) if self.excluded else set()
+                if out.intersection(names):
+                    self.skipped["excluded"] += [os.path.join(path, name) for name in names if name in out]
+                    names = [name for name in names if name not in out]
+                counts[-1] += len(names)
+                yield os.path.join(path, ""), names
+
+    def below(self, path: str, way: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+        """Yield a folder and each below it, with the sorted names of the files in it that are taken."""
+        folders, names = self.listed(path, way)
+        yield path, names
+        for _, inner, inner_way in folders:
+            yield from self.below(inner, inner_way)
+
+    def listed(self, path: str, way: tuple[str, ...]) -> tuple[list[Folder], list[str]]:
+        """Return the folders in a folder and the names of the files that are taken, both sorted."""
+        folders: list[Folder] = []
+        names: list[str] = []
+        endings, skipped = self.extensions, self.skipped
+        with os.scandir(path) as entries:
+            for entry in entries:  # the system says what each is together with its name, but for links
+                name = entry.name
+                try:
+                    if name[0] == ".":
+                        skipped["hidden"].append(entry.path)
+                    elif entry.is_file():
+                        if name.endswith(endings) or name.lower().endswith(endings):
+                            names.append(name)
+                        else:
+                            skipped["no picture by its name"].append(entry.path)
+                    elif entry.is_dir():
+                        own = os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(way[-1], name)
+                        if own in way:
+                            skipped["a link to a folder that it lies in"].append(entry.path)
+                        else:
+                            folders.append((name, entry.path, (*way, own)))
+                    else:
+                        skipped["neither file nor folder"].append(entry.path)
+                except OSError:  # of a link to itself
+                    skipped["neither file nor folder"].append(entry.path)
+        names.sort()
+        folders.sort()
+        return folders, names

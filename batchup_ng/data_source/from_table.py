@@ -1,0 +1,312 @@
+"""A source over the pictures that a table names, with labels from its columns."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .. import validation
+from ..accessors.image_files import ImageFiles
+from ..accessors.packed_paths import PackedPaths
+from ..error_context import shortened
+from ..errors import ArgumentError, ArgumentTypeError
+from .exclusion import excluded_paths
+from .files import FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
+
+Column: TypeAlias = "list[Any]"
+
+LISTED_FROM = 100
+"""Files of one folder from which on the folder is listed, instead of a look at each: a listing costs an eighth of it
+for each entry, but the folder may hold many others."""
+
+INT, FLOAT = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan", re.I)
+"""Cells of a CSV file that are numbers; ``007`` is text."""
+
+
+def from_table(
+    table: Any, image: str = "path", label: str | None = None, size: int | tuple[int, int] | None = None, *,
+    separator: str | None = None, columns: Sequence[str] = (), class_names: Sequence[str] | None = None,
+    root: str | os.PathLike[str] | None = None, missing: str = "error",
+    exclude: str | os.PathLike[str] | Iterable[str] = (), images: Reader = ImageFiles,
+) -> FilesDataSource:
+    """Return a source of the pictures that a table names: ``(pictures, labels)``, without `label` ``(pictures,)``.
+
+    What labels are depends on what the column holds:
+
+    - Whole numbers, truth values or text are classes: ``(n,) int64``, numbered from 0 in the order of the values,
+      sorted. ``source.class_names`` has them as text.
+    - With `separator`, text is several classes: ``(n, n_classes) float32``, 1 for each that is named, else 0. An empty
+      text names none.
+    - Floats are what to predict, as they are: ``(n,) float32``.
+
+    ``source.report`` has what was found. A path that the table names twice gives two samples.
+
+    Args:
+        table: A data frame of pandas, polars, or another library that narwhals knows; a table of pyarrow; a dict of
+            lists or arrays.
+        image: The column of the paths.
+        label: The column of the labels.
+        size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
+        separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
+        columns: Further columns, which follow in each batch, as arrays of what NumPy makes of their values.
+        class_names: The classes, in the order of their numbers, as those that the network was trained with.
+        root: The folder that paths are relative to; None is the current one.
+        missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
+            does not look for them, so that they fail when they are read. A link to nothing may count as a file.
+        exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
+            folder.
+        images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
+            ``functools.partial(ImageFiles, mode="L")``.
+
+    Raises:
+        ArgumentTypeError: `table` is no table, or a column holds values that can be no labels or no paths.
+        ArgumentError: there is no such column, no row is left, a label is missing or none of `class_names`, a file is
+            missing; rows are named by their number from 0.
+        ModuleNotFoundError: narwhals is not installed, which all tables but a dict need.
+
+    >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
+    >>> source.data[1], source.class_names
+    (array([0, 1]), ('cat', 'dog'))
+    """
+    named_columns = _columns(table)
+    validation.one_of("missing", missing, ("error", "skip", "ignore"))
+    paths = _paths(named_columns("image", image), root)
+    names, arrays = None, []
+    if label is not None:
+        names, labels = _labels(label, named_columns("label", label), separator, class_names)
+        arrays.append(labels)
+    arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
+    absent = [] if missing == "ignore" else _absent(paths)
+    if absent and missing == "error":
+        raise ArgumentError(
+            f"missing: {image!r} names files that do not exist: {named([paths[row] for row in absent])}, in rows "
+            f"{_listed(absent)}; pass root= if they lie elsewhere, or missing='skip' to leave those rows out"
+        )
+    out = _excluded(paths, excluded_paths(exclude))
+    kept = np.setdiff1d(np.arange(len(paths)), [*absent, *out])
+    if not len(kept):
+        raise ArgumentError(f"table must name pictures, and of its {len(paths)} rows none is left")
+    arrays = [array[kept] for array in arrays]
+    taken = [paths[row] for row in kept] if len(kept) < len(paths) else paths
+    report = FilesReport(
+        f"table of {len(paths):,} rows", len(taken), _counts(names, arrays),
+        {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
+        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)),
+    )  # fmt: skip
+    return FilesDataSource([opened(images, PackedPaths(taken), size), *arrays], report)
+
+
+def from_csv(
+    path: str | os.PathLike[str], image: str = "path", label: str | None = None,
+    size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
+    class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
+    exclude: str | os.PathLike[str] | Iterable[str] = (), images: Reader = ImageFiles, delimiter: str = ",",
+) -> FilesDataSource:
+    """Return a source of the pictures that a CSV file names: :func:`from_table` of it, without a further library.
+
+    The file is UTF-8 and begins with the names of its columns. A column is whole numbers if all of its cells are, else
+    floats if all are numbers, else text; so ``NA`` is text, ``007`` too, and an empty cell is text that is empty, which
+    is no class. Arguments that are not listed are those of :func:`from_table`.
+
+    Args:
+        path: The file.
+        root: The folder that paths are relative to; None is that of the file.
+        delimiter: What stands between the cells of a row.
+
+    Raises:
+        ArgumentError: a row has another number of cells than the first; or what :func:`from_table` raises.
+        OSError: the file cannot be read.
+    """
+    wanted = [image, *([] if label is None else [label]), *columns]
+    table: Mapping[str, Column] = _read_csv(path, wanted, delimiter)
+    table = {name: cells if name == image else _typed(cells) for name, cells in table.items()}
+    root = os.path.dirname(path) if root is None else root
+    source = from_table(
+        table, image, label, size, separator=separator, columns=columns, class_names=class_names, root=root,
+        missing=missing, exclude=exclude, images=images,
+    )  # fmt: skip
+    source.report = dataclasses.replace(source.report, where=os.fspath(path))
+    return source
+
+
+# -- columns -----------------------------------------------------------------------------------------------------
+
+
+def _columns(table: Any) -> Callable[[str, str], Column]:
+    """Return what gives the values of a column, by the argument that names it and the name: objects of Python."""
+    if isinstance(table, (str, os.PathLike)):
+        raise ArgumentTypeError(f"table must be a data frame or a dict of columns, not {table!r}; pass it to from_csv")
+    frame = table if isinstance(table, Mapping) else _narwhals_frame(table)
+    names = list(frame if isinstance(frame, Mapping) else frame.columns)
+
+    def column(argument: str, name: str) -> Column:
+        values = frame[validation.one_of(argument, name, names)]
+        return list(values.to_list() if hasattr(values, "to_list") else getattr(values, "tolist", lambda: values)())
+
+    return column
+
+
+def _narwhals_frame(table: Any) -> Any:
+    try:
+        import narwhals
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"a {type(table).__name__} is read through narwhals, which is not installed: pip install "
+            f"'batchup_ng[tables]'; a dict of lists needs nothing"
+        ) from error
+    try:
+        return narwhals.from_native(table, eager_only=True)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"table must be a data frame of pandas, polars or pyarrow, or a dict of columns, not a "
+            f"{type(table).__name__}; call .collect() of a lazy one"
+        ) from error
+
+
+def _read_csv(path: str | os.PathLike[str], wanted: Sequence[str], delimiter: str) -> dict[str, Column]:
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        header = next(reader, [])
+        places = [header.index(validation.one_of("columns", name, header)) for name in wanted]
+        cells: list[Column] = [[] for _ in wanted]
+        for row in reader:
+            if len(row) != len(header):
+                if not row:
+                    continue  # an empty line
+                raise ArgumentError(
+                    f"line {reader.line_num} of {os.fspath(path)!r} has {len(row)} cells, and the first has "
+                    f"{len(header)}; put quotes around cells that hold a {delimiter!r}, or pass delimiter="
+                )
+            for column, place in zip(cells, places, strict=True):
+                column.append(row[place])
+    return dict(zip(wanted, cells, strict=True))
+
+
+def _typed(cells: Column) -> Column:
+    for pattern, kind in ((INT, int), (FLOAT, float)):
+        if all(map(pattern.fullmatch, cells)):
+            return list(map(kind, cells))
+    return cells
+
+
+def _as_array(name: str, values: Column) -> np.ndarray:
+    try:
+        array = np.array(values)
+    except ValueError:  # lists of several lengths
+        array = np.array(None)
+    if array.dtype == object:
+        raise ArgumentTypeError(
+            f"columns: {name!r} must hold numbers or text in every row, {_first_odd(values)}; fill or leave it out"
+        )
+    return array
+
+
+# -- labels ------------------------------------------------------------------------------------------------------
+
+
+def _labels(
+    name: str, values: Column, separator: str | None, class_names: Sequence[str] | None
+) -> tuple[tuple[str, ...] | None, np.ndarray]:
+    """Return the names of the classes, None for numbers to predict, and the label of each row."""
+    if missing := [row for row, value in enumerate(values) if value is None or (value == value) is not True]:
+        hint = "; give '' to those that are of no class" if separator else ""
+        raise ArgumentError(
+            f"label: {name!r} has no value in {len(missing)} rows, {_listed(missing)}; leave those rows out{hint}"
+        )
+    kinds = set(map(type, values))
+    if separator is not None and kinds <= {str}:
+        several = [[part.strip() for part in value.split(separator) if part.strip()] for value in values]
+        names, ids = _numbered(name, several, class_names)
+        labels = np.zeros((len(values), len(names)), np.float32)
+        labels[np.repeat(np.arange(len(values)), list(map(len, several))), ids] = 1
+        return names, labels
+    if separator is None and any(kinds <= kind for kind in ({int}, {bool}, {str})):
+        return _numbered(name, [[value] for value in values], class_names)
+    if separator is None and kinds <= {int, float}:
+        return None, np.array(values, np.float32)
+    wanted = "text" if separator is not None else "text alone, or numbers alone"
+    raise ArgumentTypeError(f"label: {name!r} must hold {wanted}, {_first_odd(values)}; convert it first")
+
+
+def _numbered(
+    name: str, several: list[Column], class_names: Sequence[str] | None
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the names of the classes, and the numbers of those of each row, one row after the other."""
+    found = sorted({value for values in several for value in values})
+    names = tuple(map(str, found)) if class_names is None else checked_class_names(class_names)
+    by_name = {each: number for number, each in enumerate(names)}
+    numbers = {value: by_name.get(str(value), -1) for value in found}
+    ids = np.array([numbers[value] for values in several for value in values], np.int64)
+    if unknown := [value for value in found if numbers[value] < 0]:
+        rows = [row for row, values in enumerate(several) if not set(unknown).isdisjoint(values)]
+        raise ArgumentError(
+            f"class_names must name every class in {name!r}, and lacks {unknown[:10]}, in rows {_listed(rows)}; add "
+            f"them, or leave those rows out"
+        )
+    return names, ids
+
+
+def _counts(names: tuple[str, ...] | None, arrays: list[np.ndarray]) -> dict[str, int]:
+    if names is None:
+        return {}
+    several = arrays[0].ndim == 2
+    counts = np.count_nonzero(arrays[0], axis=0) if several else np.bincount(arrays[0], minlength=len(names))
+    return dict(zip(names, counts.tolist(), strict=True))
+
+
+# -- paths -------------------------------------------------------------------------------------------------------
+
+
+def _paths(values: Column, root: str | os.PathLike[str] | None) -> list[str]:
+    texts = PackedPaths(values)  # which names the row of what is no path
+    return [os.path.join(root, path) for path in texts] if root is not None else list(texts)
+
+
+def _absent(paths: Sequence[str]) -> list[int]:
+    """Return the rows of paths where there is no file: folders that many are in are listed, the others looked at."""
+    by_folder: dict[str, list[int]] = {}
+    for row, path in enumerate(paths):
+        by_folder.setdefault(os.path.dirname(path), []).append(row)
+    absent = []
+    for folder, rows in by_folder.items():
+        names: set[str] = set()
+        if len(rows) >= LISTED_FROM and os.path.isdir(folder or "."):
+            names = set(os.listdir(folder or "."))
+        doubtful = [row for row in rows if os.path.basename(paths[row]) not in names]
+        absent += [row for row in doubtful if not os.path.exists(paths[row])]
+    return sorted(absent)
+
+
+def _excluded(paths: Sequence[str], folders: dict[str, set[str]]) -> list[int]:
+    """Return the rows of paths on an exclusion list."""
+    names = set().union(*folders.values())
+    return [
+        row
+        for row, path in enumerate(paths if names else ())
+        if (name := os.path.basename(path)) in names and name in folders.get(os.path.dirname(os.path.abspath(path)), ())
+    ]
+
+
+def _repeated(paths: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    return [path for path in paths if path in seen or seen.add(path)]  # type: ignore[func-returns-value]  # None
+
+
+# -- words -------------------------------------------------------------------------------------------------------
+
+
+def _listed(rows: Sequence[int]) -> str:
+    return f"{', '.join(map(str, rows[:10]))}{', …' if len(rows) > 10 else ''}"
+
+
+def _first_odd(values: Column) -> str:
+    """Return, in words, the first value that is of another kind than the first."""
+    first = type(values[0]) if values else None
+    row = next((row for row, value in enumerate(values) if type(value) is not first), 0)
+    return f"and row {row} holds {shortened(repr(values[row]), 80)}"

@@ -1,0 +1,346 @@
+"""`from_table` and `from_csv`: labels of every kind, files that are missing, errors that name rows."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import batchup_ng as bu
+
+PATHS = ["a.png", "b.png", "c.png", "d.png"]
+TABLE = {
+    "id": [7, 3, 5, 1],
+    "path": PATHS,
+    "kind": ["dog", "cat", "dog", "ant"],
+    "tags": ["x|y", "", " y | z ", "x"],
+    "score": [0.5, 1.0, -2.0, 3.25],
+    "flag": [True, False, True, True],
+}
+
+
+def of_dict(table: dict[str, Any]) -> Any:
+    return table
+
+
+def of_library(name: str, make: str) -> Callable[[dict[str, Any]], Any]:
+    def made(table: dict[str, Any]) -> Any:
+        pytest.importorskip("narwhals", reason="tables of libraries are read through narwhals, which is not installed")
+        library = pytest.importorskip(name, reason=f"{name} is not installed")
+        return getattr(library, make)(table)
+
+    return made
+
+
+KINDS = {
+    "dict": of_dict,
+    "pandas": of_library("pandas", "DataFrame"),
+    "polars": of_library("polars", "DataFrame"),
+    "pyarrow": of_library("pyarrow", "table"),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def write_pictures(folder: Path, names: list[str] = PATHS) -> None:
+    for grey, name in enumerate(names):
+        Image.new("RGB", (3, 2), (grey,) * 3).save(folder / name)
+
+
+def unchecked(table: Any, **options: Any) -> bu.FilesDataSource:
+    return bu.from_table(table, missing="ignore", **options)
+
+
+# -- what a table gives ------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_every_kind_of_table_gives_the_same(kind: str, tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    source = bu.from_table(KINDS[kind](TABLE), "path", "kind", 2, columns=["id", "score", "tags"], root=tmp_path)
+    x, y, number, score, tags = next(source.batch_iterator(9))
+    assert (x.shape, x[:, 0, 0, 0].tolist()) == ((4, 2, 2, 3), [0, 1, 2, 3])
+    assert (y.dtype, y.tolist(), source.class_names) == (np.int64, [2, 1, 2, 0], ("ant", "cat", "dog"))
+    assert (number.tolist(), score.tolist(), tags.tolist()) == (TABLE["id"], TABLE["score"], TABLE["tags"])
+    assert source.report.class_counts == {"ant": 1, "cat": 1, "dog": 2}
+    assert str(source.report) == "table of 4 rows: 4 files in 3 classes\n  ant  1\n  cat  1\n  dog  2"
+    assert not source.runs_user_code
+
+
+@each_kind
+def test_labels_of_every_kind(kind: str) -> None:
+    table = KINDS[kind](TABLE)
+    numbers = unchecked(table, label="id")
+    assert (numbers.data[1].tolist(), numbers.class_names) == ([3, 1, 2, 0], ("1", "3", "5", "7"))
+    assert (unchecked(table, label="flag").class_names) == ("False", "True")
+    target = unchecked(table, label="score")
+    assert (target.data[1].dtype, target.data[1].tolist(), target.class_names) == (np.float32, TABLE["score"], ())
+    several = unchecked(table, label="tags", separator="|")
+    assert several.class_names == ("x", "y", "z")
+    assert several.data[1].dtype == np.float32
+    assert several.data[1].tolist() == [[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0]]
+    assert several.report.class_counts == {"x": 2, "y": 2, "z": 1}
+    assert len(unchecked(table).data) == 1
+
+
+@each_kind
+def test_a_label_that_is_missing_is_an_error_that_names_rows(kind: str) -> None:
+    for values in (["cat", None, "dog", None], [1.0, None, 2.0, None]):
+        table = KINDS[kind]({"path": PATHS, "label": values})
+        with pytest.raises(bu.ArgumentError, match="label: 'label' has no value in 2 rows, 1, 3; leave those rows out"):
+            unchecked(table, label="label")
+    with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 0; .*; give '' to those that are of no class"):
+        unchecked(KINDS[kind]({"path": PATHS, "label": [None, "a", "a b", ""]}), label="label", separator=" ")
+
+
+def test_missing_values_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("narwhals", reason="narwhals is not installed")
+    for dtype, values in {"Int64": [1, None], "string": ["a", None], "category": ["a", None], "float": [1, None]}.items():
+        table = pandas.DataFrame({"path": PATHS[:2], "label": pandas.array(values, dtype=dtype)})
+        with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 1"):
+            unchecked(table, label="label")
+        kept = unchecked(table.dropna(), label="label")
+        assert len(kept.data[0]) == 1
+    odd = pandas.DataFrame({"path": PATHS, "label": list("abab")}, index=[9, 9, 2, 0])
+    assert unchecked(odd, label="label").data[1].tolist() == [0, 1, 0, 1]
+
+
+def test_arrays_in_a_dict() -> None:
+    table = {"path": np.array(PATHS), "label": np.array([2, 0, 2, 5], np.uint8), "more": np.eye(4, dtype=np.float32)}
+    source = unchecked(table, label="label", columns=["more"])
+    assert (source.data[1].tolist(), source.class_names) == ([1, 0, 1, 2], ("0", "2", "5"))
+    assert source.data[2].shape == (4, 4)
+
+
+labels = st.lists(st.one_of(st.integers(-3, 12), st.integers()), min_size=1) | st.lists(
+    st.text(max_size=4), min_size=1
+)
+
+
+@given(labels)
+def test_numbers_of_classes_lead_back_to_the_labels(values: list[Any]) -> None:
+    source = unchecked({"path": [f"{row}.png" for row in range(len(values))], "label": values}, label="label")
+    assert [source.class_names[number] for number in source.data[1]] == list(map(str, values))
+    assert list(source.class_names) == list(map(str, sorted(set(values))))
+    assert list(source.report.class_counts.values()) == [values.count(value) for value in sorted(set(values))]
+    again = unchecked({"path": ["x"], "label": values[-1:]}, label="label", class_names=source.class_names)
+    assert again.data[1].tolist() == source.data[1].tolist()[-1:]
+
+
+words = st.text(st.characters(exclude_characters="|", exclude_categories=("Z", "C")), min_size=1, max_size=4)
+
+
+@given(st.lists(st.sets(words, max_size=4), min_size=1))
+def test_several_labels_lead_back_to_the_text(values: list[set[str]]) -> None:
+    table = {"path": [f"{row}.png" for row in range(len(values))], "label": ["|".join(each) for each in values]}
+    source = unchecked(table, label="label", separator="|")
+    rows = [{source.class_names[number] for number in np.flatnonzero(row)} for row in source.data[1]]
+    assert rows == values
+
+
+# -- what is wrong -----------------------------------------------------------------------------------------------
+
+
+def test_class_names_that_lack_one() -> None:
+    with pytest.raises(bu.ArgumentError, match=r"every class in 'kind', and lacks \['dog'\], in rows 0, 2; add"):
+        unchecked(TABLE, label="kind", class_names=["cat", "ant"])
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "told"),
+    [
+        (["a", 1, "b", "c"], {}, "must hold text alone, or numbers alone, and row 1 holds 1"),
+        ([1, 2, "b", 3], {}, "and row 2 holds 'b'"),
+        ([[1], [2], [3], [4]], {}, r"and row 0 holds \[1\]"),
+        ([1, 2, 3, 4], {"separator": "|"}, "must hold text, and row 0 holds 1"),
+    ],
+)
+def test_values_that_can_be_no_labels(values: list[Any], options: dict[str, Any], told: str) -> None:
+    with pytest.raises(bu.ArgumentTypeError, match=f"label: 'label' .*{told}"):
+        unchecked({"path": PATHS, "label": values}, label="label", **options)
+
+
+@each_kind
+def test_a_column_that_is_not_there(kind: str) -> None:
+    table = KINDS[kind](TABLE)
+    with pytest.raises(bu.ArgumentError, match="image must be one of 'id', .*, not 'paths'; did you mean 'path'"):
+        unchecked(table, image="paths")
+    with pytest.raises(bu.ArgumentError, match="label must be one of"):
+        unchecked(table, label="labels")
+    with pytest.raises(bu.ArgumentError, match="columns must be one of"):
+        unchecked(table, columns=["x"])
+
+
+def test_columns_that_are_no_arrays() -> None:
+    for values, told in (([1, None, 2, 3], "row 1 holds None"), ([[1], [1, 2], [3], [4]], "row 0"), ([{}] * 4, "{}")):
+        with pytest.raises(bu.ArgumentTypeError, match=f"columns: 'more' must hold numbers or text .*{told}"):
+            unchecked({"path": PATHS, "more": values}, columns=["more"])
+
+
+def test_columns_of_other_lengths() -> None:
+    with pytest.raises(bu.ArgumentError, match="label: 'label' has 1 rows, and 'path' has 4"):
+        unchecked({"path": PATHS, "label": ["a"]}, label="label")
+
+
+def test_paths_that_are_none() -> None:
+    with pytest.raises(bu.ArgumentTypeError, match="at 1 it holds None"):
+        unchecked({"path": ["a", None]})
+
+
+def test_what_is_no_table() -> None:
+    with pytest.raises(bu.ArgumentTypeError, match=r"not 'train\.csv'; pass it to from_csv"):
+        bu.from_table("train.csv")
+    pytest.importorskip("narwhals", reason="narwhals is not installed")
+    for wrong in (3, [["a.png", 1]], np.zeros(3)):
+        with pytest.raises(bu.ArgumentTypeError, match="table must be a data frame of pandas, polars or pyarrow"):
+            bu.from_table(wrong)
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    with pytest.raises(bu.ArgumentTypeError, match=r"not a LazyFrame; call \.collect"):
+        bu.from_table(polars.LazyFrame(TABLE))
+
+
+def test_without_narwhals_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals", None)  # as Python itself marks what cannot be imported
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'batchup_ng\[tables\]'"):
+        bu.from_table(object())
+    assert len(unchecked(TABLE).data[0]) == 4
+
+
+def test_narwhals_is_not_imported_for_a_dict() -> None:
+    module = importlib.import_module("batchup_ng.data_source.from_table")
+    assert not hasattr(module, "narwhals")
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_are_missing(tmp_path: Path) -> None:
+    write_pictures(tmp_path, ["a.png", "c.png"])
+    with pytest.raises(bu.ArgumentError, match=r"do not exist: 2 \('.*b\.png', '.*d\.png'\), in rows 1, 3; pass root="):
+        bu.from_table(TABLE, label="kind", root=tmp_path)
+    source = bu.from_table(TABLE, label="kind", root=tmp_path, missing="skip", columns=["id"])
+    assert list(source.report.missing) == [str(tmp_path / "b.png"), str(tmp_path / "d.png")]
+    assert (source.data[1].tolist(), source.data[2].tolist()) == ([2, 2], [7, 5])
+    assert source.report.class_counts == {"ant": 0, "cat": 0, "dog": 2}
+    assert f"missing: 2 ('{tmp_path}/b.png', '{tmp_path}/d.png')" in str(source.report)
+    assert len(unchecked(TABLE, root=tmp_path).data[0]) == 4
+    with pytest.raises(bu.ArgumentError, match="table must name pictures, and of its 4 rows none is left"):
+        bu.from_table(TABLE, root=tmp_path / "absent", missing="skip")
+
+
+def test_many_files_of_one_folder(tmp_path: Path) -> None:
+    for number in range(0, 300, 2):
+        (tmp_path / f"{number}.png").touch()
+    paths = [f"{number}.png" for number in range(300)]
+    source = bu.from_table({"path": paths}, root=tmp_path, missing="skip")
+    assert list(source.report.missing) == [str(tmp_path / path) for path in paths[1::2]]
+    assert len(source.data[0]) == 150
+
+
+def test_files_by_paths_of_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    write_pictures(tmp_path, ["a.png", "sub/b.png"])
+    forms = ["a.png", "./a.png", "sub/b.png", "sub/../a.png", tmp_path / "a.png", str(tmp_path / "absent.png"), "sub/x"]
+    for many in (1, 200):  # folders are looked at, or listed
+        source = bu.from_table({"path": forms * many}, missing="skip")
+        assert list(source.report.missing) == [str(tmp_path / "absent.png"), "sub/x"] * many
+
+
+def test_a_path_that_is_there_twice(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    source = bu.from_table({"path": [*PATHS, "b.png", "b.png"], "label": list("abcabc")}, label="label", root=tmp_path)
+    assert list(source.report.duplicates) == [str(tmp_path / "b.png")] * 2
+    assert "named again: 2 (" in str(source.report)
+    assert len(source.data[0]) == 6
+
+
+def test_the_exclusion_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pictures(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for exclude in ([tmp_path / "b.png"], ["b.png", "x.png", "sub/a.png"]):
+        source = bu.from_table(TABLE, label="kind", exclude=exclude)
+        assert [source.data[0].sample_name(row) for row in range(3)] == ["a.png", "c.png", "d.png"]
+        assert source.data[1].tolist() == [2, 2, 0]
+        assert list(source.report.skipped["excluded"]) == ["b.png"]
+
+
+def test_the_report_travels(tmp_path: Path) -> None:
+    write_pictures(tmp_path, ["a.png"])
+    source = pickle.loads(pickle.dumps(bu.from_table(TABLE, root=tmp_path, missing="skip")))
+    assert [os.path.basename(path) for path in source.report.missing] == ["b.png", "c.png", "d.png"]
+
+
+# -- CSV files ---------------------------------------------------------------------------------------------------
+
+
+def write_csv(path: Path, table: dict[str, list[Any]], **options: Any) -> str:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, **options)
+        writer.writerows([table, *zip(*table.values(), strict=True)])
+    return str(path)
+
+
+def test_a_csv_file_gives_what_its_table_does(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    path = write_csv(tmp_path / "train.csv", TABLE)
+    for label, options in (("kind", {}), ("id", {}), ("score", {}), ("tags", {"separator": "|"}), ("flag", {})):
+        of_table = bu.from_table(TABLE, label=label, root=tmp_path, columns=["id", "score"], **options)
+        of_file = bu.from_csv(path, label=label, columns=["id", "score"], **options)
+        for one, other in zip(of_file.data[1:], of_table.data[1:], strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+        assert of_file.class_names == of_table.class_names
+        assert of_file.data[0].sample_name(1) == str(tmp_path / "b.png")
+    assert str(of_file.report).startswith(f"{path}: 4 files in 2 classes")
+
+
+def test_csv_files_of_other_forms(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes('\ufeffpath\tlabel\r\n"a\t1.png"\t007\r\n\r\n"b\n2.png"\t10\r\n'.encode())
+    source = bu.from_csv(path, label="label", delimiter="\t", missing="ignore", root="")
+    assert [source.data[0].sample_name(row) for row in range(2)] == ["a\t1.png", "b\n2.png"]
+    assert source.class_names == ("007", "10")
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        ("10 9 10", ("9", "10")), ("1 -2 0", ("-2", "0", "1")), ("1 NA 3", ("1", "3", "NA")), ("01 1 2", ("01", "1", "2")),
+        ("1.5 2 1e3", None), ("1 2 inf", None), ("1_0 2 3", ("1_0", "2", "3")), ("٣ 1 2", ("1", "2", "٣")),
+    ],
+)  # fmt: skip
+def test_cells_that_are_numbers(cells: str, classes: tuple[str, ...] | None, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", {"path": PATHS[:3], "label": cells.split()})
+    source = bu.from_csv(path, label="label", missing="ignore")
+    assert source.class_names == (classes or ())
+    assert source.data[1].dtype == (np.int64 if classes else np.float32)
+
+
+def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("path,label\na.png,1\nb.png,1,2\n")
+    with pytest.raises(bu.ArgumentError, match=r"line 3 of '.*a\.csv' has 3 cells, and the first has 2; put quotes"):
+        bu.from_csv(path)
+    path.write_text("")
+    with pytest.raises(bu.ArgumentError, match="columns must be one of"):
+        bu.from_csv(path)
+    path.write_text("path,label\n")
+    with pytest.raises(bu.ArgumentError, match="table must name pictures, and of its 0 rows none is left"):
+        bu.from_csv(path)
+    path.write_text("path,label\na.png,nan\n")
+    with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 0"):
+        bu.from_csv(path, label="label")
+    with pytest.raises(FileNotFoundError):
+        bu.from_csv(tmp_path / "absent.csv")
