@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths
 from ..errors import ArgumentError

@@ -25,8 +25,8 @@ EXTENSIONS = (
 def from_folder(
     root: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *,
     class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] = (),
-    extensions: tuple[str, ...] = EXTENSIONS, images: Reader = ImageFiles,
-) -> FilesDataSource:
+    extensions: str | Sequence[str] = EXTENSIONS, images: Reader = ImageFiles,
+) -> FilesDataSource:  # fmt: skip
     """Return a source of the pictures below a folder, ``(pictures, labels)``: each folder in it is a class.
 
     The classes are sorted by name and numbered from 0, ``labels: (n,) int64``; ``source.class_names`` has the names,

@@ -25,8 +25,9 @@ LISTED_FROM = 100
 """Files of one folder from which on the folder is listed, instead of a look at each: a listing costs an eighth of it
 for each entry, but the folder may hold many others."""
 
-INT, FLOAT = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan", re.I)
-"""Cells of a CSV file that are numbers; ``007`` is text."""
+INT = re.compile(r"-?(0|[1-9]\d*)", re.A)
+FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
+"""Cells of a CSV file that are numbers; ``007`` is text, which may be a name."""
 
 
 def from_table(
@@ -34,7 +35,7 @@ def from_table(
     separator: str | None = None, columns: Sequence[str] = (), class_names: Sequence[str] | None = None,
     root: str | os.PathLike[str] | None = None, missing: str = "error",
     exclude: str | os.PathLike[str] | Iterable[str] = (), images: Reader = ImageFiles,
-) -> FilesDataSource:
+) -> FilesDataSource:  # fmt: skip
     """Return a source of the pictures that a table names: ``(pictures, labels)``, without `label` ``(pictures,)``.
 
     What labels are depends on what the column holds:
@@ -107,7 +108,7 @@ def from_csv(
     size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
     class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
     exclude: str | os.PathLike[str] | Iterable[str] = (), images: Reader = ImageFiles, delimiter: str = ",",
-) -> FilesDataSource:
+) -> FilesDataSource:  # fmt: skip
     """Return a source of the pictures that a CSV file names: :func:`from_table` of it, without a further library.
 
     The file is UTF-8 and begins with the names of its columns. A column is whole numbers if all of its cells are, else
@@ -123,8 +124,8 @@ def from_csv(
         ArgumentError: a row has another number of cells than the first; or what :func:`from_table` raises.
         OSError: the file cannot be read.
     """
-    wanted = [image, *([] if label is None else [label]), *columns]
-    table: Mapping[str, Column] = _read_csv(path, wanted, delimiter)
+    wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
+    table = _read_csv(path, wanted, delimiter)
     table = {name: cells if name == image else _typed(cells) for name, cells in table.items()}
     root = os.path.dirname(path) if root is None else root
     source = from_table(
@@ -142,8 +143,11 @@ def _columns(table: Any) -> Callable[[str, str], Column]:
     """Return what gives the values of a column, by the argument that names it and the name: objects of Python."""
     if isinstance(table, (str, os.PathLike)):
         raise ArgumentTypeError(f"table must be a data frame or a dict of columns, not {table!r}; pass it to from_csv")
-    frame = table if isinstance(table, Mapping) else _narwhals_frame(table)
-    names = list(frame if isinstance(frame, Mapping) else frame.columns)
+    frame: Any = table if isinstance(table, Mapping) else _narwhals_frame(table)
+    names = list(frame) if isinstance(table, Mapping) else frame.columns
+    lengths = {name: len(frame[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        raise ArgumentError(f"table must have columns of one length, not {lengths}")
 
     def column(argument: str, name: str) -> Column:
         values = frame[validation.one_of(argument, name, names)]
@@ -169,11 +173,12 @@ def _narwhals_frame(table: Any) -> Any:
         ) from error
 
 
-def _read_csv(path: str | os.PathLike[str], wanted: Sequence[str], delimiter: str) -> dict[str, Column]:
+def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter: str) -> dict[str, Column]:
+    """Return the cells of columns, which are given with the arguments that name them."""
     with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
         reader = csv.reader(file, delimiter=delimiter)
         header = next(reader, [])
-        places = [header.index(validation.one_of("columns", name, header)) for name in wanted]
+        places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
         cells: list[Column] = [[] for _ in wanted]
         for row in reader:
             if len(row) != len(header):

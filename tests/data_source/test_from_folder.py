@@ -81,7 +81,7 @@ class Names:
 def test_files_of_another_kind_by_an_accessor_of_ones_own(tmp_path: Path) -> None:
     root = tree(tmp_path, "a/one.NII.gz", "a/x.jpg", "b/fourth.nii.gz")
     for extensions in (".nii.gz", [".nii.gz"]):
-        source = bu.from_folder(root, extensions=extensions, images=Names)  # type: ignore[arg-type]  # a list does too
+        source = bu.from_folder(root, extensions=extensions, images=Names)
         assert next(source.batch_iterator(9))[0].tolist() == [10, 13]
         assert source.runs_user_code
 
@@ -125,9 +125,8 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_told(tmp_path: Path) -> None:
-    root = tree(
-        tmp_path, "a/1.jpg", "a/.2.jpg", "a/notes.txt", "a/noending", "b/.git/3.jpg", "b/4.JPEG", "loose.png", ".c/5.jpg"
-    )
+    inside = ["a/1.jpg", "a/.2.jpg", "a/notes.txt", "a/noending", "b/.git/3.jpg", "b/4.JPEG"]
+    root = tree(tmp_path, *inside, "loose.png", ".c/5.jpg")
     os.mkfifo(tmp_path / "b" / "pipe.jpg")
     with socket.socket(socket.AF_UNIX) as one, pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path / "b")  # a socket's path is short
@@ -253,7 +252,8 @@ def test_the_endings_are_those_that_pillow_knows() -> None:
 
 
 def test_the_report_of_many_classes_is_short(tmp_path: Path) -> None:
-    source = bu.from_folder(tree(tmp_path, *(f"{number:03}/{k}.jpg" for number in range(30) for k in range(1 + number))))
+    files = [f"{number:03}/{each}.jpg" for number in range(30) for each in range(1 + number)]
+    source = bu.from_folder(tree(tmp_path, *files))
     lines = str(source.report).splitlines()
     assert len(lines) == 22
     assert lines[-1] == "  and 10 more, each with 21 to 30"

@@ -99,15 +99,15 @@ def test_a_label_that_is_missing_is_an_error_that_names_rows(kind: str) -> None:
         table = KINDS[kind]({"path": PATHS, "label": values})
         with pytest.raises(bu.ArgumentError, match="label: 'label' has no value in 2 rows, 1, 3; leave those rows out"):
             unchecked(table, label="label")
-    with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 0; .*; give '' to those that are of no class"):
+    with pytest.raises(bu.ArgumentError, match=r"has no value in 1 rows, 0; .*; give '' to those that are of no class"):
         unchecked(KINDS[kind]({"path": PATHS, "label": [None, "a", "a b", ""]}), label="label", separator=" ")
 
 
 def test_missing_values_of_pandas() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     pytest.importorskip("narwhals", reason="narwhals is not installed")
-    for dtype, values in {"Int64": [1, None], "string": ["a", None], "category": ["a", None], "float": [1, None]}.items():
-        table = pandas.DataFrame({"path": PATHS[:2], "label": pandas.array(values, dtype=dtype)})
+    for dtype, value in {"Int64": 1, "string": "a", "category": "a", "float": 0.5}.items():
+        table = pandas.DataFrame({"path": PATHS[:2], "label": pandas.array([value, None], dtype=dtype)})
         with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 1"):
             unchecked(table, label="label")
         kept = unchecked(table.dropna(), label="label")
@@ -123,9 +123,7 @@ def test_arrays_in_a_dict() -> None:
     assert source.data[2].shape == (4, 4)
 
 
-labels = st.lists(st.one_of(st.integers(-3, 12), st.integers()), min_size=1) | st.lists(
-    st.text(max_size=4), min_size=1
-)
+labels = st.lists(st.one_of(st.integers(-3, 12), st.integers()), min_size=1) | st.lists(st.text(max_size=4), min_size=1)
 
 
 @given(labels)
@@ -174,7 +172,7 @@ def test_values_that_can_be_no_labels(values: list[Any], options: dict[str, Any]
 @each_kind
 def test_a_column_that_is_not_there(kind: str) -> None:
     table = KINDS[kind](TABLE)
-    with pytest.raises(bu.ArgumentError, match="image must be one of 'id', .*, not 'paths'; did you mean 'path'"):
+    with pytest.raises(bu.ArgumentError, match=r"image must be one of 'id', .*, not 'paths'; did you mean 'path'"):
         unchecked(table, image="paths")
     with pytest.raises(bu.ArgumentError, match="label must be one of"):
         unchecked(table, label="labels")
@@ -189,7 +187,7 @@ def test_columns_that_are_no_arrays() -> None:
 
 
 def test_columns_of_other_lengths() -> None:
-    with pytest.raises(bu.ArgumentError, match="label: 'label' has 1 rows, and 'path' has 4"):
+    with pytest.raises(bu.ArgumentError, match=r"columns of one length, not \{'path': 4, 'label': 1\}"):
         unchecked({"path": PATHS, "label": ["a"]}, label="label")
 
 
@@ -317,8 +315,9 @@ def test_csv_files_of_other_forms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "classes"),
     [
-        ("10 9 10", ("9", "10")), ("1 -2 0", ("-2", "0", "1")), ("1 NA 3", ("1", "3", "NA")), ("01 1 2", ("01", "1", "2")),
-        ("1.5 2 1e3", None), ("1 2 inf", None), ("1_0 2 3", ("1_0", "2", "3")), ("٣ 1 2", ("1", "2", "٣")),
+        ("10 9 10", ("9", "10")), ("1 -2 0", ("-2", "0", "1")), ("1 NA 3", ("1", "3", "NA")),
+        ("01 1 2", ("01", "1", "2")), ("1_0 2 3", ("1_0", "2", "3")), ("٣ 1 2", ("1", "2", "٣")),
+        ("1.5 2 1e3", None), ("1 2 inf", None),
     ],
 )  # fmt: skip
 def test_cells_that_are_numbers(cells: str, classes: tuple[str, ...] | None, tmp_path: Path) -> None:
@@ -334,7 +333,7 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
     with pytest.raises(bu.ArgumentError, match=r"line 3 of '.*a\.csv' has 3 cells, and the first has 2; put quotes"):
         bu.from_csv(path)
     path.write_text("")
-    with pytest.raises(bu.ArgumentError, match="columns must be one of"):
+    with pytest.raises(bu.ArgumentError, match="image must be one of"):
         bu.from_csv(path)
     path.write_text("path,label\n")
     with pytest.raises(bu.ArgumentError, match="table must name pictures, and of its 0 rows none is left"):

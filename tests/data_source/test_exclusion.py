@@ -1,0 +1,168 @@
+"""`write_errors` and what reads its file again: `from_folder`, `from_table`, `subset`."""
+
+from __future__ import annotations
+
+import csv
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.data_source.exclusion import COLUMNS, excluded_paths
+
+
+def entries(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8", errors="surrogatepass") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of two classes, with two files that are no pictures."""
+    for name in ("a/0.png", "a/1.png", "b/2.png", "b/3,\n\"'.png", "b/4.png"):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (2, 2)).save(path)
+    for bad in ("a/1.png", "b/3,\n\"'.png"):
+        (tmp_path / "data" / bad).write_bytes(b"no picture")
+    return tmp_path / "data"
+
+
+def failed(source: Any, **options: Any) -> Any:
+    """The iterator of an epoch, at its end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bu.SampleWarning)
+        batches = source.batch_iterator(2, on_error="skip", **options)
+        list(batches)
+    return batches
+
+
+def test_what_was_written_can_be_given_back(folder: Path, tmp_path: Path) -> None:
+    source = bu.from_folder(folder, 2)
+    errors, out = failed(source, shuffle=5, epoch=3), tmp_path / "bad.csv"
+    assert bu.write_errors(errors, out) == 2
+    found = sorted(entries(out), key=lambda entry: int(entry["row"]))
+    assert [(entry["row"], os.path.relpath(entry["source"], folder)) for entry in found] == [
+        ("1", "a/1.png"),
+        ("3", "b/3,\n\"'.png"),
+    ]
+    assert {entry["error"] for entry in found} == {"SampleReadError"}
+    assert {entry["epoch"] for entry in found} == {"3"}
+    assert [entry["message"] for entry in entries(out)] == [str(error) for error in errors.errors]
+
+    names = [source.data[0].sample_name(row) for row in (0, 2, 4)]
+    without = bu.from_folder(folder, 2, exclude=out)
+    assert [without.data[0].sample_name(row) for row in range(len(without.data[0]))] == names
+    assert without.data[1].tolist() == [0, 1, 1]
+    table = {"path": [source.data[0].sample_name(row) for row in range(5)], "row": range(5)}
+    assert bu.from_table(table, exclude=out, columns=["row"]).data[1].tolist() == [0, 2, 4]
+    for rest in (bu.subset(source, exclude=out), source.subset(exclude=str(out))):
+        assert rest.rows.tolist() == [0, 2, 4]
+        assert failed(rest).errors == []
+    assert source.subset([4, 3, -4, 0, 0], exclude=out).rows.tolist() == [4, 0, 0]
+
+
+def test_of_which_iterators_and_errors_there_is_a_list(folder: Path, tmp_path: Path) -> None:
+    source, out = bu.from_folder(folder, 2), tmp_path / "bad.csv"
+    with bu.Loader(source, 2, pool="serial", on_error="skip") as loader, warnings.catch_warnings():
+        warnings.simplefilter("ignore", bu.SampleWarning)
+        assert bu.write_errors(loader, out) == 0
+        list(loader)
+        assert bu.write_errors(loader, out) == 2
+    errors = failed(source).errors
+    assert bu.write_errors(errors[0], out) == bu.write_errors(iter(errors[:1]), out) == 1
+    with pytest.raises(bu.TooManyErrors) as caught, pytest.warns(bu.SampleWarning):
+        list(source.batch_iterator(5, on_error=bu.ErrorPolicy("skip", max_errors=1)))
+    assert bu.write_errors(caught.value, out) == 2
+    assert bu.write_errors([], out) == 0
+    assert out.read_text() == ",".join(COLUMNS) + "\n"
+    assert len(bu.from_folder(folder, 2, exclude=out).data[0]) == 5
+    with pytest.raises(bu.ArgumentTypeError, match="errors must be an iterator, a loader, or a list of BatchError"):
+        bu.write_errors([ValueError("x")], out)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "bad.csv"
+    out.write_text("old")
+    errors = failed(bu.from_folder(folder, 2)).errors
+    with pytest.raises(bu.ArgumentTypeError):
+        bu.write_errors([*errors, None], out)
+    assert out.read_text() == "old"
+    bu.write_errors(errors, out)
+    with pytest.raises(OSError, match="only a plain file can be replaced"):
+        bu.write_errors(errors, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "data"]
+
+
+anything = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))
+
+
+@given(message=anything, source=anything.filter(bool), op=anything | st.none())
+def test_every_text_survives(tmp_path_factory: pytest.TempPathFactory, message: str, source: str, op: Any) -> None:
+    out = tmp_path_factory.mktemp("text") / "bad.csv"
+    error = bu.BatchError(message)
+    error.row, error.source, error.op, error.error = 7, source, op, KeyError(1)
+    bu.write_errors([error], out)
+    (entry,) = entries(out)
+    assert entry == {
+        "row": "7", "source": source, "error": "KeyError", "message": message, "op": op or "", "epoch": "", "batch": "",
+        "position": "",
+    }  # fmt: skip
+    ((where, names),) = excluded_paths(out).items()
+    assert os.path.join(where, *names) == os.path.abspath(source)
+
+
+def test_a_message_may_be_longer_than_the_csv_module_reads(tmp_path: Path) -> None:
+    bu.write_errors([bu.BatchError("x" * 200_000)], tmp_path / "bad.csv")
+    assert len(entries(tmp_path / "bad.csv")[0]["message"]) < 11_000
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["row,source,message", *lines]) + "\n")
+    return path
+
+
+def test_rows_of_a_source_that_hands_out_others(tmp_path: Path) -> None:
+    source = bu.ArrayDataSource([np.arange(10) * 10], indices=[9, 2, 7, 2])
+    out = write(tmp_path / "bad.csv", "2,,x")
+    assert bu.subset(source, exclude=out).rows.tolist() == [0, 2]
+    assert bu.subset(source, exclude=[0, -1]).rows.tolist() == [1, 2]
+    nested = bu.subset(bu.subset(bu.ArrayDataSource([np.arange(10)]), [5, 6, 7]), exclude=write(out, "1,,x"))
+    assert next(nested.batch_iterator(9))[0].tolist() == [5, 7]
+
+
+def test_a_list_of_another_source_is_refused(folder: Path, tmp_path: Path) -> None:
+    source, out = bu.from_folder(folder, 2), tmp_path / "bad.csv"
+    bu.write_errors(failed(source), out)
+    half = source.subset([1, 2, 3])
+    with pytest.raises(bu.ArgumentError, match=r"row 1 of '.*bad\.csv' is '.*1\.png', and here it is '.*2\.png': pass"):
+        half.subset(exclude=out)
+    with pytest.raises(bu.ArgumentError, match=r"row 99 of '.*' is '', and here it is 'not there'"):
+        half.subset(exclude=write(out, "99,,x"))
+
+
+def test_what_is_no_exclusion_list(tmp_path: Path) -> None:
+    source, out = bu.ArrayDataSource([np.arange(5)]), tmp_path / "bad.csv"
+    out.write_text("path,label\na.png,3\n")
+    with pytest.raises(bu.ArgumentError, match=r"must have the columns row and source.*has \['path', 'label'\]"):
+        source.subset(exclude=out)
+    for line, told in [(",,the whole batch", "an entry without row: 'the whole batch'"), ('"(1, 2)",,x', "several")]:
+        with pytest.raises(bu.ArgumentError, match=told):
+            source.subset(exclude=write(out, line))
+    with pytest.raises(bu.ArgumentError, match="an entry without source: 'x'"):
+        bu.from_table({"path": ["a"]}, missing="ignore", exclude=write(out, "1,,x"))
+    with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, and holds 3"):
+        bu.from_table({"path": ["a"]}, missing="ignore", exclude=[3])  # type: ignore[list-item]  # which is wrong
+    with pytest.raises(bu.ArgumentError, match="exclude must be row numbers below 5"):
+        source.subset(exclude=[5])
+    with pytest.raises(bu.ArgumentTypeError, match="a source of several sources has no single rows"):
+        bu.CompositeDataSource([source, source]).subset(exclude=write(out, "1,,x"))
+    with pytest.raises(FileNotFoundError):
+        source.subset(exclude=tmp_path / "absent.csv")

@@ -1,0 +1,81 @@
+"""``python -m batchup_ng inspect PATH``: what is printed, and the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from batchup_ng import cli
+
+
+def write_pictures(folder: Path) -> None:
+    for label, width in (("a", 20), ("b", 30)):
+        (folder / label).mkdir(parents=True)
+        for number in range(2):
+            Image.new("RGB", (width + number, 10)).save(folder / label / f"{number}.{('png', 'jpg')[number]}")
+
+
+def inspect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[str]]:
+    code = cli.main(["inspect", *map(str, words)])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pictures(tmp_path)
+    assert inspect(capsys, tmp_path) == (
+        0,
+        [
+            f"{tmp_path}: 4 files in 2 classes", "  a  2", "  b  2", "headers read: 4 of 4", "2 PNG RGB, 2 JPEG RGB",
+            "width 20 to 31, height 10 to 10",
+        ],
+    )  # fmt: skip
+
+
+def test_broken_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pictures(tmp_path)
+    (tmp_path / "a" / "empty.jpg").touch()
+    (tmp_path / "b" / "text.png").write_text("hello")
+    code, lines = inspect(capsys, tmp_path)
+    assert (code, lines[-3]) == (1, "broken: 2")
+    assert lines[-2] == f"  '{tmp_path}/a/empty.jpg': the file is empty"
+    assert lines[-1].startswith(f"  '{tmp_path}/b/text.png': cannot identify")
+    assert inspect(capsys, tmp_path, "--sample", 0)[1][-1] == "headers read: 0 of 6"
+    assert inspect(capsys, tmp_path, "--sample", 2)[1][3] == "headers read: 2 of 6"
+
+
+def test_a_csv_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pictures(tmp_path)
+    table = tmp_path / "t.tsv"
+    table.write_text("file\ttags\na/0.png\tx y\nb/1.jpg\ty\nb/1.jpg\ty\nb/9.jpg\tx\n")
+    code, lines = inspect(capsys, table, "--image", "file", "--label", "tags", "--separator", " ")
+    assert code == 1
+    assert lines[:5] == [
+        f"{table}: 3 files in 2 classes", "  x  1", "  y  3", f"missing: 1 ('{tmp_path}/b/9.jpg')",
+        f"named again: 1 ('{tmp_path}/b/1.jpg')",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["absent"], "'absent' does not exist"),
+        (["file.txt"], "'file.txt' must be a folder or a CSV file"),
+        (["t.csv"], "image must be one of 'image', not 'path'"),
+        (["t.csv", "--image", "image", "--label", "x"], "label must be one of 'image'"),
+        (["t.csv", "--sample", "-1"], "--sample must not be negative"),
+        (["empty"], "root must hold pictures"),
+    ],
+)
+def test_what_cannot_be_inspected(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.txt").touch()
+    (tmp_path / "t.csv").write_text("image\na.jpg\n")
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["inspect", *words])
+    assert caught.value.code == 2
+    assert told in " ".join(capsys.readouterr().err.split())
