@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-from .accessors.image_files import FORMATS
+from .accessors.image_decoding import FORMATS
 from .data_source.files import FilesDataSource
 from .data_source.from_folder import from_folder
 from .data_source.from_table import from_csv

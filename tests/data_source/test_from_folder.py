@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.accessors.image_files import FORMATS
+from batchup_ng.accessors.image_decoding import FORMATS
 from batchup_ng.data_source.from_folder import EXTENSIONS
 
 
