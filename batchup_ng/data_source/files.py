@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths
 from ..errors import ArgumentError
 from .array import ArrayDataSource
@@ -72,7 +71,7 @@ class FilesDataSource(ArrayDataSource):
         super().__init__(data)
         self.report = report
         self._report_in_words = f"{len(report.class_counts)} classes"
-        self.runs_user_code = not isinstance(data[0], ImageFiles)
+        self.runs_user_code = ArrayDataSource(data).runs_user_code  # which this subclass adds none to
 
     @property
     def class_names(self) -> tuple[str, ...]:
