@@ -100,11 +100,12 @@ def packed_paths(paths: Any) -> PackedPaths:
 def _pieces(paths: Iterable[Any]) -> Iterator[list[str]]:
     remaining, start = iter(paths), 0
     while piece := list(islice(remaining, PIECE)):
-        yield [_text(start + place, path) for place, path in enumerate(piece)]
+        yield [path_text(start + place, path) for place, path in enumerate(piece)]
         start += len(piece)
 
 
-def _text(position: int, path: Any) -> str:
+def path_text(position: int, path: Any) -> str:
+    """Return the text of what must be a path; the error says at which position it is."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
         hint = "pass it through os.fsdecode" if isinstance(text, bytes) else "leave it out"

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import validation
 from ..accessors.image_files import ImageFiles
-from ..accessors.packed_paths import PackedPaths
+from ..accessors.packed_paths import PackedPaths, path_text
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .exclusion import excluded_paths
@@ -22,8 +22,8 @@ from .files import FilesDataSource, FilesReport, Reader, checked_class_names, na
 Column: TypeAlias = "list[Any]"
 
 LISTED_FROM = 100
-"""Files of one folder from which on the folder is listed, instead of a look at each: a listing costs an eighth of it
-for each entry, but the folder may hold many others."""
+"""Files of one folder from which on it is listed, which is one question to a storage that may be far away; fewer are
+looked at one by one, since the folder may hold many others."""
 
 INT = re.compile(r"-?(0|[1-9]\d*)", re.A)
 FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
@@ -269,21 +269,20 @@ def _counts(names: tuple[str, ...] | None, arrays: list[np.ndarray]) -> dict[str
 
 
 def _paths(values: Column, root: str | os.PathLike[str] | None) -> list[str]:
-    texts = PackedPaths(values)  # which names the row of what is no path
-    return [os.path.join(root, path) for path in texts] if root is not None else list(texts)
+    texts = [path_text(row, value) for row, value in enumerate(values)]
+    return texts if root is None else [os.path.join(root, text) for text in texts]
 
 
 def _absent(paths: Sequence[str]) -> list[int]:
     """Return the rows of paths where there is no file: folders that many are in are listed, the others looked at."""
     by_folder: dict[str, list[int]] = {}
     for row, path in enumerate(paths):
-        by_folder.setdefault(os.path.dirname(path), []).append(row)
+        by_folder.setdefault(path[: path.rfind(os.sep) + 1], []).append(row)
     absent = []
     for folder, rows in by_folder.items():
-        names: set[str] = set()
-        if len(rows) >= LISTED_FROM and os.path.isdir(folder or "."):
-            names = set(os.listdir(folder or "."))
-        doubtful = [row for row in rows if os.path.basename(paths[row]) not in names]
+        is_listed = len(rows) >= LISTED_FROM and os.path.isdir(folder or ".")
+        names = set(os.listdir(folder or ".")) if is_listed else set()
+        doubtful = [row for row in rows if paths[row][len(folder) :] not in names]
         absent += [row for row in doubtful if not os.path.exists(paths[row])]
     return sorted(absent)
 
