@@ -39,6 +39,9 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "ImageFiles": lambda path: bu.ImageFiles([path], 8)[0],
     "ImageBytes": lambda path: bu.ImageBytes([path.read_bytes()], 8)[0],
     "BatchIterator.load_state": resume,
+    "data_source.from_csv": bu.from_csv,
+    "data_source.from_folder": lambda path: bu.from_folder(path.parent, exclude=path),
+    "data_source.subset": lambda path: bu.ArrayDataSource([np.arange(3)]).subset(exclude=path),
 }
 """All that reads a file which a user names."""
 

@@ -13,6 +13,7 @@ from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, BatchError
 from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
+from .csv_file import csv_rows
 from .epoch.state_file import replace_text
 
 COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
@@ -101,14 +102,14 @@ def _row(entry: dict[str, str], path: str | os.PathLike[str]) -> int:
 
 
 def _read(path: str | os.PathLike[str]) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
-        reader = csv.DictReader(file, restval="")
-        if not {"row", "source"} <= set(reader.fieldnames or ()):
-            raise ArgumentError(
-                f"exclude: {os.fspath(path)!r} must have the columns row and source, as write_errors writes them, and "
-                f"has {reader.fieldnames}; pass a list of paths, or of rows, for another file"
-            )
-        return list(reader)
+    rows = csv_rows(path)
+    header = next(rows, [])
+    if not {"row", "source"} <= set(header):
+        raise ArgumentError(
+            f"exclude: {os.fspath(path)!r} must have the columns row and source, as write_errors writes them, and has "
+            f"{header}; pass a list of paths, or of rows, for another file"
+        )
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def _filled(entry: dict[str, str], column: str, path: str | os.PathLike[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import os
 import re
@@ -16,6 +15,7 @@ from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
+from .csv_file import csv_rows
 from .exclusion import excluded_paths
 from .files import FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
 
@@ -121,7 +121,8 @@ def from_csv(
         delimiter: What stands between the cells of a row.
 
     Raises:
-        ArgumentError: a row has another number of cells than the first; or what :func:`from_table` raises.
+        ArgumentError: the file is no CSV file in UTF-8 whose rows have as many cells as the first; or what
+            :func:`from_table` raises.
         OSError: the file cannot be read.
     """
     wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
@@ -175,21 +176,13 @@ def _narwhals_frame(table: Any) -> Any:
 
 def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter: str) -> dict[str, Column]:
     """Return the cells of columns, which are given with the arguments that name them."""
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        header = next(reader, [])
-        places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
-        cells: list[Column] = [[] for _ in wanted]
-        for row in reader:
-            if len(row) != len(header):
-                if not row:
-                    continue  # an empty line
-                raise ArgumentError(
-                    f"line {reader.line_num} of {os.fspath(path)!r} has {len(row)} cells, and the first has "
-                    f"{len(header)}; put quotes around cells that hold a {delimiter!r}, or pass delimiter="
-                )
-            for column, place in zip(cells, places, strict=True):
-                column.append(row[place])
+    rows = csv_rows(path, delimiter)
+    header = next(rows, [])
+    places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
+    cells: list[Column] = [[] for _ in wanted]
+    for row in rows:
+        for column, place in zip(cells, places, strict=True):
+            column.append(row[place])
     return dict(zip(wanted, cells, strict=True))
 
 

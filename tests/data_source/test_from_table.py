@@ -341,5 +341,9 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
     path.write_text("path,label\na.png,nan\n")
     with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 0"):
         bu.from_csv(path, label="label")
+    for content in (b"path\na.png\n\xff.png\n", b"path\na.png\n" + b"x" * 200_000 + b"\n"):
+        path.write_bytes(content)
+        with pytest.raises(bu.ArgumentError, match=r"a\.csv' must be a CSV file in UTF-8, and behind line"):
+            bu.from_csv(path)
     with pytest.raises(FileNotFoundError):
         bu.from_csv(tmp_path / "absent.csv")

@@ -1,0 +1,34 @@
+"""The rows of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+
+from ..errors import ArgumentError
+
+
+def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
+    """Yield the cells of each row, all as many as those of the first, which names the columns; without empty lines.
+
+    Raises:
+        ArgumentError: a row has more or fewer; or the file is no CSV file in UTF-8.
+        OSError: it cannot be read.
+    """
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        columns = 0
+        try:
+            for row in filter(None, reader):
+                columns = columns or len(row)
+                if len(row) != columns:
+                    raise ArgumentError(
+                        f"line {reader.line_num} of {os.fspath(path)!r} has {len(row)} cells, and the first has "
+                        f"{columns}; put quotes around cells that hold a {delimiter!r}, or pass delimiter="
+                    )
+                yield row
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ArgumentError(
+                f"{os.fspath(path)!r} must be a CSV file in UTF-8, and behind line {reader.line_num} it is not: {error}"
+            ) from error
