@@ -83,13 +83,13 @@ def from_table(
         names, labels = _labels(label, named_columns("label", label), separator, class_names)
         arrays.append(labels)
     arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
-    absent = [] if missing == "ignore" else _absent(paths)
+    out = _excluded(paths, excluded_paths(exclude))
+    absent = [] if missing == "ignore" else sorted(set(_absent(paths)).difference(out))
     if absent and missing == "error":
         raise ArgumentError(
             f"missing: {image!r} names files that do not exist: {named([paths[row] for row in absent])}, in rows "
             f"{_listed(absent)}; pass root= if they lie elsewhere, or missing='skip' to leave those rows out"
         )
-    out = _excluded(paths, excluded_paths(exclude))
     kept = np.setdiff1d(np.arange(len(paths)), [*absent, *out])
     if not len(kept):
         raise ArgumentError(f"table must name pictures, and of its {len(paths)} rows none is left")
@@ -277,7 +277,7 @@ def _absent(paths: Sequence[str]) -> list[int]:
         names = set(os.listdir(folder or ".")) if is_listed else set()
         doubtful = [row for row in rows if paths[row][len(folder) :] not in names]
         absent += [row for row in doubtful if not os.path.exists(paths[row])]
-    return sorted(absent)
+    return absent
 
 
 def _excluded(paths: Sequence[str], folders: dict[str, set[str]]) -> list[int]:

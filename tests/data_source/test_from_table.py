@@ -272,6 +272,8 @@ def test_the_exclusion_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert [source.data[0].sample_name(row) for row in range(3)] == ["a.png", "c.png", "d.png"]
         assert source.data[1].tolist() == [2, 2, 0]
         assert list(source.report.skipped["excluded"]) == ["b.png"]
+    os.unlink("b.png")
+    assert bu.from_table(TABLE, exclude=["b.png"]).num_samples() == 3
 
 
 def test_the_report_travels(tmp_path: Path) -> None:
