@@ -17,6 +17,7 @@ EXTRAS = {
     "hdf5": ["h5py>=3.8"],
     "lmdb": ["lmdb>=1.4"],
     "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8"],
+    "tables": ["narwhals>=1.20"],
     "torch": ["torch>=2.2"],
     "keras": ["keras>=3.3"],
     "jax": ["jax>=0.4.34"],
@@ -25,6 +26,7 @@ EXTRAS = {
     "examples": [
         "h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
         "jax>=0.4.34", "orbax-checkpoint>=0.6", "tensorflow-cpu>=2.16", "transformers>=4.40", "accelerate>=1.0",
+        "simplejpeg>=1.7", "opencv-python-headless>=4.8", "narwhals>=1.20", "scikit-image>=0.22",
     ],
     "benchmarks": [
         PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "tabulate>=0.9", "matplotlib>=3.7",
@@ -36,7 +38,10 @@ EXTRAS = {
     "release": ["build>=1.0", "setuptools>=70", "tox>=4.20", "wheel>=0.43"],
 }
 # With all libraries and tools that a test, an example or .ci/run uses, and with one torch, the pinned one.
-TESTED = ["pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19"]
+TESTED = [
+    "pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0",
+    "pyarrow>=14.0",
+]
 REPLACED = {*EXTRAS["torch"], *EXTRAS["tensorflow"]}  # by the pinned one, and by the build without CUDA
 EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - REPLACED)
 

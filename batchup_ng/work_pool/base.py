@@ -39,7 +39,7 @@ OF_POOL = {
 }
 """What to do instead of options of the methods of a pool that others have."""
 
-HOOKS = {"abandon", "at_once", "buffers", "check_open", "own_thread", "producer"}
+HOOKS = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer"}
 """What the library calls, and users do not."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
