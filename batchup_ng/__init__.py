@@ -12,7 +12,7 @@
 The names of BatchUp 0.2.3 are where they were: ``data_source``, ``sampling``, ``work_pool``, ``image.utils``.
 """
 
-from . import data_source, sampling, work_pool
+from . import augment, data_source, sampling, work_pool
 from ._version import __version__
 from .accessors import (
     Accessor,
@@ -156,6 +156,7 @@ __all__ = [
     "WorkerThreadPool",
     "WorkerWarning",
     "__version__",
+    "augment",
     "batch_map_concat",
     "batch_map_mean",
     "coerce_data_source",

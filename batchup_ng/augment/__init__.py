@@ -1,0 +1,36 @@
+"""Augmentations: functions of batches of images whose every draw belongs to a sample's place in the stream.
+
+Any of them is a function for ``source.map(..., rng="sample")``::
+
+    chain = augment.compose(augment.flip(), augment.random_crop(32, padding=4), augment.normalize(mean, std))
+    train = source.map(chain, rng="sample")
+
+They take ``(n, height, width, channels)`` arrays of `uint8` or `float32` and leave the other parts of a batch as they
+are. The same batches come from every pool; but for ``mixup`` and ``cutmix``, what becomes of a sample does not depend
+on the batch size either. Flips, crops, ``cutout``, ``normalize`` and the mixing need NumPy alone, the others OpenCV
+(``pip install 'batchup_ng[images]'``), on whose version their last bits depend.
+"""
+
+from .base import compose
+from .choice import choose, rand_augment
+from .color import blur, color_jitter, grayscale
+from .geometry import affine, cutout, flip, random_crop, resized_crop
+from .mixing import cutmix, mixup
+from .normalize import normalize
+
+__all__ = [
+    "affine",
+    "blur",
+    "choose",
+    "color_jitter",
+    "compose",
+    "cutmix",
+    "cutout",
+    "flip",
+    "grayscale",
+    "mixup",
+    "normalize",
+    "rand_augment",
+    "random_crop",
+    "resized_crop",
+]

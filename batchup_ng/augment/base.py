@@ -1,0 +1,231 @@
+"""What an augmentation is: numbers are drawn for each sample, then its image is changed by them.
+
+An operation draws a fixed count of uniform numbers a sample, whatever the images are, so that what becomes of a sample
+depends on its own row of draws alone: not on its batch, nor on what the operations before it did. Images are changed
+one at a time, which keeps what is computed in between in a processor's cache.
+
+Memory: an image is written to in place where the library itself lent its memory, which is so for the batches that it
+reads and for what operations return. Anything else might be the user's data, and is copied once.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import BufferPool, Lease
+from ..randomness import SampleRng
+from ..validation import integer
+
+MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
+"""Where new batches come from; it is used again when a batch is gone, as fresh memory costs more than most changes."""
+
+
+class Operation:
+    """A function of a batch, for ``source.map(operation, rng="sample")``.
+
+    Called with the parts of a batch, by place or by name, it returns the same parts with the images changed, of which
+    the first part is an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes
+    ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains operations, and says
+    which part has the images where that is not the first. Results that `uint8` cannot hold are rounded and clipped;
+    `float32` is not clipped.
+
+    Raises:
+        ArgumentTypeError: the images are no such array, or ``rng="sample"`` is missing.
+        ArgumentError: the images have a shape that the operation cannot take.
+    """
+
+    numbers: int = 0  # how many the operation draws for each sample
+    random: ClassVar[bool] = True
+    last: ClassVar[bool] = False  # whether no operation can take what this one returns
+
+    def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
+        return compose(self)(*batch, rng=rng, **named)
+
+    def draw(self, rng: Any) -> Any:
+        """Return what the samples of a batch need, a row each; the same calls of `rng` for each batch."""
+        return rng.random(self.numbers)
+
+    def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        """Return images and labels, changed as was drawn; the labels are None where the batch has none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class InPlace(Operation):
+    """An operation that changes single images, and keeps their shape and dtype; each with probability `p`."""
+
+    p: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        number("p", self.p, 0.0, 1.0)
+
+    def draw(self, rng: Any) -> Any:
+        return rng.random(1 + self.numbers)
+
+    def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        images = writable(images)
+        for image, numbers in zip(images, drawn.tolist(), strict=True):
+            self.perhaps(image, *numbers)
+        return images, labels
+
+    def perhaps(self, image: np.ndarray, chance: float, *numbers: float) -> None:
+        """Change an image ``(height, width, channels)`` if its first number in [0, 1) says so, by the others."""
+        if chance < self.p:
+            self.change(image, *numbers)
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        """Write to an image what becomes of it."""
+        raise NotImplementedError
+
+
+class compose(Operation):  # a callable, named as functions are
+    """Applies operations one after the other.
+
+    >>> from batchup_ng.augment import flip, random_crop
+    >>> chain = compose(flip(p=1.0), random_crop(2, padding=1), image="x")
+    >>> rng = SampleRng(7, np.arange(3))
+    >>> batch = chain(y=np.arange(3), x=np.zeros((3, 2, 2, 3), np.uint8), rng=rng)
+    >>> {name: part.shape for name, part in batch.items()}
+    {'y': (3,), 'x': (3, 2, 2, 3)}
+
+    Args:
+        *operations: Of this module; those of an inner ``compose`` count as if they stood here. ``normalize`` is the
+            last one. Functions of your own go before or behind it, by ``source.map``.
+        image: Which part of a batch has the images: its name, or its place from 0.
+        label: Which has the labels, that ``mixup`` and ``cutmix`` change.
+
+    Raises:
+        ArgumentError: one stands behind ``normalize``; when it is called, the batch has no such part.
+        ArgumentTypeError: one is no operation.
+    """
+
+    def __init__(self, *operations: Operation, image: int | str = 0, label: int | str = 1) -> None:
+        chain: list[Operation] = []
+        for place, operation in enumerate(operations):
+            if not isinstance(operation, Operation):
+                raise ArgumentTypeError(
+                    f"operations[{place}] must be an operation of batchup_ng.augment, such as flip(), not "
+                    f"{operation!r:.80}; apply a function of your own by source.map(fn)"
+                )
+            chain.extend(operation.operations if isinstance(operation, compose) else (operation,))
+        for operation in chain[:-1]:
+            if operation.last:
+                raise ArgumentError(f"{type(operation).__name__} must be the last operation; move it to the end")
+        self.operations: tuple[Operation, ...] = tuple(chain)
+        self.image = image
+        self.label = label
+
+    def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
+        """Return the batch, as a tuple, or as a dict where it was given by name."""
+        parts = dict[Any, Any](named or enumerate(batch))
+        place, beside = _part("image", self.image, parts), _part("label", self.label, parts, needed=False)
+        images, labels = _checked(parts[place]), parts.get(beside)
+        if sum(isinstance(part, np.ndarray) and np.may_share_memory(images, part) for part in parts.values()) > 1:
+            images = copied(images)
+        for operation in self.operations:
+            if operation.random and not isinstance(rng, SampleRng):
+                raise ArgumentTypeError(
+                    f"{type(operation).__name__} needs random numbers for each sample, and rng is {rng!r:.60}; pass "
+                    f"source.map(fn, rng='sample')"
+                )
+            images, labels = operation.apply(images, labels, operation.draw(rng))
+        parts[place] = images
+        if beside is not None:
+            parts[beside] = labels
+        return parts if named else tuple(parts.values())
+
+    def __repr__(self) -> str:
+        return f"compose({', '.join(map(repr, self.operations))}, image={self.image!r}, label={self.label!r})"
+
+
+def _part(option: str, where: int | str, parts: dict[Any, Any], *, needed: bool = True) -> Any:
+    """Return the key of a part of the batch, which is given by its place or name; None if it has none such."""
+    keys = list(parts)
+    key = where if isinstance(where, str) else dict(enumerate(keys)).get(integer(option, where))
+    if key in parts:
+        return key
+    if needed:
+        raise ArgumentError(
+            f"{option} must be one of the batch's parts, {keys}, not {where!r}; pass compose({option}=)"
+        )
+    return None
+
+
+def _checked(images: Any) -> np.ndarray:
+    """Return images as ``(n, height, width, channels)``, or refuse what is no batch of them."""
+    if not isinstance(images, np.ndarray):
+        kind = type(images).__name__
+        raise ArgumentTypeError(f"images must be an array, not a {kind}; read them with one size, ImageFiles(size=...)")
+    if images.dtype not in (np.uint8, np.float32):
+        raise ArgumentTypeError(f"images must be uint8 or float32, not {images.dtype}; convert them: x.astype('f4')")
+    if images.ndim not in (3, 4) or (images.ndim == 4 and not 1 <= images.shape[3] <= 4):
+        raise ArgumentError(
+            f"images must be (n, height, width, channels), with 1 to 4 channels, or (n, height, width), not "
+            f"{images.shape}; compose(image=) says which part of a batch they are"
+        )
+    return images[..., np.newaxis] if images.ndim == 3 else images
+
+
+def copied(images: np.ndarray) -> np.ndarray:
+    """Return a copy in memory that may be written to."""
+    out = MEMORY.empty(images.shape, images.dtype)
+    out[...] = images
+    return out
+
+
+def writable(images: np.ndarray) -> np.ndarray:
+    """Return the images if they may be written to, else a copy."""
+    root: Any = images
+    while isinstance(root, np.ndarray):
+        root = root.base
+    return images if isinstance(root, Lease) and images.flags.carray else copied(images)
+
+
+def number(name: str, value: Any, least: float, most: float) -> float:
+    """Return a number within bounds, both included."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ArgumentTypeError(f"{name} must be a number, not {value!r} of type {type(value).__name__}")
+    if not least <= value <= most:
+        bounds = f"between {least:g} and {most:g}" if most < np.inf else f"at least {least:g}"
+        raise ArgumentError(f"{name} must be {bounds}, not {value:g}")
+    return float(value)
+
+
+def span(name: str, value: Any, least: float, most: float, around: float | None = None) -> tuple[float, float]:
+    """Return a range (low, high) within bounds; a number d is ``around - d`` to ``around + d``, cut to the bounds."""
+    if around is not None and not isinstance(value, (tuple, list)):
+        reach = number(name, value, 0.0, np.inf if most == np.inf else most - around)
+        return max(least, around - reach), around + reach
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ArgumentTypeError(f"{name} must be a pair of numbers, (low, high), not {value!r}")
+    low, high = (number(f"{name}[{i}]", each, least, most) for i, each in enumerate(value))
+    if low > high:
+        raise ArgumentError(f"{name} must be (low, high), not {value!r}; swap them")
+    return low, high
+
+
+def between(limits: tuple[float, float], u: float) -> float:
+    """Return the number at `u` in [0, 1) of the way from the lower to the upper limit."""
+    return limits[0] + (limits[1] - limits[0]) * u
+
+
+@functools.cache
+def found_opencv() -> Any:
+    """Return the module ``cv2``; None if it is not installed."""
+    try:
+        import cv2
+    except ModuleNotFoundError:
+        return None
+    return cv2
+
+
+def opencv() -> Any:
+    """Return the module ``cv2``, whose calls release the interpreter's lock."""
+    if (cv2 := found_opencv()) is None:
+        raise ImportError("this augmentation needs OpenCV: pip install 'batchup_ng[images]'")
+    return cv2

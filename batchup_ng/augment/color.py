@@ -1,0 +1,127 @@
+"""Operations that change the colours of pixels, or mix those of neighbours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass, field
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .base import InPlace, between, opencv, span
+
+LUMA = np.array([0.299, 0.587, 0.114])
+"""Weights of red, green and blue in grey: ITU-R BT.601."""
+YIQ = np.array(
+    [
+        LUMA,
+        -0.27 * (np.eye(3)[2] - LUMA) + 0.74 * (np.eye(3)[0] - LUMA),
+        0.41 * (np.eye(3)[2] - LUMA) + 0.48 * (np.eye(3)[0] - LUMA),
+    ]
+)
+"""RGB to luma and two chroma components at right angles, as the FCC defined them for NTSC in 1953 (47 CFR 73.682)."""
+GREY = np.tile(LUMA, (3, 1))
+QUARTER_TURN = np.linalg.inv(YIQ) @ [[0, 0, 0], [0, 0, 1], [0, -1, 0]] @ YIQ
+"""What a quarter of a turn of the hue adds to grey: of colours, it turns chroma."""
+
+
+@dataclass(frozen=True)
+class color_jitter(InPlace):
+    """Changes brightness, contrast, saturation and hue of RGB images, each by a factor or angle drawn for the image.
+
+    With luma Y of BT.601 and its mean m over the image, contrast c and brightness b make ``b (c (x - m) + m)`` of x;
+    saturation scales, and hue turns, the chroma (I, Q) about Y. All four are affine maps that commute, so they are one
+    product with a matrix, rounded and clipped once. torchvision's ``ColorJitter`` applies them one by one in a random
+    order, clips after each, and turns the hue in HSV, which does not keep Y.
+
+    Each is a number d, for factors from ``max(0, 1 - d)`` to ``1 + d``, angles from -d to d, or a range.
+
+    Args:
+        brightness, contrast, saturation: Factors.
+        hue: Turns, from -0.5 to 0.5; a third of a turn takes red to green.
+        p: The probability of each image.
+
+    Raises:
+        ArgumentError: when it is called: the images have not 3 channels.
+    """
+
+    _: KW_ONLY
+    brightness: float | tuple[float, float] = 0.0
+    contrast: float | tuple[float, float] = 0.0
+    saturation: float | tuple[float, float] = 0.0
+    hue: float | tuple[float, float] = 0.0
+    numbers = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        opencv()
+        self.ranges()
+
+    def ranges(self) -> tuple[tuple[float, float], ...]:
+        """Return the limits of the four."""
+        names = ("brightness", "contrast", "saturation")
+        factors = [span(name, getattr(self, name), 0.0, np.inf, around=1.0) for name in names]
+        return (*factors, span("hue", self.hue, -0.5, 0.5, around=0.0))
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        cv2 = opencv()
+        _three_channels(image)
+        brightness, contrast, saturation, hue = map(between, self.ranges(), numbers)
+        cos, sin = saturation * math.cos(2 * math.pi * hue), saturation * math.sin(2 * math.pi * hue)
+        mean = sum(weight * channel for weight, channel in zip(LUMA.tolist(), cv2.mean(image), strict=False))
+        matrix = np.empty((3, 4), np.float32)
+        matrix[:, :3] = brightness * contrast * (GREY + cos * (np.eye(3) - GREY) + sin * QUARTER_TURN)
+        matrix[:, 3] = brightness * (1 - contrast) * mean
+        image[...] = cv2.transform(image, matrix)
+
+
+@dataclass(frozen=True)
+class grayscale(InPlace):
+    """Makes RGB images grey, with three equal channels: luma of ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B.
+
+    Args:
+        p: The probability of each image.
+
+    Raises:
+        ArgumentError: when it is called: the images have not 3 channels.
+    """
+
+    p: float = field(default=0.1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        opencv()
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        cv2 = opencv()
+        _three_channels(image)
+        image[...] = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+
+
+@dataclass(frozen=True)
+class blur(InPlace):
+    """Blurs by a Gaussian, cut off at three standard deviations; pixels beyond the edge are those within, mirrored.
+
+    Args:
+        sigma: Least and greatest standard deviation, in pixels.
+        p: The probability of each image.
+    """
+
+    sigma: tuple[float, float] = (0.1, 2.0)
+    p: float = field(default=0.5, kw_only=True)
+    numbers = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        opencv()
+        span("sigma", self.sigma, 1e-3, 1e3)
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        sigma = between(self.sigma, *numbers)
+        side = 2 * math.ceil(3 * sigma) + 1
+        image[...] = opencv().GaussianBlur(image, (side, side), sigma).reshape(image.shape)
+
+
+def _three_channels(image: np.ndarray) -> None:
+    if image.shape[2] != 3:
+        raise ArgumentError(f"images must have 3 channels, red, green and blue, not {image.shape[2]}; read them as RGB")

@@ -1,0 +1,235 @@
+"""Operations that move pixels: flips, crops, affine maps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..validation import not_negative, positive_int, true_or_false
+from .base import MEMORY, InPlace, Operation, between, found_opencv, opencv, span
+
+ATTEMPTS = 10
+"""Boxes that a resized crop draws until one lies within the image, as torchvision does."""
+
+
+@dataclass(frozen=True)
+class flip(InPlace):
+    """Mirrors left and right, or top and bottom.
+
+    >>> flip(p=1.0)(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), rng=SampleRng(0, np.arange(1)))[0][0, :, :, 0]
+    array([[2, 1, 0],
+           [5, 4, 3]], dtype=uint8)
+
+    Args:
+        p: The probability of each image.
+        vertical: Whether top and bottom change places, instead of left and right.
+    """
+
+    p: float = field(default=0.5, kw_only=True)
+    vertical: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        true_or_false("vertical", self.vertical)
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        cv2 = found_opencv()  # with it a tenth of the time; the pixels are the same
+        if cv2 is not None:
+            image[...] = cv2.flip(image, 0 if self.vertical else 1).reshape(image.shape)
+        else:
+            image[...] = image[::-1] if self.vertical else image[:, ::-1]
+
+
+@dataclass(frozen=True)
+class random_crop(Operation):
+    """Cuts out a part of one size, at a random place of the image with a border around it.
+
+    Args:
+        size: ``(height, width)`` in pixels, or one int for a square.
+        padding: Pixels of the border, on each side.
+        fill: The border's colour: a number, or one a channel, in the units of the images.
+
+    Raises:
+        ArgumentError: when it is called: the image with its border is smaller than `size`.
+    """
+
+    size: int | tuple[int, int]
+    _: KW_ONLY
+    padding: int = 0
+    fill: float | tuple[float, ...] = 0
+    numbers = 2
+
+    def __post_init__(self) -> None:
+        _pair(self.size)
+        not_negative("padding", self.padding)
+
+    def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        (n, height, width, channels), pad, (tall, wide) = images.shape, self.padding, _pair(self.size)
+        free = np.array([height, width]) + 2 * pad - (tall, wide)
+        if free.min() < 0:
+            raise ArgumentError(
+                f"size must be at most that of the images with their padding, {(height + 2 * pad, width + 2 * pad)}, "
+                f"not {(tall, wide)}; raise padding, or resize the images"
+            )
+        out = MEMORY.empty((n, tall, wide, channels), images.dtype)
+        corners = (drawn * (free + 1)).astype(int) - pad
+        for image, place, (top, left) in zip(images, out, corners.tolist(), strict=True):
+            inside = place[max(0, -top) : height - top, max(0, -left) : width - left]
+            if inside.shape != place.shape:
+                place[...] = self.fill
+            inside[...] = image[max(0, top) : top + tall, max(0, left) : left + wide]
+        return out, labels
+
+
+@dataclass(frozen=True)
+class resized_crop(Operation):
+    """Cuts out a box of random area and shape, and resizes it: the crop of Inception (Szegedy et al., arXiv:1409.4842).
+
+    The area is uniform in `scale`, the logarithm of width over height in that of `ratio`, and the place uniform where
+    the box fits. If none of ten boxes fits, it is the largest in the middle of which the shape is within `ratio`. A
+    larger box than `size` is averaged (OpenCV's INTER_AREA), any other interpolated (INTER_LINEAR).
+
+    Args:
+        size: ``(height, width)`` in pixels, or one int for a square.
+        scale: Least and greatest area, as a share of the image's.
+        ratio: Least and greatest width over height.
+    """
+
+    size: int | tuple[int, int]
+    _: KW_ONLY
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    numbers = 2 + 2 * ATTEMPTS
+
+    def __post_init__(self) -> None:
+        opencv()
+        _pair(self.size)
+        span("scale", self.scale, 1e-6, 1.0)
+        span("ratio", self.ratio, 1e-6, 1e6)
+
+    def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        cv2, (tall, wide) = opencv(), _pair(self.size)
+        out = MEMORY.empty((len(images), tall, wide, images.shape[3]), images.dtype)
+        for image, place, numbers in zip(images, out, drawn.tolist(), strict=True):
+            top, left, height, width = self.box(*image.shape[:2], *numbers)
+            how = cv2.INTER_AREA if height >= tall and width >= wide else cv2.INTER_LINEAR
+            part = image[top : top + height, left : left + width]
+            place[...] = cv2.resize(part, (wide, tall), interpolation=how).reshape(place.shape)
+        return out, labels
+
+    def box(self, tall: int, wide: int, y: float, x: float, *numbers: float) -> tuple[int, int, int, int]:
+        """Return top, left, height and width of the box that these numbers choose in an image of that size."""
+        height, width = _least_cut(tall, wide, self.ratio)
+        for area, shape in zip(numbers[::2], numbers[1::2], strict=True):
+            box = _box(tall * wide * between(self.scale, area), self.ratio, shape)
+            if 0 < box[0] <= tall and 0 < box[1] <= wide:
+                height, width = box
+                break
+        else:
+            y = x = 0.5
+        return int(y * (tall - height + 1)), int(x * (wide - width + 1)), height, width
+
+
+@dataclass(frozen=True)
+class affine(InPlace):
+    """Turns, shifts, scales and shears about the middle, with OpenCV's bilinear interpolation.
+
+    Each of `rotate`, `translate` and `shear` is a number d for a range from -d to d, or a range.
+
+    Args:
+        rotate: Degrees, clockwise.
+        translate: Shares of width and of height, which are drawn one by one; right and down.
+        scale: Least and greatest factor.
+        shear: Degrees by which the vertical and the horizontal axis lean, drawn one by one.
+        fill: The colour of what comes from outside: a number, or one a channel, in the units of the images.
+        p: The probability of each image.
+    """
+
+    _: KW_ONLY
+    rotate: float | tuple[float, float] = 0.0
+    translate: float | tuple[float, float] = 0.0
+    scale: tuple[float, float] = (1.0, 1.0)
+    shear: float | tuple[float, float] = 0.0
+    fill: float | tuple[float, ...] = 0
+    numbers = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        opencv()
+        self.ranges()
+
+    def ranges(self) -> tuple[tuple[float, float], ...]:
+        """Return the limits of angle, shifts, scale and shears."""
+        translate = span("translate", self.translate, -1.0, 1.0, around=0.0)
+        shear = span("shear", self.shear, -80.0, 80.0, around=0.0)
+        rotate = span("rotate", self.rotate, -360.0, 360.0, around=0.0)
+        return rotate, translate, translate, span("scale", self.scale, 1e-3, 1e3), shear, shear
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        cv2, (height, width) = opencv(), image.shape[:2]
+        angle, right, down, scale, lean, rise = map(between, self.ranges(), numbers)
+        sin, cos = math.sin(math.radians(angle)), math.cos(math.radians(angle))
+        lean, rise = math.tan(math.radians(lean)), math.tan(math.radians(rise))
+        a, b = scale * (cos - sin * rise), scale * (cos * lean - sin)
+        c, d = scale * (sin + cos * rise), scale * (sin * lean + cos)
+        x, y = (width - 1) / 2, (height - 1) / 2
+        matrix = np.array([[a, b, x - a * x - b * y + right * width], [c, d, y - c * x - d * y + down * height]])
+        fill = np.broadcast_to(self.fill, image.shape[2:]).tolist()
+        turned = cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_CONSTANT, borderValue=fill)
+        image[...] = turned.reshape(image.shape)
+
+
+@dataclass(frozen=True)
+class cutout(InPlace):
+    """Paints over a random box: Cutout (DeVries and Taylor, arXiv:1708.04552), as random erasing (Zhong et al.,
+    arXiv:1708.04896) draws the box. It is cut to the image's height and width, and lies within it.
+
+    Args:
+        scale: Least and greatest area, as a share of the image's.
+        ratio: Least and greatest width over height, whose logarithm is uniform.
+        fill: The colour: a number, or one a channel, in the units of the images.
+        p: The probability of each image.
+    """
+
+    p: float = field(default=0.5, kw_only=True)
+    _: KW_ONLY
+    scale: tuple[float, float] = (0.02, 0.33)
+    ratio: tuple[float, float] = (0.3, 3.3)
+    fill: float | tuple[float, ...] = 0
+    numbers = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        span("scale", self.scale, 0.0, 1.0)
+        span("ratio", self.ratio, 1e-6, 1e6)
+
+    def change(self, image: np.ndarray, *numbers: float) -> None:
+        (tall, wide), (area, shape, y, x) = image.shape[:2], numbers
+        height, width = _box(tall * wide * between(self.scale, area), self.ratio, shape)
+        height, width = min(height, tall), min(width, wide)
+        top, left = int(y * (tall - height + 1)), int(x * (wide - width + 1))
+        image[top : top + height, left : left + width] = self.fill
+
+
+def _box(area: float, ratio: tuple[float, float], u: float) -> tuple[int, int]:
+    """Return height and width of a box of about `area` pixels, at `u` in [0, 1) between the limits of its shape."""
+    shape = math.exp(between((math.log(ratio[0]), math.log(ratio[1])), u))
+    return round(math.sqrt(area / shape)), round(math.sqrt(area * shape))
+
+
+def _least_cut(tall: int, wide: int, ratio: tuple[float, float]) -> tuple[int, int]:
+    """Return the size of the largest box within an image of which the shape is within `ratio`."""
+    return min(tall, max(1, round(wide / ratio[0]))), min(wide, max(1, round(tall * ratio[1])))
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    """Return a size as height and width."""
+    if not isinstance(size, (tuple, list)):
+        size = (size, size)
+    if len(size) != 2:
+        raise ArgumentError(f"size must be an int or (height, width), not {size!r}; pass two whole numbers")
+    return positive_int("size[0], the height,", size[0]), positive_int("size[1], the width,", size[1])

@@ -1,0 +1,134 @@
+"""Operations that mix each sample with another of its batch, and their labels likewise.
+
+A sample's partner is the one before it in the batch, the last one's the first, as in torchvision: what becomes of a
+sample depends on its batch, hence on the batch size, on shards and on samples that are left out, though not on the
+pool and its workers. Weights are multiples of 1/256, with which `uint8` images are mixed without rounding the weight,
+so that image and label agree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+from ..validation import positive_int
+from .base import Operation, number, writable
+
+
+@dataclass(frozen=True)
+class Mixing(Operation):
+    """Mixes each sample of a batch with the one before it.
+
+    Labels become soft: whole numbers ``(n,)`` are one-hot rows ``(n, num_classes) float32``, floats stay floats of
+    their shape, and each is ``w * own + (1 - w) * partner's`` with the weight w of the sample's own image.
+    """
+
+    alpha: float = 1.0
+    _: KW_ONLY
+    num_classes: int | None = None
+    p: float = 1.0
+    numbers = 3
+
+    def __post_init__(self) -> None:
+        number("alpha", self.alpha, 1e-3, 1e3)
+        number("p", self.p, 0.0, 1.0)
+        if self.num_classes is not None:
+            positive_int("num_classes", self.num_classes)
+
+    def draw(self, rng: Any) -> Any:
+        numbers = rng.random(self.numbers)
+        weights = np.array([each.beta(self.alpha, self.alpha) for each in rng.generators()])
+        numbers[:, 0] = np.where(numbers[:, 0] < self.p, np.rint(256 * weights.reshape(-1)), 256)
+        return numbers
+
+    def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        soft = self.soft(labels, len(images))
+        images = writable(images)
+        if len(images) < 2:
+            return images, soft
+        last, weights = images[-1].copy(), np.empty((len(images), *[1] * (soft.ndim - 1)), soft.dtype)
+        for i in reversed(range(len(images))):  # so that the partner is still what it was
+            weights[i] = self.mix(images[i], images[i - 1] if i else last, *drawn[i].tolist())
+        return images, weights * soft + (1 - weights) * np.roll(soft, 1, axis=0)
+
+    def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
+        """Write to an image its mixture with the partner; return the share that is its own."""
+        raise NotImplementedError
+
+    def soft(self, labels: Any, n: int) -> np.ndarray:
+        """Return the labels as floats."""
+        if not isinstance(labels, np.ndarray) or len(labels) != n or labels.dtype.kind not in "iuf":
+            raise ArgumentTypeError(
+                f"{type(self).__name__} needs labels beside the images, an array of {n} numbers or rows of numbers, "
+                f"not {labels!r:.80}; compose(label=) says which part of the batch they are"
+            )
+        if labels.dtype.kind == "f":
+            return labels
+        if self.num_classes is None or labels.ndim != 1:
+            raise ArgumentError(
+                f"{type(self).__name__} needs num_classes= for labels that are whole numbers, (n,); make others float32"
+            )
+        if n and not 0 <= labels.min() <= labels.max() < self.num_classes:
+            raise ArgumentError(
+                f"labels must be below num_classes, {self.num_classes}, and not negative; they are "
+                f"{labels.min()} to {labels.max()}"
+            )
+        return np.eye(self.num_classes, dtype=np.float32)[labels]
+
+
+@dataclass(frozen=True)
+class mixup(Mixing):
+    """Blends each image with the one before it in the batch (Zhang et al., mixup, arXiv:1710.09412).
+
+    Args:
+        alpha: The weight of a sample is drawn from Beta(alpha, alpha): 1 is uniform, smaller values are nearer 0 or 1.
+        num_classes: How many classes there are, for labels that are whole numbers from 0.
+        p: The probability of each sample.
+
+    Raises:
+        ArgumentError: when it is called: labels are whole numbers, and not below `num_classes`.
+        ArgumentTypeError: when it is called: the batch has no labels, or none that are numbers.
+    """
+
+    def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
+        if image.dtype == np.uint8:
+            own, other = np.multiply(image, weight, dtype="u2", casting="unsafe"), partner * np.uint16(256 - weight)
+            own += other
+            own += 128
+            np.right_shift(own, 8, out=image, casting="unsafe")
+        else:
+            image *= np.float32(weight / 256)
+            image += partner * np.float32(1 - weight / 256)
+        return weight / 256
+
+
+@dataclass(frozen=True)
+class cutmix(Mixing):
+    """Replaces a box of each image by that of the one before it in the batch (Yun et al., CutMix, arXiv:1905.04899).
+
+    The box has the image's shape and a share ``1 - w`` of its area, its middle is uniform in the image, and what lies
+    outside is cut off; the weight of the labels is what is left of the sample's own image.
+
+    Args:
+        alpha: w is drawn from Beta(alpha, alpha): 1 is uniform, smaller values are nearer 0 or 1.
+        num_classes: How many classes there are, for labels that are whole numbers from 0.
+        p: The probability of each sample.
+
+    Raises:
+        ArgumentError: when it is called: labels are whole numbers, and not below `num_classes`.
+        ArgumentTypeError: when it is called: the batch has no labels, or none that are numbers.
+    """
+
+    def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
+        height, width = image.shape[:2]
+        half = math.sqrt(1 - weight / 256) / 2
+        middle_y, middle_x = int(y * height), int(x * width)
+        top, bottom = max(0, middle_y - int(half * height)), min(height, middle_y + int(half * height))
+        left, right = max(0, middle_x - int(half * width)), min(width, middle_x + int(half * width))
+        image[top:bottom, left:right] = partner[top:bottom, left:right]
+        kept: float = 1 - (bottom - top) * (right - left) / (height * width)
+        return kept

@@ -1,0 +1,119 @@
+"""The operation that makes of images what a network takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+from ..validation import one_of
+from .base import MEMORY, Operation
+
+BAND = 60_000  # a multiple of each number of channels
+"""About how many values are computed at a time, so that they stay in a processor's cache."""
+
+
+@dataclass(frozen=True)
+class normalize(Operation):
+    """Returns ``(x - mean) / std``, in one pass over the images, in the layout and dtype that a network takes.
+
+    `uint8` images are divided by 255 first, so that `mean` and `std` are those of values from 0 to 1, as they are
+    published for data sets; `float32` images are taken as they are. It draws nothing: by itself,
+    ``source.map(normalize(mean, std))`` will do.
+
+    >>> normalize(0.5, 0.5)(np.array([[[0, 255]]], np.uint8))[0].tolist()
+    [[[[-1.0], [1.0]]]]
+
+    Args:
+        mean: What is subtracted: a number, or one a channel.
+        std: What it is then divided by: a number above 0, or one a channel.
+        layout: ``"NHWC"``: channels last, as they are. ``"NCHW"``: ``(n, channels, height, width)``, as PyTorch has it.
+        dtype: ``"float32"`` or ``"float16"``.
+
+    Raises:
+        ArgumentError: an argument breaks a rule; when it is called: the images have another number of channels.
+        ArgumentTypeError: `mean` or `std` is not made of numbers.
+    """
+
+    mean: float | tuple[float, ...]
+    std: float | tuple[float, ...]
+    _: KW_ONLY
+    layout: str = "NHWC"
+    dtype: Any = "float32"
+    random: ClassVar[bool] = False
+    last: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        one_of("layout", self.layout, ("NHWC", "NCHW"))
+        one_of("dtype", np.dtype(self.dtype).name, ("float32", "float16"))
+        for name in ("mean", "std"):
+            values = np.asarray(getattr(self, name))
+            if values.dtype.kind not in "iuf" or values.ndim > 1:
+                raise ArgumentTypeError(f"{name} must be a number, or one a channel, not {getattr(self, name)!r}")
+            if not np.isfinite(values).all() or (name == "std" and (values <= 0).any()):
+                raise ArgumentError(f"{name} must be finite, and std above 0, not {getattr(self, name)!r}")
+            object.__setattr__(self, name, values.item() if values.ndim == 0 else tuple(values.tolist()))
+
+    def draw(self, rng: Any) -> None:
+        """Draw nothing."""
+
+    def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        n, height, width, channels = images.shape
+        pixels, last = height * width, self.layout == "NHWC"
+        out = MEMORY.empty((n, height, width, channels) if last else (n, channels, height, width), np.dtype(self.dtype))
+        # A run is what lies side by side in `out`: the values of all channels of an image, or those of one channel.
+        every = pixels * channels if last else pixels
+        band = min(BAND, every)
+        runs = [slice(None)] if last else [slice(c, c + 1) for c in range(channels)]
+        mean, std = self.mean_and_std(channels)
+        make = _by_table if images.dtype == np.uint8 else _by_line
+        converts = [make(mean[run], std[run], out.dtype, band) for run in runs]
+        for image, place in zip(images.reshape(n, pixels, channels), out.reshape(n, len(runs), every), strict=True):
+            for convert, values, result in zip(converts, image.reshape(1, -1) if last else image.T, place, strict=True):
+                for start in range(0, every, BAND):
+                    convert(values[start : start + BAND], result[start : start + BAND])
+        return out, labels
+
+    def mean_and_std(self, channels: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return both with one number a channel: ``(channels,) float64``."""
+        try:
+            mean, std = (np.broadcast_to(np.asarray(each, np.float64), channels) for each in (self.mean, self.std))
+        except ValueError:
+            raise ArgumentError(
+                f"images must have as many channels as mean and std have numbers, not {channels}; mean is {self.mean}, "
+                f"std {self.std}"
+            ) from None
+        return mean, std
+
+
+Convert: TypeAlias = Callable[[np.ndarray, np.ndarray], None]
+"""Writes what becomes of some values of a run to its last argument; both are ``(m,)``."""
+
+
+def _by_table(mean: np.ndarray, std: np.ndarray, dtype: np.dtype[Any], band: int) -> Convert:
+    """Look up each byte among the 256 results of its channel, which are rounded once."""
+    table = ((np.arange(256) / 255 - mean[:, None]) / std[:, None]).astype(dtype).reshape(-1)
+    first, place = 256 * (np.arange(band) % len(mean)), np.empty(band, np.intp)
+
+    def convert(values: np.ndarray, out: np.ndarray) -> None:
+        at = place[: len(values)]
+        at[...] = values
+        if len(mean) > 1:
+            at += first[: len(values)]
+        table.take(at, out=out, mode="clip")  # which writes straight to `out`; no place is beyond the table
+
+    return convert
+
+
+def _by_line(mean: np.ndarray, std: np.ndarray, dtype: np.dtype[Any], band: int) -> Convert:
+    """Compute each result, in float32."""
+    channel = np.arange(band) % len(mean)
+    factor, offset = (1 / std).astype(np.float32)[channel], (-mean / std).astype(np.float32)[channel]
+
+    def convert(values: np.ndarray, out: np.ndarray) -> None:
+        out[...] = values * factor[: len(values)] + offset[: len(values)]
+
+    return convert
