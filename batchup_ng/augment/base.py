@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import BufferPool, Lease
 from ..randomness import SampleRng
-from ..validation import integer
+from ..validation import not_negative
 
 MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
 """Where new batches come from; it is used again when a batch is gone, as fresh memory costs more than most changes."""
@@ -117,14 +118,21 @@ class compose(Operation):  # a callable, named as functions are
             if operation.last:
                 raise ArgumentError(f"{type(operation).__name__} must be the last operation; move it to the end")
         self.operations: tuple[Operation, ...] = tuple(chain)
-        self.image = image
-        self.label = label
+        self.image = image if isinstance(image, str) else not_negative("image", image)
+        self.label = label if isinstance(label, str) else not_negative("label", label)
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Return the batch, as a tuple, or as a dict where it was given by name."""
         parts = dict[Any, Any](named or enumerate(batch))
-        place, beside = _part("image", self.image, parts), _part("label", self.label, parts, needed=False)
-        images, labels = _checked(parts[place]), parts.get(beside)
+        # A place counts the parts that have names too.
+        place, beside = (
+            w if isinstance(w, str) else next(islice(parts, w, None), None) for w in (self.image, self.label)
+        )
+        if place not in parts:
+            raise ArgumentError(
+                f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
+            )
+        images, labels = _checked(parts[place]), None if beside == place else parts.get(beside)
         if sum(isinstance(part, np.ndarray) and np.may_share_memory(images, part) for part in parts.values()) > 1:
             images = copied(images)
         for operation in self.operations:
@@ -135,25 +143,12 @@ class compose(Operation):  # a callable, named as functions are
                 )
             images, labels = operation.apply(images, labels, operation.draw(rng))
         parts[place] = images
-        if beside is not None:
+        if labels is not None:
             parts[beside] = labels
         return parts if named else tuple(parts.values())
 
     def __repr__(self) -> str:
         return f"compose({', '.join(map(repr, self.operations))}, image={self.image!r}, label={self.label!r})"
-
-
-def _part(option: str, where: int | str, parts: dict[Any, Any], *, needed: bool = True) -> Any:
-    """Return the key of a part of the batch, which is given by its place or name; None if it has none such."""
-    keys = list(parts)
-    key = where if isinstance(where, str) else dict(enumerate(keys)).get(integer(option, where))
-    if key in parts:
-        return key
-    if needed:
-        raise ArgumentError(
-            f"{option} must be one of the batch's parts, {keys}, not {where!r}; pass compose({option}=)"
-        )
-    return None
 
 
 def _checked(images: Any) -> np.ndarray:

@@ -20,6 +20,7 @@ ATTEMPTS = 10
 class flip(InPlace):
     """Mirrors left and right, or top and bottom.
 
+    >>> from batchup_ng import SampleRng
     >>> flip(p=1.0)(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), rng=SampleRng(0, np.arange(1)))[0][0, :, :, 0]
     array([[2, 1, 0],
            [5, 4, 3]], dtype=uint8)
@@ -78,10 +79,11 @@ class random_crop(Operation):
         out = MEMORY.empty((n, tall, wide, channels), images.dtype)
         corners = (drawn * (free + 1)).astype(int) - pad
         for image, place, (top, left) in zip(images, out, corners.tolist(), strict=True):
-            inside = place[max(0, -top) : height - top, max(0, -left) : width - left]
-            if inside.shape != place.shape:
+            part = image[max(0, top) : max(0, top + tall), max(0, left) : max(0, left + wide)]
+            if part.shape != place.shape:
                 place[...] = self.fill
-            inside[...] = image[max(0, top) : top + tall, max(0, left) : left + wide]
+            down, right = max(0, -top), max(0, -left)
+            place[down : down + len(part), right : right + part.shape[1]] = part
         return out, labels
 
 

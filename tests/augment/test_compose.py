@@ -1,0 +1,218 @@
+"""What all operations have in common: parts of a batch, memory, draws, errors."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng import augment
+from batchup_ng.augment.base import copied
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from tests.augment.helpers import images, rng, without_opencv
+
+NEED_NUMPY: list[Any] = [
+    augment.flip(), augment.flip(vertical=True), augment.random_crop((18, 25), padding=3), augment.cutout(),
+    augment.normalize(0.5, 0.5),
+]  # fmt: skip
+NEED_OPENCV: dict[str, Any] = {
+    "resized_crop": lambda: augment.resized_crop(16),
+    "affine": lambda: augment.affine(rotate=20, translate=0.1, scale=(0.9, 1.1), shear=10),
+    "color_jitter": lambda: augment.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+    "grayscale": lambda: augment.grayscale(p=0.5),
+    "blur": lambda: augment.blur(),
+    "rand_augment": lambda: augment.rand_augment(),
+}
+
+
+def everything() -> list[Any]:
+    """Return one of each operation that keeps samples apart."""
+    pytest.importorskip("cv2", reason="OpenCV, which most operations need, is not installed")
+    return [*NEED_NUMPY, *[make() for make in NEED_OPENCV.values()]]
+
+
+@given(st.integers(0, 14), st.integers(0, 2**32))
+def test_what_becomes_of_a_sample_depends_on_its_position_alone(cut: int, seed: int) -> None:
+    for dtype in (np.uint8, np.float32):
+        x = images(14, dtype=dtype)
+        for operation in everything():
+            (whole,) = operation(x, rng=bu.SampleRng(seed, np.arange(14)))
+            parts = [
+                operation(x[part], rng=bu.SampleRng(seed, np.arange(14)[part]))[0]
+                for part in (slice(cut), slice(cut, None))
+            ]
+            np.testing.assert_array_equal(np.concatenate(parts), whole, strict=True)
+
+
+def test_draws_do_not_depend_on_the_images() -> None:
+    for operation in everything():
+        after = []
+        for x in (images(4), images(4, (40, 31), dtype=np.float32)):
+            draws = rng(4)
+            operation(x, rng=draws)
+            after.append(draws.random())
+        np.testing.assert_array_equal(*after)
+
+
+def test_operations_of_a_chain_draw_for_themselves() -> None:
+    x = np.tile(np.arange(4, dtype=np.uint8), (2000, 1, 1))
+    once, twice = (augment.compose(*[augment.flip()] * k)(x, rng=rng(2000))[0][:, 0, 0, 0] == 3 for k in (1, 2))
+    assert 0.45 < (once != twice).mean() < 0.55
+    nested = augment.compose(augment.compose(augment.flip()), augment.flip())
+    np.testing.assert_array_equal(nested(x, rng=rng(2000))[0][:, 0, 0, 0] == 3, twice)
+    assert len(nested.operations) == 2
+
+
+def test_parts_are_given_by_place_or_by_name() -> None:
+    x, y, z = images(), np.arange(6), np.ones(6)
+    flip = augment.flip(p=1.0)
+    by_place = flip(x, y, z, rng=rng(6))
+    assert type(by_place) is tuple
+    assert by_place[1] is y
+    assert by_place[2] is z
+    by_name = flip(pixels=x, label=y, rng=rng(6))
+    assert list(by_name) == ["pixels", "label"]
+    np.testing.assert_array_equal(by_name["pixels"], x[:, :, ::-1])
+    second = augment.compose(flip, image="x")(y=y, x=x, rng=rng(6))
+    np.testing.assert_array_equal(second["x"], x[:, :, ::-1])
+    np.testing.assert_array_equal(augment.compose(flip, image=1)(y, x, rng=rng(6))[1], x[:, :, ::-1])
+    mixed = augment.compose(augment.mixup(num_classes=6), image="x", label="y")(z=z, y=y, x=x, rng=rng(6))
+    assert {name: part.shape for name, part in mixed.items()} == {"z": (6,), "y": (6, 6), "x": x.shape}
+
+
+def test_in_a_source_by_place_and_by_name() -> None:
+    x, y = images(10), np.arange(10)
+    chain = augment.compose(augment.flip(), augment.random_crop(16, padding=2))
+    ((a, b),) = bu.ArrayDataSource([x, y]).map(chain, rng="sample").batch_iterator(10, shuffle=3)
+    (named,) = bu.ArrayDataSource({"x": x, "y": y}).map(chain, rng="sample").batch_iterator(10, shuffle=3)
+    np.testing.assert_array_equal(named["x"], a)
+    np.testing.assert_array_equal(named["y"], b)
+    with pytest.raises(ArgumentTypeError, match=r"flip needs random numbers for each sample.*rng='sample'"):
+        next(bu.ArrayDataSource([x]).map(chain).batch_iterator(4))
+
+
+def test_images_without_channels_have_one() -> None:
+    x = images(channels=1)
+    for operation in NEED_NUMPY:
+        np.testing.assert_array_equal(operation(x[..., 0], rng=rng(6))[0], operation(x, rng=rng(6))[0], strict=True)
+
+
+@pytest.mark.parametrize("shape", [(0, 20, 30, 3), (2, 20, 30, 4), (3, 20, 30, 1)])
+def test_any_batch_of_images_is_taken(shape: tuple[int, ...]) -> None:
+    operations = everything()
+    if shape[3] != 3:
+        operations = [
+            one for one in operations if not isinstance(one, (augment.color_jitter, augment.grayscale, augment.choose))
+        ]
+    for dtype in (np.uint8, np.float32):
+        for operation in operations:
+            (made,) = operation(np.ones(shape, dtype), rng=rng(shape[0]))
+            assert len(made) == shape[0]
+            assert made.shape[3] == shape[3]
+            assert made.dtype == (np.float32 if isinstance(operation, augment.normalize) else dtype)
+
+
+def given_anyhow(x: np.ndarray) -> list[np.ndarray]:
+    """Return the same images in memory of one's own, read-only, with other strides, and lent by the library."""
+    frozen, spread = x.copy(), np.zeros((len(x), 41, 63, 3), x.dtype)
+    frozen.flags.writeable = False
+    spread[:, 1:40:2, 2:62:2] = x
+    return [
+        x.copy(),
+        frozen,
+        spread[:, 1:40:2, 2:62:2],
+        np.asfortranarray(x),
+        copied(np.tile(x, (1, 9, 4, 1)))[:, :20, :30],
+    ]
+
+
+def test_what_is_not_lent_by_the_library_is_not_written_to() -> None:
+    x = images()
+    for operation in (*everything(), augment.mixup(num_classes=6), augment.cutmix(num_classes=6)):
+        wanted = operation(x.copy(), np.arange(6), rng=rng(6))
+        for lying in given_anyhow(x):
+            made = operation(lying, np.arange(6), rng=rng(6))
+            np.testing.assert_array_equal(lying, x)
+            np.testing.assert_array_equal(made[0], wanted[0])
+
+
+def test_what_is_lent_is_changed_in_place_unless_another_part_shows_it() -> None:
+    lent = copied(np.tile(images(8), (1, 3, 2, 1)))
+    before = lent.copy()
+    flip = augment.flip(p=1.0)
+    made, beside = flip(lent, lent[:, :5], rng=rng(8))
+    assert not np.shares_memory(made, lent)
+    np.testing.assert_array_equal(beside, before[:, :5])
+    (made,) = flip(lent, rng=rng(8))
+    assert made is lent
+    np.testing.assert_array_equal(lent, before[:, :, ::-1])
+
+
+def test_chains_are_pickled_as_they_are() -> None:
+    chain = augment.compose(*NEED_NUMPY)
+    copy = pickle.loads(pickle.dumps(chain))
+    assert repr(copy) == repr(chain)
+    assert "flip(p=0.5, vertical=True)" in repr(chain)
+    np.testing.assert_array_equal(copy(images(), rng=rng(6))[0], chain(images(), rng=rng(6))[0])
+
+
+def test_choose_applies_n_of_its_operations_to_each_image() -> None:
+    ones = [augment.cutout(p=1.0, scale=(1.0, 1.0), ratio=(1.0, 1.0), fill=k) for k in (1, 2, 3)]
+    x = np.zeros((3000, 2, 2, 1), np.uint8)
+    (made,) = augment.choose(*ones)(x, rng=rng(3000))
+    counts = np.bincount(made[:, 0, 0, 0], minlength=4)
+    assert counts[0] == 0
+    assert (abs(counts[1:] - 1000) < 120).all()
+    half = augment.choose(augment.cutout(p=0.5, scale=(1.0, 1.0), ratio=(1.0, 1.0), fill=1), n=2)(x, rng=rng(3000))[0]
+    assert abs((half[:, 0, 0, 0] == 0).mean() - 0.25) < 0.03
+
+
+def test_rand_augment_is_as_strong_as_its_magnitude() -> None:
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    x = images(64)
+    np.testing.assert_array_equal(augment.rand_augment(2, 0.0)(x, rng=rng(64))[0], x)
+    far = [np.abs(augment.rand_augment(2, m)(x, rng=rng(64))[0].astype(int) - x).mean() for m in (3, 10, 30)]
+    assert 0 < far[0] < far[1] < far[2]
+
+
+def test_without_opencv_numpy_does_what_it_can_and_the_rest_names_the_extra() -> None:
+    with without_opencv():
+        for operation in NEED_NUMPY:
+            operation(images(), rng=rng(6))
+        for make in NEED_OPENCV.values():
+            with pytest.raises(ImportError, match=r"pip install 'batchup_ng\[images\]'"):
+                make()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ([images()[0]], ArgumentTypeError, r"images must be an array, not a list"),
+        (images().astype(float), ArgumentTypeError, "images must be uint8 or float32, not float64; convert"),
+        (images().transpose(0, 3, 1, 2), ArgumentError, r"with 1 to 4 channels.*not \(6, 3, 20, 30\)"),
+        (np.arange(6, dtype=np.uint8), ArgumentError, r"images must be \(n, height, width, channels\)"),
+    ],
+)
+def test_what_is_no_batch_of_images_is_refused(given: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        augment.flip()(given, rng=rng(6))
+
+
+def test_chains_are_checked() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"operations\[1\] must be an operation of batchup_ng.augment"):
+        augment.compose(augment.flip(), abs)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="normalize must be the last operation"):
+        augment.compose(augment.normalize(0, 1), augment.flip())
+    with pytest.raises(ArgumentError, match=r"image must be one of the batch's parts, \['x'\], not 'y'"):
+        augment.compose(augment.flip(), image="y")(x=images(), rng=rng(6))
+    with pytest.raises(ArgumentError, match=r"image must be one of the batch's parts, \[0\], not 3"):
+        augment.compose(augment.flip(), image=3)(images(), rng=rng(6))
+    with pytest.raises(ArgumentTypeError, match=r"operations\[0\] must keep the shape"):
+        augment.choose(augment.random_crop(3))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="at least one operation"):
+        augment.choose()

@@ -1,0 +1,199 @@
+"""Flips, crops, affine maps and cutout against plain formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchup_ng import augment
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from tests.augment.helpers import images, ramp, rng, without_opencv
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize(("vertical", "axis"), [(False, 2), (True, 1)])
+def test_flip_mirrors_with_and_without_opencv(dtype: Any, channels: int, vertical: bool, axis: int) -> None:
+    x = images(channels=channels, dtype=dtype)
+    flip = augment.flip(p=1.0, vertical=vertical)
+    np.testing.assert_array_equal(flip(x, rng=rng(6))[0], np.flip(x, axis))
+    with without_opencv():
+        np.testing.assert_array_equal(flip(x, rng=rng(6))[0], np.flip(x, axis))
+
+
+def test_each_image_is_flipped_with_its_probability() -> None:
+    x = np.tile(np.arange(4, dtype=np.uint8), (2000, 1, 1))
+    (made,) = augment.flip(p=0.3)(x, rng=rng(2000))
+    assert 0.25 < (made[:, 0, 0, 0] == 3).mean() < 0.35
+    np.testing.assert_array_equal(augment.flip(p=0.0)(x, rng=rng(2000))[0], x[..., None])
+
+
+sizes = st.integers(1, 9)
+
+
+@given(sizes, sizes, sizes, sizes, st.integers(0, 5), st.integers(0, 2**32))
+def test_a_crop_is_a_window_of_the_padded_image(
+    height: int, width: int, tall: int, wide: int, padding: int, seed: int
+) -> None:
+    x = images(3, (height, width))
+    crop = augment.random_crop((tall, wide), padding=padding, fill=(1, 2, 3))
+    if tall > height + 2 * padding or wide > width + 2 * padding:
+        with pytest.raises(ArgumentError, match=r"size must be at most that of the images with their padding"):
+            crop(x, rng=rng(3))
+        return
+    padded = np.full((3, height + 2 * padding, width + 2 * padding, 3), (1, 2, 3), np.uint8)
+    padded[:, padding : padding + height, padding : padding + width] = x
+    drawn = crop.draw(rng(3, seed))
+    for image, whole, (y, x0) in zip(crop(x, rng=rng(3, seed))[0], padded, drawn, strict=True):
+        top, left = int(y * (height + 2 * padding - tall + 1)), int(x0 * (width + 2 * padding - wide + 1))
+        np.testing.assert_array_equal(image, whole[top : top + tall, left : left + wide])
+
+
+def test_every_place_of_a_crop_is_drawn() -> None:
+    x = np.tile(np.arange(12, dtype=np.uint8).reshape(3, 4), (600, 1, 1))
+    made = augment.random_crop((2, 2))(x, rng=rng(600))[0]
+    assert set(made[:, 0, 0, 0].tolist()) == {0, 1, 2, 4, 5, 6}
+
+
+@given(
+    st.integers(1, 400), st.integers(1, 400), st.floats(0.001, 1), st.floats(0.001, 1),
+    st.floats(0.2, 5), st.floats(0.2, 5), st.integers(0, 2**32),
+)  # fmt: skip
+def test_the_box_of_a_resized_crop_lies_in_the_image_and_has_its_area_and_shape(
+    tall: int, wide: int, a: float, b: float, c: float, d: float, seed: int
+) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    scale, ratio = (min(a, b), max(a, b)), (min(c, d), max(c, d))
+    crop = augment.resized_crop(8, scale=scale, ratio=ratio)
+    for row in crop.draw(rng(4, seed)).tolist():
+        top, left, height, width = crop.box(tall, wide, *row)
+        assert 0 <= top <= top + height <= tall
+        assert 0 <= left <= left + width <= wide
+        assert min(height, width) >= 1
+        # Each side is rounded, by half a pixel at most.
+        assert (width - 1) / (height + 1) <= ratio[1] * 1.001
+        assert (width + 1) / max(height - 1, 1e-9) >= ratio[0] * 0.999
+        if max(height, width) < min(tall, wide):
+            assert (height - 1) * (width - 1) <= scale[1] * tall * wide
+
+
+def test_the_boxes_of_a_resized_crop_are_spread_over_scale_and_ratio() -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    crop = augment.resized_crop(8, scale=(0.1, 0.5), ratio=(0.5, 2))
+    top, left, height, width = np.array([crop.box(1000, 1000, *row) for row in crop.draw(rng(4000)).tolist()]).T
+    share, shape = height * width / 1e6, np.log2(width / height)
+    for values, low, high in [(share, 0.1, 0.5), (shape, -1, 1), (top / (1001 - height), 0, 1), (left, 0, 1000)]:
+        assert low - 0.01 <= values.min() < values.max() <= high + 0.01
+    assert abs(share.mean() - 0.3) < 0.01
+    assert abs(shape.mean()) < 0.05
+    assert abs((left / (1001 - width)).mean() - 0.5) < 0.03
+
+
+def test_a_box_that_never_fits_is_the_largest_of_its_shape_in_the_middle() -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    crop = augment.resized_crop(8, scale=(1.0, 1.0), ratio=(1.0, 1.0))
+    assert crop.box(100, 300, *[0.9] * crop.numbers) == (0, 100, 100, 100)
+    assert crop.box(300, 100, *[0.9] * crop.numbers) == (100, 0, 100, 100)
+
+
+@pytest.mark.parametrize(("size", "tolerance"), [((40, 60), 0.04), ((20, 30), 1e-4), ((10, 15), 1e-4)])
+def test_a_resized_crop_interpolates_or_averages(size: tuple[int, int], tolerance: float) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    crop = augment.resized_crop(size, scale=(1.0, 1.0), ratio=(1.5, 1.5))
+    (made,) = crop(ramp(20, 30)[None], rng=rng(1))
+    step = 20 / size[0]
+    centres = [(np.arange(n) + 0.5) * step - 0.5 for n in size]
+    inside = (slice(2, -2), slice(2, -2))
+    np.testing.assert_allclose(made[0, ..., 0][inside], np.tile(centres[1], (size[0], 1))[inside], atol=tolerance)
+    np.testing.assert_allclose(
+        made[0, ..., 1][inside].T, np.tile(centres[0], (size[1], 1))[inside[::-1]], atol=tolerance
+    )
+
+
+MAPS: list[tuple[dict[str, Any], Any]] = [
+    ({"rotate": (90, 90)}, lambda x, y: (y, -x)),  # what is at (x, y) about the middle comes from there
+    ({"rotate": (30, 30)}, lambda x, y: (math.cos(math.pi / 6) * x + y / 2, math.cos(math.pi / 6) * y - x / 2)),
+    ({"translate": (0.1, 0.1)}, lambda x, y: (x - 4.1, y - 4.1)),
+    ({"scale": (2, 2)}, lambda x, y: (x / 2, y / 2)),
+]
+
+
+@pytest.mark.parametrize(("options", "origin"), MAPS, ids=lambda value: str(value)[:20])
+def test_affine_maps_move_pixels_as_said(options: dict[str, Any], origin: Any) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
+    (made,) = augment.affine(**options, fill=-7)(ramp(41, 41)[None], rng=rng(1))
+    y, x = np.mgrid[:41, :41] - 20.0
+    from_x, from_y = (each + 20 for each in origin(x, y))
+    near = (from_x >= 0) & (from_x <= 40) & (from_y >= 0) & (from_y <= 40)
+    assert near.mean() > 0.6
+    np.testing.assert_allclose(made[0, ..., 0][near], from_x[near], atol=0.04)  # OpenCV may round places to 1/32
+    np.testing.assert_allclose(made[0, ..., 1][near], from_y[near], atol=0.04)
+    outside = (from_x < -1.05) | (from_x > 41.05) | (from_y < -1.05) | (from_y > 41.05)
+    assert (made[0][outside] == -7).all()
+
+
+def test_shears_lean_each_axis_by_its_own_angle() -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
+    operation = augment.affine(shear=30)
+    image = ramp(41, 41)
+    operation.change(image, 0.5, 0.5, 0.5, 0.0, 1.0, 0.5)  # the vertical axis by 30 degrees, the horizontal by none
+    y, x = np.mgrid[:41, :41] - 20.0
+    np.testing.assert_allclose(image[10:30, 10:30, 0], (x - math.tan(math.pi / 6) * y + 20)[10:30, 10:30], atol=0.04)
+    np.testing.assert_allclose(image[10:30, 10:30, 1], (y + 20)[10:30, 10:30], atol=0.04)
+
+
+def test_affine_without_options_changes_nothing_and_fills_each_channel() -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
+    x = images()
+    np.testing.assert_array_equal(augment.affine()(x, rng=rng(6))[0], x)
+    (made,) = augment.affine(translate=(1.0, 1.0), fill=(9, 8, 7))(x, rng=rng(6))
+    assert (made == (9, 8, 7)).all()
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 2**32))
+def test_cutout_paints_one_box(height: int, width: int, seed: int) -> None:
+    x = np.full((3, height, width, 3), 5, np.uint8)
+    (made,) = augment.cutout(p=1.0, scale=(0.1, 0.4), ratio=(0.5, 2.0), fill=(1, 2, 3))(x, rng=rng(3, seed))
+    for image in made:
+        painted = (image == (1, 2, 3)).all(axis=2)
+        assert (image[~painted] == 5).all()
+        rows, columns = np.flatnonzero(painted.any(axis=1)), np.flatnonzero(painted.any(axis=0))
+        assert painted.sum() == len(rows) * len(columns)
+        assert np.ptp(rows, axis=0) + 1 == len(rows) if len(rows) else True
+        if min(height, width) > 30:
+            assert 0.07 < painted.mean() < 0.43
+            assert 0.45 < len(columns) / len(rows) < 2.2 or len(rows) == height or len(columns) == width
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: augment.flip(p=1.5), "p must be between 0 and 1, not 1.5"),
+        (lambda: augment.random_crop((1, 2, 3)), r"size must be an int or \(height, width\)"),
+        (lambda: augment.random_crop(0), "the height, must be at least 1"),
+        (lambda: augment.random_crop(4, padding=-1), "padding must not be negative"),
+        (lambda: augment.resized_crop(4, scale=(0.5, 0.1)), r"scale must be \(low, high\).*swap them"),
+        (lambda: augment.resized_crop(4, ratio=(0, 1)), r"ratio\[0\] must be between"),
+        (lambda: augment.affine(rotate=400), "rotate must be between 0 and 360"),
+        (lambda: augment.affine(shear=(-90, 0)), r"shear\[0\] must be between -80 and 80"),
+        (lambda: augment.cutout(scale=(0.1, 2)), r"scale\[1\] must be between 0 and 1"),
+    ],
+)
+def test_options_are_checked_when_made(make: Any, text: str) -> None:
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    with pytest.raises(ArgumentError, match=text):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: augment.flip(p="often"), lambda: augment.flip(vertical=1), lambda: augment.cutout(scale=0.5)],  # type: ignore[arg-type]
+)
+def test_options_of_another_kind_are_refused(make: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="must be"):
+        make()
