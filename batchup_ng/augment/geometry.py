@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..accessors.crops import RandomResizedCrop
 from ..errors import ArgumentError
 from ..validation import not_negative, positive_int, true_or_false
 from .base import MEMORY, InPlace, Operation, between, found_opencv, opencv, span
-
-ATTEMPTS = 10
-"""Boxes that a resized crop draws until one lies within the image, as torchvision does."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,15 @@ class random_crop(Operation):
 
 @dataclass(frozen=True)
 class resized_crop(Operation):
-    """Cuts out a box of random area and shape, and resizes it: the crop of Inception (Szegedy et al., arXiv:1409.4842).
+    """Cuts out a box of random area and shape, and resizes it to one size: the crop of Inception.
 
-    The area is uniform in `scale`, the logarithm of width over height in that of `ratio`, and the place uniform where
-    the box fits. If none of ten boxes fits, it is the largest in the middle of which the shape is within `ratio`. A
-    larger box than `size` is averaged (OpenCV's INTER_AREA), any other interpolated (INTER_LINEAR).
+    The box is that of :class:`batchup_ng.RandomResizedCrop`; `ImageFiles` with such a crop decodes less, where each
+    picture is read for one batch. A box larger than `size` is averaged (OpenCV's INTER_AREA), any other interpolated
+    (INTER_LINEAR).
 
     Args:
         size: ``(height, width)`` in pixels, or one int for a square.
-        scale: Least and greatest area, as a share of the image's.
+        scale: Least and greatest area of the box, as a share of the image's.
         ratio: Least and greatest width over height.
     """
 
@@ -105,35 +103,23 @@ class resized_crop(Operation):
     _: KW_ONLY
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    numbers = 2 + 2 * ATTEMPTS
+    numbers = RandomResizedCrop.draws
 
     def __post_init__(self) -> None:
         opencv()
         _pair(self.size)
-        span("scale", self.scale, 1e-6, 1.0)
-        span("ratio", self.ratio, 1e-6, 1e6)
+        RandomResizedCrop(self.scale, self.ratio)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        cv2, (tall, wide) = opencv(), _pair(self.size)
-        out = MEMORY.empty((len(images), tall, wide, images.shape[3]), images.dtype)
-        for image, place, numbers in zip(images, out, drawn.tolist(), strict=True):
-            top, left, height, width = self.box(*image.shape[:2], *numbers)
-            how = cv2.INTER_AREA if height >= tall and width >= wide else cv2.INTER_LINEAR
+        cv2, (n, tall, wide, channels), size = opencv(), images.shape, _pair(self.size)
+        out = MEMORY.empty((n, *size, channels), images.dtype)
+        crop = RandomResizedCrop(self.scale, self.ratio)
+        for image, place, numbers in zip(images, out, drawn, strict=True):
+            top, left, (height, width) = crop.box((tall, wide), size, numbers)
+            how = cv2.INTER_AREA if height >= size[0] and width >= size[1] else cv2.INTER_LINEAR
             part = image[top : top + height, left : left + width]
-            place[...] = cv2.resize(part, (wide, tall), interpolation=how).reshape(place.shape)
+            place[...] = cv2.resize(part, size[::-1], interpolation=how).reshape(place.shape)
         return out, labels
-
-    def box(self, tall: int, wide: int, y: float, x: float, *numbers: float) -> tuple[int, int, int, int]:
-        """Return top, left, height and width of the box that these numbers choose in an image of that size."""
-        height, width = _least_cut(tall, wide, self.ratio)
-        for area, shape in zip(numbers[::2], numbers[1::2], strict=True):
-            box = _box(tall * wide * between(self.scale, area), self.ratio, shape)
-            if 0 < box[0] <= tall and 0 < box[1] <= wide:
-                height, width = box
-                break
-        else:
-            y = x = 0.5
-        return int(y * (tall - height + 1)), int(x * (wide - width + 1)), height, width
 
 
 @dataclass(frozen=True)
@@ -211,21 +197,11 @@ class cutout(InPlace):
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
         (tall, wide), (area, shape, y, x) = image.shape[:2], numbers
-        height, width = _box(tall * wide * between(self.scale, area), self.ratio, shape)
-        height, width = min(height, tall), min(width, wide)
+        pixels = tall * wide * between(self.scale, area)
+        sides = self.ratio[0] * (self.ratio[1] / self.ratio[0]) ** shape
+        height, width = min(round(math.sqrt(pixels / sides)), tall), min(round(math.sqrt(pixels * sides)), wide)
         top, left = int(y * (tall - height + 1)), int(x * (wide - width + 1))
         image[top : top + height, left : left + width] = self.fill
-
-
-def _box(area: float, ratio: tuple[float, float], u: float) -> tuple[int, int]:
-    """Return height and width of a box of about `area` pixels, at `u` in [0, 1) between the limits of its shape."""
-    shape = math.exp(between((math.log(ratio[0]), math.log(ratio[1])), u))
-    return round(math.sqrt(area / shape)), round(math.sqrt(area * shape))
-
-
-def _least_cut(tall: int, wide: int, ratio: tuple[float, float]) -> tuple[int, int]:
-    """Return the size of the largest box within an image of which the shape is within `ratio`."""
-    return min(tall, max(1, round(wide / ratio[0]))), min(wide, max(1, round(tall * ratio[1])))
 
 
 def _pair(size: Any) -> tuple[int, int]:
