@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.peers import adapters, devices
+from benchmarks.peers import adapters, augmentations, devices
 from benchmarks.peers.torch_dataloader import VARIANTS as DATALOADERS
 from benchmarks.plan import Part, Study, unchanged
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
@@ -255,12 +255,29 @@ def loaded(kind: str, title: str, rows: int, epochs: int) -> Part:
     )  # fmt: skip
 
 
+def augmented(place: int, about: augmentations.Operation) -> Part:
+    """One operation on batches of images in memory, beside its counterparts."""
+    samples = rate("samples")
+    milliseconds = Column("ms a batch", lambda epoch: MILLI * epoch.seconds / epoch.batches)
+    who = [variant.name for variant in augmentations.VARIANTS]
+    return Part(
+        name=about.name, title=about.title, kind="photographs", unit="images/s", reading=samples,
+        columns=(milliseconds, *with_range("images/s", samples)), trial="operation",
+        usual=tuple(name for name in who if not (about.whole and name == "torchvision-images")),
+        adapt=lambda workload: replace(workload, detail={"operation": place}),
+    )  # fmt: skip
+
+
 ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
     throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples"), usual=DECODERS),
     throughput(
-        "images-large", "JPEG files of 12 megapixels decoded to 224x224 RGB", "images/s", rate("samples"),
-        usual=(*(name for name in DECODERS if not name.startswith("batchup")), "tf-data-reduced"), rows=16,
+        "images-large",
+        "JPEG files of 12 megapixels decoded to 224x224 RGB",
+        "images/s",
+        rate("samples"),
+        usual=(*(name for name in DECODERS if not name.startswith("batchup")), "tf-data-reduced"),
+        rows=16,
     ),
     throughput("python", "pure-Python work on each sample", "samples/s", rate("samples")),
     Study(
@@ -310,6 +327,12 @@ ALL = (
         name="dataloader",
         title="dataloader: a `DataLoader` of PyTorch's, by itself and by `from_dataloader`",
         parts=tuple(loaded(kind, *about) for kind, about in LOADED.items()),
+    ),
+    Study(
+        name="augment",
+        title="augment: operations on batches of 64 images, 224x224x3, by one thread",
+        parts=tuple(augmented(*each) for each in enumerate(augmentations.OPERATIONS)),
+        rounds=7,
     ),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
 )

@@ -100,6 +100,19 @@ def _check(what: str, got: int, wanted: int, slack: int = 0) -> None:
         raise Unfair(f"{what} of an epoch must be {wanted}; the peer delivered {got}")
 
 
+def operation(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
+    """Time what a feed does to the batches that it has ready when its epoch begins, each of them once."""
+    batches = feed.epoch(number)
+    clock = time.perf_counter()
+    first, count, samples, nbytes = 0.0, 0, 0, 0
+    for x, _ in batches:
+        first = first or time.perf_counter() - clock
+        count, samples, nbytes = count + 1, samples + len(x), nbytes + x.nbytes
+    seconds = time.perf_counter() - clock
+    _check("samples", samples, workload.samples)
+    return Epoch(seconds=seconds, first_batch_seconds=first, batches=count, samples=samples, bytes=nbytes)
+
+
 class Consumption:
     """A feed whose epoch is slowed down by a step after each batch, which is held for so long.
 
@@ -202,6 +215,7 @@ def _copy_seconds(nbytes: int) -> float:
 
 TRIALS: Mapping[str, Callable[[Feed, Workload, int, Mapping[str, float]], Epoch]] = {
     "epochs": epochs,
+    "operation": operation,
     "consumer": consumer,
     "startup": startup,
     "training": training,

@@ -21,13 +21,17 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 def write(kind: str, folder: Path, samples: int, side: int) -> base.Workload:
     """Write so many images of that size, and their labels."""
-    images = np.random.default_rng(0).integers(0, 256, (samples, side, side, 3), dtype=np.uint8)
+    return save(kind, folder, np.random.default_rng(0).integers(0, 256, (samples, side, side, 3), dtype=np.uint8))
+
+
+def save(kind: str, folder: Path, images: np.ndarray) -> base.Workload:
+    """Write these images, and labels of theirs."""
     np.save(folder / "images.npy", images)
     return base.Workload(
         kind=kind,
         folder=str(folder),
-        samples=samples,
-        y_sum=base.save_labels(folder, samples),
+        samples=len(images),
+        y_sum=base.save_labels(folder, len(images)),
         x_sum=int(base.probe(images).sum()),
         nbytes=images.nbytes,
     )

@@ -1,0 +1,211 @@
+"""Augmentations on batches that lie in memory: ours, and those of torchvision's ``transforms.v2``, one thread each.
+
+torchvision takes tensors ``(n, 3, h, w)``, which lie ready so. A transform that is given a batch draws once for all of
+it; so its users, who want draws for each image, call it in their data set, an image at a time, and stack the results:
+``torchvision-images``. ``torchvision-batch`` is the one call with one draw, the fastest that it can be.
+
+Ours are given memory that the library lent, which is what they are given behind a source, and write to it in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.base import OURS, Variant
+from benchmarks.workloads import open_data
+from benchmarks.workloads.base import Batch, Workload
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, in the words of both libraries.
+
+    Attributes:
+        name: Short.
+        title: For the page.
+        ours: Makes it of ``batchup_ng.augment``.
+        theirs: Makes it of ``torchvision.transforms.v2``.
+        floats: Whether images are float32 from 0 to 1.
+        whole: Whether it works on whole batches only, and on their labels.
+    """
+
+    name: str
+    title: str
+    ours: Callable[[Any], Any]
+    theirs: Callable[[Any], Any]
+    floats: bool = False
+    whole: bool = False
+
+
+def normalizing(v2: Any, dtype: str) -> Any:
+    """To float32 from 0 to 1, normalised, then to `dtype`."""
+    import torch
+
+    to = v2.ToDtype(torch.float32, scale=True)
+    return v2.Compose([to, v2.Normalize(MEAN, STD), *([v2.ToDtype(torch.float16)] if dtype == "float16" else [])])
+
+
+def normalizes(layout: str, dtype: str) -> Operation:
+    """Normalising to a layout and dtype; theirs stays channels first."""
+    return Operation(
+        f"normalize-{layout.lower()}-{dtype}",
+        f"normalize, to {dtype} {layout}",
+        lambda a: a.normalize(MEAN, STD, layout=layout, dtype=dtype),
+        partial(normalizing, dtype=dtype),
+    )
+
+
+def chain_of_ours(a: Any) -> Any:
+    return a.compose(
+        a.resized_crop(224),
+        a.flip(),
+        a.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+        a.normalize(MEAN, STD, layout="NCHW"),
+    )
+
+
+def chain_of_theirs(v2: Any) -> Any:
+    steps = [v2.RandomResizedCrop(224), v2.RandomHorizontalFlip(), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)]
+    return v2.Compose([*steps, normalizing(v2, "float32")])
+
+
+def bilinear(v2: Any) -> Any:
+    return v2.InterpolationMode.BILINEAR
+
+
+OPERATIONS = (
+    Operation("flip", "flip, all", lambda a: a.flip(p=1.0), lambda v2: v2.RandomHorizontalFlip(1.0)),
+    Operation("flip-vertical", "flip top and bottom, all", lambda a: a.flip(p=1.0, vertical=True),
+              lambda v2: v2.RandomVerticalFlip(1.0)),
+    Operation("random_crop", "random_crop to 224, padding 28", lambda a: a.random_crop(224, padding=28),
+              lambda v2: v2.RandomCrop(224, padding=28)),
+    Operation("resized_crop", "resized_crop to 224", lambda a: a.resized_crop(224),
+              lambda v2: v2.RandomResizedCrop(224)),
+    Operation("resized_crop-half", "resized_crop to 112", lambda a: a.resized_crop(112),
+              lambda v2: v2.RandomResizedCrop(112)),
+    Operation("affine", "affine: 20°, shift 0.1, scale 0.9–1.1, shear 10°",
+              lambda a: a.affine(rotate=20, translate=0.1, scale=(0.9, 1.1), shear=10),
+              lambda v2: v2.RandomAffine(20, (0.1, 0.1), (0.9, 1.1), (-10, 10, -10, 10), interpolation=bilinear(v2))),
+    Operation("brightness", "color_jitter: brightness 0.4", lambda a: a.color_jitter(brightness=0.4),
+              lambda v2: v2.ColorJitter(0.4)),
+    Operation("color_jitter", "color_jitter: brightness, contrast, saturation 0.4",
+              lambda a: a.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4),
+              lambda v2: v2.ColorJitter(0.4, 0.4, 0.4)),
+    Operation("color_jitter-hue", "color_jitter: the same, hue 0.1",
+              lambda a: a.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+              lambda v2: v2.ColorJitter(0.4, 0.4, 0.4, 0.1)),
+    Operation("grayscale", "grayscale, all", lambda a: a.grayscale(p=1.0), lambda v2: v2.RandomGrayscale(1.0)),
+    Operation("blur", "blur, σ 0.1–2, all", lambda a: a.blur((0.1, 2.0), p=1.0),
+              lambda v2: v2.GaussianBlur(13, (0.1, 2.0))),
+    Operation("cutout", "cutout, all", lambda a: a.cutout(p=1.0), lambda v2: v2.RandomErasing(1.0)),
+    *(normalizes(layout, dtype) for layout in ("NHWC", "NCHW") for dtype in ("float32", "float16")),
+    Operation("rand_augment", "rand_augment, 2 of magnitude 9", lambda a: a.rand_augment(2, 9),
+              lambda v2: v2.RandAugment(2, 9, interpolation=bilinear(v2))),
+    Operation("mixup", "mixup of float32", lambda a: a.mixup(num_classes=CLASSES),
+              lambda v2: v2.MixUp(num_classes=CLASSES), floats=True, whole=True),
+    Operation("cutmix", "cutmix", lambda a: a.cutmix(num_classes=CLASSES),
+              lambda v2: v2.CutMix(num_classes=CLASSES), whole=True),
+    Operation("chain", "resized_crop, flip, color_jitter with hue, normalize to NCHW", chain_of_ours, chain_of_theirs),
+)  # fmt: skip
+
+
+class Ready:
+    """Batches in memory, in order; without an operation they are handed out as they are."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        images, labels = open_data(workload).columns
+        place = workload.detail.get("operation")
+        self.operation = None if place is None else OPERATIONS[place]
+        if self.operation is not None:
+            images = (images / 255).astype(np.float32) if self.operation.floats else images
+            labels = labels % CLASSES
+        starts = range(0, len(images), workload.batch_size)
+        self.batches = [tuple(part[k : k + workload.batch_size] for part in (images, labels)) for k in starts]
+        self.lie_ready()
+
+    def lie_ready(self) -> None:
+        """Import the library, and make the operation."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return iter(self.batches)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class Ours(Ready):
+    def lie_ready(self) -> None:
+        import cv2
+
+        from batchup_ng import SampleRng, augment
+        from batchup_ng.memory_pool import BufferPool
+
+        cv2.setNumThreads(1)
+        memory = BufferPool()
+        self.lent = [(memory.empty(x.shape, x.dtype), y) for x, y in self.batches]
+        self.apply = self.operation.ours(augment) if self.operation else lambda x, y, rng: (x, y)
+        self.rng = SampleRng
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        for (out, _), (x, _) in zip(self.lent, self.batches, strict=True):
+            out[...] = x
+        return (
+            self.apply(x, y, rng=self.rng(number, np.arange(k * len(x), (k + 1) * len(x))))
+            for k, (x, y) in enumerate(self.lent)
+        )
+
+
+class Theirs(Ready):
+    def __init__(self, workload: Workload, workers: int, each: bool) -> None:
+        self.each = each
+        super().__init__(workload, workers)
+
+    def lie_ready(self) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        turned = [(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), y) for x, y in self.batches]
+        self.batches = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in turned]
+        self.apply = self.operation.theirs(torchvision_v2()) if self.operation else lambda x, y: (x, y)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        import torch
+
+        torch.manual_seed(number)
+        for x, y in self.batches:
+            if self.operation is None or self.operation.whole:
+                yield self.apply(x, y)
+            else:
+                yield torch.stack([self.apply(image) for image in x]) if self.each else self.apply(x), y
+
+
+def torchvision_v2() -> Any:
+    """``torchvision.transforms.v2``, also of a torchvision without its compiled operators, two of which it names."""
+    import torch
+
+    try:
+        from torchvision.transforms import v2
+    except RuntimeError:
+        lack = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            lack.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        from torchvision.transforms import v2
+
+        v2.lack = lack  # lives as long as the module
+    return v2
+
+
+make = partial(Variant, module=__name__, workloads=("photographs",))
+VARIANTS = (
+    make(name="ours-augment", family=OURS, open=Ours, needs=("batchup_ng", "cv2")),
+    make(name="torchvision-images", family="torchvision", open=partial(Theirs, each=True), needs=("torchvision",)),
+    make(name="torchvision-batch", family="torchvision", open=partial(Theirs, each=False), needs=("torchvision",)),
+)
