@@ -2,7 +2,8 @@
 
 An operation draws a fixed count of uniform numbers a sample, whatever the images are, so that what becomes of a sample
 depends on its own row of draws alone: not on its batch, nor on what the operations before it did. Images are changed
-one at a time, which keeps what is computed in between in a processor's cache.
+one at a time, which keeps what is computed in between in a processor's cache. Operations are classes that are named as
+functions are, since that is what they are to their users.
 
 Memory: an image is written to in place where the library itself lent its memory, which is so for the batches that it
 reads and for what operations return. Anything else might be the user's data, and is copied once.
@@ -11,12 +12,13 @@ reads and for what operations return. Anything else might be the user's data, an
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+import math
 from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..batch import leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import BufferPool, Lease
 from ..randomness import SampleRng
@@ -56,11 +58,10 @@ class Operation:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class InPlace(Operation):
     """An operation that changes single images, and keeps their shape and dtype; each with probability `p`."""
 
-    p: float = field(default=1.0, kw_only=True)
+    p: float = 1.0
 
     def __post_init__(self) -> None:
         number("p", self.p, 0.0, 1.0)
@@ -84,7 +85,7 @@ class InPlace(Operation):
         raise NotImplementedError
 
 
-class compose(Operation):  # a callable, named as functions are
+class compose(Operation):
     """Applies operations one after the other.
 
     >>> from batchup_ng.augment import flip, random_crop
@@ -133,8 +134,8 @@ class compose(Operation):  # a callable, named as functions are
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
         images, labels = _checked(parts[place]), None if beside == place else parts.get(beside)
-        if sum(isinstance(part, np.ndarray) and np.may_share_memory(images, part) for part in parts.values()) > 1:
-            images = copied(images)
+        if sum(np.may_share_memory(images, part) for part in leaves(parts) if isinstance(part, np.ndarray)) > 1:
+            images = copied(images)  # or another part would change too
         for operation in self.operations:
             if operation.random and not isinstance(rng, SampleRng):
                 raise ArgumentTypeError(
@@ -185,8 +186,8 @@ def number(name: str, value: Any, least: float, most: float) -> float:
     """Return a number within bounds, both included."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise ArgumentTypeError(f"{name} must be a number, not {value!r} of type {type(value).__name__}")
-    if not least <= value <= most:
-        bounds = f"between {least:g} and {most:g}" if most < np.inf else f"at least {least:g}"
+    if not (least <= value <= most and math.isfinite(value)):
+        bounds = f"between {least:g} and {most:g}" if most < np.inf else f"at least {least:g}, and finite"
         raise ArgumentError(f"{name} must be {bounds}, not {value:g}")
     return float(value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
@@ -64,7 +66,7 @@ def rand_augment(n: int = 2, magnitude: float = 9.0, *, fill: float | tuple[floa
         color_jitter(contrast=0.9 * share),
         color_jitter(saturation=0.9 * share),
         affine(rotate=30.0 * share, fill=fill),
-        affine(shear=np.degrees(np.arctan(0.3 * share)).item(), fill=fill),
+        affine(shear=math.degrees(math.atan(0.3 * share)), fill=fill),
         affine(translate=0.45 * share, fill=fill),
         n=n,
     )

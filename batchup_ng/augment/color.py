@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -12,14 +12,9 @@ from .base import InPlace, between, opencv, span
 
 LUMA = np.array([0.299, 0.587, 0.114])
 """Weights of red, green and blue in grey: ITU-R BT.601."""
-YIQ = np.array(
-    [
-        LUMA,
-        -0.27 * (np.eye(3)[2] - LUMA) + 0.74 * (np.eye(3)[0] - LUMA),
-        0.41 * (np.eye(3)[2] - LUMA) + 0.48 * (np.eye(3)[0] - LUMA),
-    ]
-)
-"""RGB to luma and two chroma components at right angles, as the FCC defined them for NTSC in 1953 (47 CFR 73.682)."""
+RED, _, BLUE = np.eye(3) - LUMA
+YIQ = np.array([LUMA, 0.74 * RED - 0.27 * BLUE, 0.48 * RED + 0.41 * BLUE])
+"""RGB to luma and chroma, as the FCC defined them for NTSC in 1953 (47 CFR 73.682)."""
 GREY = np.tile(LUMA, (3, 1))
 QUARTER_TURN = np.linalg.inv(YIQ) @ [[0, 0, 0], [0, 0, 1], [0, -1, 0]] @ YIQ
 """What a quarter of a turn of the hue adds to grey: of colours, it turns chroma."""
@@ -50,6 +45,7 @@ class color_jitter(InPlace):
     contrast: float | tuple[float, float] = 0.0
     saturation: float | tuple[float, float] = 0.0
     hue: float | tuple[float, float] = 0.0
+    p: float = 1.0
     numbers = 4
 
     def __post_init__(self) -> None:
@@ -86,7 +82,8 @@ class grayscale(InPlace):
         ArgumentError: when it is called: the images have not 3 channels.
     """
 
-    p: float = field(default=0.1, kw_only=True)
+    _: KW_ONLY
+    p: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +105,8 @@ class blur(InPlace):
     """
 
     sigma: tuple[float, float] = (0.1, 2.0)
-    p: float = field(default=0.5, kw_only=True)
+    _: KW_ONLY
+    p: float = 0.5
     numbers = 1
 
     def __post_init__(self) -> None:

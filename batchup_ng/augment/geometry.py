@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ class flip(InPlace):
         vertical: Whether top and bottom change places, instead of left and right.
     """
 
-    p: float = field(default=0.5, kw_only=True)
-    vertical: bool = field(default=False, kw_only=True)
+    _: KW_ONLY
+    p: float = 0.5
+    vertical: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,9 +90,9 @@ class random_crop(Operation):
 class resized_crop(Operation):
     """Cuts out a box of random area and shape, and resizes it to one size: the crop of Inception.
 
-    The box is that of :class:`batchup_ng.RandomResizedCrop`; `ImageFiles` with such a crop decodes less, where each
-    picture is read for one batch. A box larger than `size` is averaged (OpenCV's INTER_AREA), any other interpolated
-    (INTER_LINEAR).
+    The box is that of :class:`batchup_ng.RandomResizedCrop`; where pictures come from files, give that to `ImageFiles`,
+    which then decodes less. A box at least twice as high and as wide as `size` is averaged (OpenCV's INTER_AREA), any
+    other is interpolated from the nearest pixels (INTER_LINEAR).
 
     Args:
         size: ``(height, width)`` in pixels, or one int for a square.
@@ -116,8 +117,8 @@ class resized_crop(Operation):
         crop = RandomResizedCrop(self.scale, self.ratio)
         for image, place, numbers in zip(images, out, drawn, strict=True):
             top, left, (height, width) = crop.box((tall, wide), size, numbers)
-            how = cv2.INTER_AREA if height >= size[0] and width >= size[1] else cv2.INTER_LINEAR
             part = image[top : top + height, left : left + width]
+            how = cv2.INTER_AREA if height >= 2 * size[0] and width >= 2 * size[1] else cv2.INTER_LINEAR
             place[...] = cv2.resize(part, size[::-1], interpolation=how).reshape(place.shape)
         return out, labels
 
@@ -143,6 +144,7 @@ class affine(InPlace):
     scale: tuple[float, float] = (1.0, 1.0)
     shear: float | tuple[float, float] = 0.0
     fill: float | tuple[float, ...] = 0
+    p: float = 1.0
     numbers = 6
 
     def __post_init__(self) -> None:
@@ -183,11 +185,11 @@ class cutout(InPlace):
         p: The probability of each image.
     """
 
-    p: float = field(default=0.5, kw_only=True)
     _: KW_ONLY
     scale: tuple[float, float] = (0.02, 0.33)
     ratio: tuple[float, float] = (0.3, 3.3)
     fill: float | tuple[float, ...] = 0
+    p: float = 0.5
     numbers = 4
 
     def __post_init__(self) -> None:

@@ -77,7 +77,9 @@ class Mixing(Operation):
                 f"labels must be below num_classes, {self.num_classes}, and not negative; they are "
                 f"{labels.min()} to {labels.max()}"
             )
-        return np.eye(self.num_classes, dtype=np.float32)[labels]
+        soft = np.zeros((n, self.num_classes), np.float32)
+        soft[np.arange(n), labels] = 1
+        return soft
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class mixup(Mixing):
 
     def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
         if image.dtype == np.uint8:
-            own, other = np.multiply(image, weight, dtype="u2", casting="unsafe"), partner * np.uint16(256 - weight)
+            own, other = image * np.uint16(weight), partner * np.uint16(256 - weight)
             own += other
             own += 128
             np.right_shift(own, 8, out=image, casting="unsafe")

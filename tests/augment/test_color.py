@@ -112,7 +112,8 @@ def test_colors_need_three_channels(operation: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"brightness": -1}, "brightness must be at least 0, not -1"),
+        ({"brightness": -1}, "brightness must be at least 0, and finite, not -1"),
+        ({"contrast": (1, float("inf"))}, r"contrast\[1\] must be at least 0, and finite, not inf"),
         ({"hue": 0.7}, "hue must be between 0 and 0.5"),
         ({"saturation": (2, 1)}, r"saturation must be \(low, high\)"),
     ],

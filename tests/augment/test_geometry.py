@@ -72,7 +72,7 @@ def test_a_resized_crop_is_that_of_the_accessors_resized(
     (made,) = operation(x, rng=rng(3, seed))
     for image, got, row in zip(x, made, rng(3, seed).random(crop.draws), strict=True):
         top, left, (h, w) = crop.box((height, width), (tall, wide), row)
-        how = cv2.INTER_AREA if h >= tall and w >= wide else cv2.INTER_LINEAR
+        how = cv2.INTER_AREA if h >= 2 * tall and w >= 2 * wide else cv2.INTER_LINEAR
         wanted = cv2.resize(image[top : top + h, left : left + w], (wide, tall), interpolation=how)
         np.testing.assert_array_equal(got, wanted)
 

@@ -72,6 +72,12 @@ def test_a_sample_alone_stays_as_it_is(kind: Any, n: int) -> None:
     np.testing.assert_array_equal(soft, np.eye(5, dtype=np.float32)[LABELS[:n]], strict=True)
 
 
+def test_many_classes_take_a_row_for_each_sample() -> None:
+    _, soft = augment.mixup(num_classes=1_000_000)(images(), np.arange(6), rng=rng(6))
+    assert soft.shape == (6, 1_000_000)
+    np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-6)
+
+
 def test_floats_as_labels_are_mixed_as_they_are() -> None:
     for labels in (np.linspace(0, 1, N), np.random.default_rng(0).random((N, 3)).astype(np.float32)):
         kept = labels.copy()

@@ -87,11 +87,13 @@ def test_a_quick_run_of_two_studies_leaves_nothing(scratch: Path, tmp_path: Path
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "names",
-    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters"]],
+    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters"], ["augment"]],
     ids=" ".join,
 )
 def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path, tmp_path: Path) -> None:
-    if "consumer" in names or "adapters" in names:
+    if "augment" in names:
+        pytest.importorskip("cv2", reason="most augmentations need OpenCV")
+    if not {"consumer", "adapters", "augment"}.isdisjoint(names):
         pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     found = run(scratch, tmp_path, *names, "--peers", "ours")
     assert list(found) == names

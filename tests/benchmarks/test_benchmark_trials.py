@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import trials
 from benchmarks.processes import CpuMeter, footprint, private_bytes, tree
-from benchmarks.trials import Consumption, consumer, epochs, run_epoch, shares, startup
+from benchmarks.trials import Consumption, consumer, epochs, operation, run_epoch, shares, startup
 from benchmarks.workloads.base import Batch, Workload
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -47,6 +47,16 @@ def test_what_is_not_the_workload_is_refused(what: str) -> None:
     other = Workload(**{**vars(WORKLOAD), what: 5})
     with pytest.raises(trials.Unfair, match="of an epoch must be 5; the peer delivered"):
         run_epoch(partial(Feed().epoch, 0), other, check_x=True)
+
+
+def test_an_operation_is_timed_on_each_batch_of_an_epoch() -> None:
+    feed = Feed()
+    feed.epoch = lambda number: iter([(batch, batch) for batch in np.arange(12).reshape(3, 4)])  # type: ignore[method-assign]
+    epoch = operation(feed, WORKLOAD, 0, {})
+    assert (epoch.batches, epoch.samples, epoch.bytes) == (3, 12, 96)
+    assert 0 < epoch.first_batch_seconds <= epoch.seconds
+    with pytest.raises(trials.Unfair, match="samples of an epoch must be 5; the peer delivered 12"):
+        operation(feed, Workload(**{**vars(WORKLOAD), "samples": 5}), 0, {})
 
 
 @LINUX
