@@ -98,8 +98,8 @@ class mixup(Mixing):
 
     def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
         if image.dtype == np.uint8:
-            own, other = image * np.uint16(weight), partner * np.uint16(256 - weight)
-            own += other
+            own = np.multiply(image, int(weight), dtype=np.uint16)
+            own += np.multiply(partner, 256 - int(weight), dtype=np.uint16)
             own += 128
             np.right_shift(own, 8, out=image, casting="unsafe")
         else:
