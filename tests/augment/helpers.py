@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +35,7 @@ def ramp(height: int, width: int) -> np.ndarray:
 def without_opencv() -> Iterator[None]:
     """Let ``import cv2`` fail, as where it is not installed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("sys").modules, "cv2", None)
+        patch.setitem(sys.modules, "cv2", None)
         base.found_opencv.cache_clear()
         try:
             yield
