@@ -30,6 +30,7 @@ EXTRAS = {
     ],
     "benchmarks": [
         PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "tabulate>=0.9", "matplotlib>=3.7",
+        "simplejpeg>=1.7", "opencv-python-headless>=4.8", "scikit-image>=0.22", "torchvision==0.28.0",
     ],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
     "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "psutil>=5.9", "tabulate>=0.9"],
@@ -40,7 +41,7 @@ EXTRAS = {
 # With all libraries and tools that a test, an example or .ci/run uses, and with one torch, the pinned one.
 TESTED = [
     "pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0",
-    "pyarrow>=14.0",
+    "pyarrow>=14.0", "albumentations>=2.0",
 ]
 REPLACED = {*EXTRAS["torch"], *EXTRAS["tensorflow"]}  # by the pinned one, and by the build without CUDA
 EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - REPLACED)

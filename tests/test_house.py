@@ -20,7 +20,7 @@ FLOORS = {
     "errors": 0, "error_context": 0, "validation": 0, "batch": 0, "batch_layout": 0, "memory_pool": 0,
     "tensors": 0, "randomness": 0, "_version": 0, "warn": 0, "system_limits": 0, "display": 0,
     "sampling": 1, "accessors": 1,
-    "faults": 2,
+    "faults": 2, "augment": 2,
     "data_source": 3,
     "work_pool": 4,
     "testing": 5, "image": 5, "padding": 5, "loader": 5,
@@ -125,7 +125,7 @@ def test_no_file_is_longer_than_the_house_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".data_source", ".sampling", ".work_pool", ".accessors", ".image.utils", ".testing"]
+    "name", ["", ".data_source", ".sampling", ".work_pool", ".accessors", ".augment", ".image.utils", ".testing"]
 )
 def test_what_is_public_is_listed_sorted_and_there(name: str) -> None:
     module = importlib.import_module("batchup_ng" + name)

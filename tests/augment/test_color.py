@@ -33,7 +33,7 @@ FORMULAS: list[tuple[dict[str, float], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("factors", "formula"), FORMULAS, ids=str)
+@pytest.mark.parametrize(("factors", "formula"), FORMULAS, ids=range(len(FORMULAS)))
 def test_colors_follow_the_formula(factors: dict[str, float], formula: Any) -> None:
     floats = images(dtype=np.float32)
     np.testing.assert_allclose(jittered(floats, **factors), formula(floats.astype(float)), atol=1e-5)
