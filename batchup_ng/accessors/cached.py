@@ -85,11 +85,11 @@ class Cached:
             self._rows = SharedRows(form)
         except OSError as error:
             raise ArgumentError(
-                f"no cache can be made in {self._place}: {error}; lower limit={limit!r}, or pass another where="
+                f"no cache can be made in {form.place}: {error}; lower limit={limit!r}, or pass another where="
             ) from error
         if form.capacity < form.total:
             warn_consumer(
-                f"{form.capacity} of {form.total} rows will be kept in {self._place}, {form.capacity * form.row_bytes} "
+                f"{form.capacity} of {form.total} rows will be kept in {form.place}, {form.capacity * form.row_bytes} "
                 f"of {form.total * form.row_bytes} bytes; the others are read from {type(accessor).__name__} in each "
                 f"epoch; raise limit={limit!r} where there is room, pass where=, a folder on a disk, or a smaller size",
                 CacheWarning,
@@ -150,12 +150,7 @@ class Cached:
     def __repr__(self) -> str:
         form, rows = self._rows.form, self._rows.count()
         room = f", room for {form.capacity}" if form.capacity < form.total else ""
-        return f"Cached({type(self.accessor).__name__}, {rows} of {form.total} rows kept in {self._place}{room})"
-
-    @property
-    def _place(self) -> str:
-        path = self._rows.form.path
-        return "memory" if path is None else repr(path)
+        return f"Cached({type(self.accessor).__name__}, {rows} of {form.total} rows kept in {form.place}{room})"
 
     def _read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Read `rows` from the accessor into `out` and keep those for which there is room."""

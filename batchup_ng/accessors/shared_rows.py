@@ -58,6 +58,11 @@ class Form(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
+    def place(self) -> str:
+        """What the place of the rows is called in messages."""
+        return "memory" if self.path is None else repr(self.path)
+
+    @property
     def start(self) -> int:
         """Where the rows begin in their file."""
         return 0 if self.path is None else HEADER_BYTES + -(-4 * self.total // HEADER_BYTES) * HEADER_BYTES

@@ -27,7 +27,7 @@ class Counting:
     def expected(self, rows):
         """What the rows are, without a reading of them."""
         per_row = np.arange(int(np.prod(self.shape[1:])), dtype=np.int32).reshape(self.shape[1:])
-        return np.multiply.outer(np.asarray(rows, np.int32), per_row + self.version).astype(np.int32)
+        return np.multiply.outer(np.asarray(rows, np.int32) + 1, per_row + self.version).astype(np.int32)
 
     def read(self):
         """Return which rows were read since the last call, in order."""
