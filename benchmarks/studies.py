@@ -124,7 +124,7 @@ EPOCH_2 = Part(
         Column("PSS, MB", figure("pss", MEGA)),
     ),
     usual=(*(variant.name for variant in cached.VARIANTS), "tf-data", *(variant.name for variant in tf_cache.VARIANTS)),
-    settings={"epochs": 3},
+    settings={"epochs": 5},
 )
 
 
