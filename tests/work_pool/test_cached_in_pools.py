@@ -2,15 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import batchup_ng as bu
 from tests.accessors.counting import Counting
 from tests.accessors.image_helpers import colours, save
 from tests.extent import methods
+from tests.left import named_shared_memory
 
 LABELS = np.arange(40)
 
@@ -107,12 +111,42 @@ def test_the_replacement_of_a_killed_worker_shares_the_rows(tmp_path, where):
             batches = parallel.batch_iterator(7, shuffle=1)
             np.testing.assert_array_equal(
                 np.concatenate([x for (x,) in batches]),
-                np.concatenate([x for (x,) in bu.ArrayDataSource([slow.expected(range(60))]).batch_iterator(7, shuffle=1)]),
+                np.concatenate(
+                    [x for (x,) in bu.ArrayDataSource([slow.expected(range(60))]).batch_iterator(7, shuffle=1)]
+                ),
             )
     read = slow.read()
     assert sorted(set(read)) == [*range(60)]
     assert len(read) == 67  # those of the batch that the worker died with are read once more
     assert "60 of 60 rows kept" in repr(source)
+
+
+PROGRAM = """
+import sys
+import numpy as np
+import batchup_ng as bu
+from tests.accessors.counting import Counting
+source = bu.ArrayDataSource([Counting(sys.argv[1], 60)]).cache()
+with bu.WorkerProcessPool(2) as pool:
+    for (x,) in pool.parallel_data_source(source).batch_iterator(4):
+        pass
+    print(source.columns[0], flush=True)
+    input()
+"""
+
+
+def test_nothing_is_left_of_a_program_that_is_killed(tmp_path):
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, tmp_path / "log"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with program:
+        assert program.stdout.readline() == b"Cached(Counting, 60 of 60 rows kept in memory)\n"
+        others = psutil.Process(program.pid).children(recursive=True)
+        assert len(others) >= 2
+        assert named_shared_memory([program.pid, *[other.pid for other in others]]) == set()
+        program.kill()
+    psutil.wait_procs(others, timeout=60)
+    assert not any(other.is_running() for other in others)
 
 
 # cache() of a source
