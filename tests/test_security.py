@@ -63,7 +63,9 @@ def test_s1_a_file_of_rows_that_is_none_is_replaced(tmp_path: Path) -> None:
     class Rows:
         shape, dtype = (3, 2), np.int64
         fingerprint = __len__ = lambda self: 3
-        __getitem__ = lambda self, rows: np.ones((len(rows), 2), np.int64)
+
+        def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+            return np.ones((len(rows), 2), np.int64)
 
     folder, sign = tmp_path / "cache", tmp_path / "it ran"
     folder.mkdir()

@@ -250,9 +250,7 @@ def test_rows_for_which_the_disk_has_no_room_are_not_kept(tmp_path, folder, in_f
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
-        with pytest.warns(
-            bu.CacheWarning, match=r"3 of 12 rows kept in .* cannot keep all rows: .*; make room"
-        ) as told:
+        with pytest.warns(bu.CacheWarning, match=r"3 of 12 rows .* cannot keep all rows: .*; make room") as told:
             batches = [rows[:], rows[:]]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -324,11 +322,9 @@ def test_a_pickle_of_a_program_that_ended_has_the_file(slow, folder):
 def test_folders_and_fingerprints_that_will_not_do_are_refused(slow, tmp_path):
     with pytest.raises(bu.ArgumentTypeError, match="where must be None or the path of a folder, not 7"):
         bu.Cached(slow, 7)
-    with pytest.raises(bu.ArgumentError, match="where must be a folder, and .*none' is none; make it first"):
+    with pytest.raises(bu.ArgumentError, match=r"where must be a folder, and .*none' is none; make it first"):
         bu.Cached(slow, tmp_path / "none")
-    with pytest.raises(
-        bu.ArgumentTypeError, match=r"fingerprint\(\) of the accessor, and ndarray has none; define one"
-    ):
+    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* ndarray has none; define one"):
         bu.Cached(np.arange(3), tmp_path)
     slow.version = object()
     with pytest.raises(bu.ArgumentTypeError, match=r"fingerprint\(\) of Counting must return JSON values: .*object"):
@@ -339,9 +335,7 @@ def test_a_file_for_which_there_is_no_room_is_told(slow, folder):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (START, limits[1]))
-        with pytest.raises(
-            bu.ArgumentError, match=r"no cache can be made in '.*\.rows': .*; lower limit='8GB', or pass"
-        ):
+        with pytest.raises(bu.ArgumentError, match=r"no cache can be made in '.*\.rows': .*; lower limit='8GB'"):
             bu.Cached(slow, folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

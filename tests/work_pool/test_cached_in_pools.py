@@ -105,16 +105,12 @@ class Deadly(Counting):
 def test_the_replacement_of_a_killed_worker_shares_the_rows(tmp_path, where):
     slow = Deadly(tmp_path / "log", 60)
     source = bu.ArrayDataSource([slow]).cache(where)
+    expected = bu.ArrayDataSource([slow.expected(range(60))])
     with bu.WorkerProcessPool(1) as pool:
         parallel = pool.parallel_data_source(source)
         for _ in range(2):
-            batches = parallel.batch_iterator(7, shuffle=1)
-            np.testing.assert_array_equal(
-                np.concatenate([x for (x,) in batches]),
-                np.concatenate(
-                    [x for (x,) in bu.ArrayDataSource([slow.expected(range(60))]).batch_iterator(7, shuffle=1)]
-                ),
-            )
+            both = [np.concatenate([x for (x,) in one.batch_iterator(7, shuffle=1)]) for one in (parallel, expected)]
+            np.testing.assert_array_equal(*both)
     read = slow.read()
     assert sorted(set(read)) == [*range(60)]
     assert len(read) == 67  # those of the batch that the worker died with are read once more
