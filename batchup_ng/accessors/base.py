@@ -59,8 +59,8 @@ def fingerprint_of(accessor: Any) -> Any:
     if not callable(getattr(accessor, "fingerprint", None)):
         raise ArgumentTypeError(
             f"a file of rows is believed by the fingerprint() of the accessor, and {type(accessor).__name__} has none; "
-            f"define one that returns what its rows depend on (options; path, size and time of each file), or keep rows "
-            f"in memory: where=None"
+            f"define one that returns what its rows depend on (options; path, size and time of each file), or keep "
+            f"rows in memory: where=None"
         )
     return accessor.fingerprint()
 

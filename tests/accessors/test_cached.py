@@ -197,11 +197,14 @@ def test_accessors_whose_rows_cannot_be_kept_are_refused(picture, tmp_path):
         bu.Cached(Counting("unread", 0))
 
 
-def test_random_rows_are_refused(tmp_path):
-    slow = Counting("unread")
-    slow.draws = True
-    with pytest.raises(bu.ArgumentError, match=r"rows of this Counting are random, .*put it into a map of the source"):
-        bu.Cached(slow)
+def test_random_rows_are_refused(picture):
+    files = bu.ImageFiles([picture], 8, crop="random")
+    for accessor in (files, bu.ImageArrayUInt8ToFloat32(files)):
+        with pytest.raises(bu.ArgumentError, match=r"the rows of this .* are random, .*into a map of the source"):
+            bu.Cached(accessor)
+    with pytest.raises(bu.ArgumentError, match="the rows of this ImageFiles are random"):
+        bu.ArrayDataSource([files]).cache()
+    assert bu.Cached(bu.ImageFiles([picture], 8, crop="center"))[0].shape == (8, 8, 3)
 
 
 def test_an_accessor_that_belies_its_shape_is_told(tmp_path):

@@ -161,8 +161,8 @@ def paths(tmp_path):
 
 
 OTHER = {
-    "paths": None, "size": (6, 7), "mode": "L", "dtype": np.float32, "resample": "box", "max_pixels": 10**6,
-    "truncated": "fill",
+    "size": (6, 7), "mode": "L", "dtype": np.float32, "resize": "box", "crop": "center", "decoder": "pillow",
+    "max_pixels": 10**6, "truncated": "fill",
 }  # fmt: skip
 
 
@@ -172,6 +172,18 @@ def test_every_option_is_part_of_the_fingerprint(paths, name):
     other = {**options, name: paths[::-1] if name == "paths" else OTHER[name]}
     assert bu.ImageFiles(**options).fingerprint() == bu.ImageFiles(**options).fingerprint()
     assert bu.ImageFiles(**options).fingerprint() != bu.ImageFiles(**other).fingerprint()
+
+
+def test_encoded_pictures_are_part_of_it(paths, folder):
+    encoded = [Path(path).read_bytes() for path in paths]
+    one, same, other = (bu.ImageBytes(list(some), 8) for some in (encoded, encoded, [*encoded[:2], encoded[0]]))
+    assert one.fingerprint() == same.fingerprint() != other.fingerprint()
+    kept = bu.ImageArrayUInt8ToFloat32(one)
+    np.testing.assert_array_equal(bu.Cached(kept, folder)[:], kept[:])
+    assert "3 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same), folder))
+    assert "0 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same, -1), folder))
+    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* ndarray has none; define one"):
+        bu.Cached(bu.ImageBytes(np.array(encoded), 8), folder)
 
 
 def test_a_changed_picture_is_decoded_anew(paths, folder):
