@@ -74,13 +74,11 @@ class Cached:
         form = _form_of(accessor)
         if not hasattr(os, "memfd_create"):
             raise ArgumentError("Cached needs Linux; elsewhere save decoded rows by numpy.save and map them")
-        room: float = size_in_bytes("limit", limit)
-        if where is None:
-            room = min(room, ROOM_TO_SPARE * available())
-        else:
+        if where is not None:
             form = _with_file(form, accessor, where)
-        form = form._replace(capacity=min(form.total, int(room // form.row_bytes)))
+        form = form._replace(capacity=min(form.total, _room(where, limit) // form.row_bytes))
         self.accessor = accessor
+        self._told = False
         try:
             self._rows = SharedRows(form)
         except OSError as error:
@@ -167,7 +165,8 @@ class Cached:
                 try:
                     self._rows.publish(row, data)
                 except OSError as error:
-                    if self._rows.first_time():
+                    if not self._told:
+                        self._told = True
                         warn_consumer(f"{self!r} cannot keep all rows: {error}; make room", CacheWarning)
                     return
 
@@ -181,7 +180,7 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
     inside = [column.arr_u8 if type(column) is ImageArrayUInt8ToFloat32 else column for column in columns]
     is_slow = [not isinstance(each, (np.ndarray, Cached)) and not is_any_tensor(each) for each in inside]
     row_bytes = [_form_of(each).row_bytes if slow else 0 for each, slow in zip(inside, is_slow, strict=True)]
-    room = size_in_bytes("limit", limit)
+    room = _room(where, limit)
     made = []
     for column, each, own in zip(columns, inside, row_bytes, strict=True):
         if own:
@@ -193,6 +192,12 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
                 column.arr_u8 = kept
         made.append(column)
     return made
+
+
+def _room(where: Any, limit: Any) -> int:
+    """Return how many bytes rows may take."""
+    room = size_in_bytes("limit", limit)
+    return room if where is not None else int(min(room, ROOM_TO_SPARE * available()))
 
 
 def size_in_bytes(name: str, value: Any) -> int:

@@ -94,8 +94,8 @@ class SharedRows:
         self.form = form
         self._fds = [] if place is None else _reached(place)
         if not self._fds:
-            self._fds.append(_nameless(form.total + 1))
-            os.posix_fallocate(self._fds[0], 0, form.total + 1)  # to be read: one without memory would be a SIGBUS
+            self._fds.append(_nameless(form.total))
+            os.posix_fallocate(self._fds[0], 0, form.total)  # or reading it might find no memory: a SIGBUS
             self._fds.append(_nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
         nbytes = form.start + form.capacity * form.row_bytes
         table, mapped = (
@@ -132,14 +132,7 @@ class SharedRows:
 
     def count(self) -> int:
         """Return how many rows are there, those that an earlier program left included."""
-        kept = self._table[:-1] if self._sums is None else self._sums[: self.form.capacity]
-        return int(np.count_nonzero(kept))
-
-    def first_time(self) -> bool:
-        """Return True in one call of all that the processes of a program make, or a few if they come at once."""
-        first = not self._table[-1]
-        _write(self._fds[0], np.uint8(1), self.form.total)
-        return first
+        return int(np.count_nonzero(self._table if self._sums is None else self._sums[: self.form.capacity]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedRows, (self.form, Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in self._fds)))
