@@ -98,14 +98,10 @@ class SharedRows:
             os.posix_fallocate(self._fds[0], 0, form.total)  # or reading it might find no memory: a SIGBUS
             self._fds.append(_nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
         nbytes = form.start + form.capacity * form.row_bytes
-        table, mapped = (
-            mmap.mmap(fd, n, access=mmap.ACCESS_READ) for fd, n in zip(self._fds, (0, nbytes or 1), strict=True)
-        )
-        self._table = np.frombuffer(table, np.bool_)
+        mapped = mmap.mmap(self._fds[1], nbytes or 1, access=mmap.ACCESS_READ)
+        self._table = np.frombuffer(mmap.mmap(self._fds[0], form.total, access=mmap.ACCESS_READ), np.bool_)
         self._sums = None if form.path is None else np.frombuffer(mapped, np.uint32, form.total, HEADER_BYTES)
-        self._bytes = np.frombuffer(mapped, np.uint8, form.capacity * form.row_bytes, form.start).reshape(
-            -1, form.row_bytes
-        )
+        self._bytes: np.ndarray = np.ndarray((form.capacity, form.row_bytes), np.uint8, mapped, form.start)
         self.values: np.ndarray = np.ndarray((form.capacity, *form.shape), form.dtype, mapped, form.start)
 
     def there(self, rows: np.ndarray) -> np.ndarray:

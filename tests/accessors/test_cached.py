@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import resource
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors.cached import size_in_bytes
+from batchup_ng.system_limits import entries
 from batchup_ng.testing.accessors import AccessorContract
 
 from .counting import Counting
@@ -127,6 +129,22 @@ def test_the_rows_for_which_there_is_room_are_kept_which_is_told(tmp_path, where
     assert repr(rows).endswith("room for 5)")
 
 
+def test_memory_that_is_not_free_is_not_counted_on(tmp_path):
+    slow = Counting(tmp_path / "log", 64, (1 << 18,))  # of 1 MiB each
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    free = 40 << 20
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (entries(Path("/proc/self/status"))["VmData"] + free, limits[1]))
+        with pytest.warns(bu.CacheWarning, match="of 64 rows will be kept in memory"):
+            rows = bu.Cached(slow)
+        with pytest.warns(bu.CacheWarning, match="of 64 rows will be kept in memory"):
+            (column,) = bu.ArrayDataSource([slow]).cache().data
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+    for each in (rows, column):
+        assert 16 <= int(repr(each).rpartition(" ")[2].rstrip(")")) <= 32
+
+
 def test_memory_is_taken_as_rows_come(tmp_path):
     n = 64
     slow = Counting(tmp_path / "log", n, (1 << 18,))  # of 1 MiB each
@@ -162,6 +180,8 @@ def test_the_memory_goes_with_the_last_reference(tmp_path):
 def test_a_pickle_of_rows_that_are_gone_starts_without_any(tmp_path):
     slow = Counting(tmp_path / "log")
     pickled = pickle.dumps(bu.Cached(slow))
+    other = bu.Cached(Counting(tmp_path / "log", version=2))  # with the same descriptors
+    other[:]
     rows = pickle.loads(pickled)
     assert "0 of 12 rows kept in memory" in repr(rows)
     np.testing.assert_array_equal(rows[:], slow.expected(range(12)))

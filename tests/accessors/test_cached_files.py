@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_another_limit_has_the_same_file(slow, folder):
     slow.read()
     assert read_in_full(slow, folder) == [*range(2, 12)]
     assert only_file(folder).stat().st_size == START + 12 * ROW
+    with pytest.warns(bu.CacheWarning, match="3 of 12 rows will be kept"):
+        rows = bu.Cached(slow, folder, limit=3 * ROW)
+    np.testing.assert_array_equal(rows[::-1], slow.expected(range(12))[::-1])
+    assert slow.read() == [*range(3, 12)]
+
+
+def test_a_row_whose_checksum_is_zero_is_found_again(folder):
+    class Zero(Counting):
+        def expected(self, rows):
+            return np.full(len(rows), int.from_bytes(b"\x9d\x0a\xd9\x6d", "little"), np.uint32).astype(np.int32)
+
+    slow = Zero(folder.parent / "log", row=())
+    assert zlib.crc32(slow.expected([0]).tobytes()) == 0
+    assert read_in_full(slow, folder) == [*range(12)]
+    assert read_in_full(slow, folder) == []
 
 
 def test_a_file_takes_the_space_of_the_rows_in_it(tmp_path, folder):
@@ -109,6 +125,7 @@ def test_another_fingerprint_shape_or_dtype_has_another_file(tmp_path, slow, ful
 @pytest.mark.parametrize("at", [0, 100, HEADER_BYTES - 1])
 def test_a_damaged_header_has_the_file_replaced(slow, full, folder, at):
     held = bu.Cached(slow, folder)  # by another program, say
+    held[:]
     content = bytearray(full.read_bytes())
     content[at] ^= 1
     full.write_bytes(content)

@@ -167,7 +167,11 @@ def test_the_bytes_inside_a_conversion_are_cached(paths):
     assert cached.columns[0].arr_u8.dtype == np.uint8
     assert repr(cached.columns[0].arr_u8) == "Cached(ImageFiles, 0 of 40 rows kept in memory)"
     np.testing.assert_array_equal(cached.columns[0][:], source.columns[0][:])
+    made = bu.ArrayDataSource([bu.Cached(bu.ImageFiles(paths, 8)), LABELS])
+    assert not made.runs_user_code
     assert not cached.runs_user_code
+    assert made.spreads_reads
+    assert cached.spreads_reads
     assert cached.cache().columns[0].arr_u8 is cached.columns[0].arr_u8
 
 
