@@ -30,6 +30,11 @@ class CachedFeed(OurFeed):
             self.folder = tempfile.TemporaryDirectory()
             self.source = source.cache(self.folder.name)
 
+    def close(self) -> None:
+        super().close()
+        if self.folder is not None:
+            self.folder.cleanup()  # the next epoch has the file that is open
+
 
 VARIANTS = tuple(
     Variant(

@@ -23,6 +23,9 @@ class TfCached(TfData):
     def samples(self, paths: Any, load_all: Callable[[Any], Any], shuffle: Callable[[Any], Any]) -> Any:
         return shuffle(load_all(paths).cache(self.name))
 
+    def close(self) -> None:
+        self.folder.cleanup()
+
 
 make = partial(
     Variant, module=__name__, family="tensorflow", needs=("tensorflow",), copies=2, workloads=("images",), usual=False
