@@ -5,10 +5,12 @@ import inspect
 import itertools
 import os
 import pickle
+import random
 import resource
 import signal
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from pathlib import Path
@@ -236,15 +238,7 @@ def test_size_time_and_place_of_each_file_are_part_of_it(paths, tmp_path, monkey
 def test_a_writer_that_is_killed_costs_its_row_at_most(slow, folder, in_folder, step, when):
     rows = bu.Cached(slow, folder if in_folder else None)
     rows[2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: other threads hold no lock of ours
-        pid = os.fork()
-    if pid == 0:
-        die_at(step, when)
-        try:
-            rows[[7, 8]]
-        finally:
-            os._exit(0)
+    pid = forked(lambda: (die_at(step, when), rows[[7, 8]]))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert slow.read() == [2, 7, 8]
     # Of row 7 the bytes are written first; then, in a folder, the checksum, which is enough to find it by.
@@ -256,6 +250,38 @@ def test_a_writer_that_is_killed_costs_its_row_at_most(slow, folder, in_folder, 
     if in_folder:
         del rows
         assert read_in_full(slow, folder) == []
+
+
+def forked(work):
+    """Do some work in another process; return its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: other threads hold no lock of ours
+        pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_writers_that_are_killed_at_any_time_cost_no_other_row(tmp_path, folder, in_folder):
+    slow = Counting(tmp_path / "log", 12, (1 << 16,))  # in several pages, between which a write is cut short
+    rng = random.Random(1)
+    for row in [*range(12)] * 3:
+        slow.version += 1
+        rows = bu.Cached(slow, folder if in_folder else None)
+        Path(slow.log).touch()
+        pid = forked(lambda rows=rows: [rows[row] for row in range(12)])
+        while os.path.getsize(slow.log) <= 8 * row:
+            time.sleep(0.0001)
+        time.sleep(rng.random() * 0.0005)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        read = slow.read()
+        np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+        assert len(read) + len(slow.read()) in (12, 13), "a row was lost that had been published"
 
 
 def die_at(step, when):
