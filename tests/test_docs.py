@@ -22,8 +22,8 @@ from tests.extent import quick
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
-    "caching", "frameworks", "images", "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data",
-    "coming_from_keras",
+    "caching", "frameworks", "images", "moving_from_batchup", "coming_from_torch", "coming_from_grain",
+    "coming_from_tf_data", "coming_from_keras",
 )  # fmt: skip
 NEEDS = {"coming_from_torch": "torch"}
 QUICK = ("quickstart",)

@@ -66,8 +66,9 @@ LAST_LINE = {
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures", "hdf5_file", "hugging_face_trainer",
-    "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits", "lightning_resume", "lmdb_file",
+    "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures", "hdf5_file",
+    "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits",
+    "lightning_resume", "lmdb_file",
     "predict", "resume", "semi_supervised", "table_of_pictures", "tf_data", "torch_checkpoint", "torch_ddp",
     "torch_digits", "train_and_validate",
 }  # fmt: skip

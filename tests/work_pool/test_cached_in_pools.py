@@ -175,6 +175,19 @@ def test_the_bytes_inside_a_conversion_are_cached(paths):
     assert cached.cache().columns[0].arr_u8 is cached.columns[0].arr_u8
 
 
+def test_a_source_of_a_folder_is_one_still(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        save(tmp_path / "data" / name / "0.png", colours(seed=len(name)))
+    source = bu.from_folder(tmp_path / "data", size=8)
+    cached = source.cache(tmp_path)
+    assert (cached.class_names, cached.report) == (("cat", "dog"), source.report)
+    assert not cached.runs_user_code
+    for mine, other in zip(cached.batch_iterator(2), source.batch_iterator(2), strict=True):
+        assert_same([[mine]], [[other]])
+    assert "2 of 2 rows kept in " in repr(cached)
+
+
 @pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")
 def test_columns_share_the_limit(tmp_path):
     source = bu.ArrayDataSource([Counting(tmp_path / "a", row=(2,)), Counting(tmp_path / "b", row=(6,))])
