@@ -16,6 +16,7 @@ from . import augment, data_source, sampling, work_pool
 from ._version import __version__
 from .accessors import (
     Accessor,
+    Cached,
     CenterCrop,
     ImageArrayUInt8ToFloat32,
     ImageBytes,
@@ -56,6 +57,7 @@ from .errors import (
     ArgumentTypeError,
     BatchError,
     BatchupError,
+    CacheWarning,
     InOrderNotSupported,
     MapResultError,
     NotReproducible,
@@ -109,6 +111,8 @@ __all__ = [
     "BatchupError",
     "BlockShuffleSampler",
     "BucketSampler",
+    "CacheWarning",
+    "Cached",
     "CallableDataSource",
     "CenterCrop",
     "ChoiceDataSource",

@@ -258,6 +258,10 @@ class SharedMemoryWarning(RuntimeWarning):
     """There is not enough shared memory for batches, which come over a socket instead, slower."""
 
 
+class CacheWarning(RuntimeWarning):
+    """There is no room to keep all rows of an accessor; the others are read from it in each epoch."""
+
+
 class SampleWarning(RuntimeWarning):
     """Samples are left out or replaced in this epoch, as the error policy says."""
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.peers import adapters, augmentations, devices
+from benchmarks.peers import adapters, augmentations, cached, devices, tf_cache
 from benchmarks.peers.torch_dataloader import VARIANTS as DATALOADERS
 from benchmarks.plan import Part, Study, unchanged
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
@@ -108,6 +108,23 @@ EMPTY = Part(
         Column("CPU of the consumer's process, µs a batch", per_batch("consumer_cpu_seconds", MICRO)),
         Column("of all processes", per_batch("cpu_seconds", MICRO)),
     ),
+)
+
+
+EPOCH_2 = Part(
+    name="cached",
+    title="JPEG files decoded to 224x224 RGB, kept from the first epoch on; rates of later epochs",
+    kind="images",
+    unit="images/s",
+    reading=rate("samples"),
+    columns=(
+        *with_range("images/s, median", rate("samples")),
+        Column("GB/s", GIGABYTES),
+        Column("first epoch, s", lambda epoch: epoch.seconds, first_cell),
+        Column("PSS, MB", figure("pss", MEGA)),
+    ),
+    usual=(*(variant.name for variant in cached.VARIANTS), "tf-data", *(variant.name for variant in tf_cache.VARIANTS)),
+    settings={"epochs": 5},
 )
 
 
@@ -279,6 +296,7 @@ ALL = (
         usual=(*(name for name in DECODERS if not name.startswith("batchup")), "tf-data-reduced"),
         rows=16,
     ),
+    Study(name="images-epoch-2", title="images-epoch-2: decode once, train many epochs", parts=(EPOCH_2,)),
     throughput("python", "pure-Python work on each sample", "samples/s", rate("samples")),
     Study(
         name="sizes",

@@ -21,6 +21,7 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 NEEDS = {
     "after_torch": ["torch"],
     "before_torch": ["torch"],
+    "decode_once": ["skimage"],
     "distributed": ["torch"],
     "folder_of_pictures": ["skimage", "torch"],
     "hdf5_file": ["h5py"],
@@ -40,6 +41,7 @@ LAST_LINE = {
     "after_torch": r"epoch 7: mean loss 0\.0\d+",
     "before_torch": r"epoch 7: mean loss 0\.0\d+",
     "class_balancing": r"rarest to commonest class: 1 to 1\.[0-3]\d",
+    "decode_once": r"accuracy on 280 other crops: (0\.[89]\d\d|1\.000)",
     "digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 20 epochs",
     "distributed": r"1797 samples in the epoch, each seen exactly once: True",
     "folder_of_pictures": r"test accuracy (0\.9\d\d|1\.000) after 8 epochs in torch",
@@ -64,8 +66,9 @@ LAST_LINE = {
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "after_torch", "before_torch", "digits", "distributed", "folder_of_pictures", "hdf5_file", "hugging_face_trainer",
-    "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits", "lightning_resume", "lmdb_file",
+    "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures", "hdf5_file",
+    "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits",
+    "lightning_resume", "lmdb_file",
     "predict", "resume", "semi_supervised", "table_of_pictures", "tf_data", "torch_checkpoint", "torch_ddp",
     "torch_digits", "train_and_validate",
 }  # fmt: skip

@@ -59,8 +59,27 @@ def test_s1_no_reader_runs_code_out_of_a_file(reader: str, tmp_path: Path) -> No
     assert sign.exists(), "the canary would not have run anywhere"
 
 
+def test_s1_a_file_of_rows_that_is_none_is_replaced(tmp_path: Path) -> None:
+    class Rows:
+        shape, dtype = (3, 2), np.int64
+        fingerprint = __len__ = lambda self: 3
+
+        def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+            return np.ones((len(rows), 2), np.int64)
+
+    folder, sign = tmp_path / "cache", tmp_path / "it ran"
+    folder.mkdir()
+    bu.Cached(Rows(), folder)
+    (file,) = folder.iterdir()
+    canary = pickle.dumps(Canary(sign))
+    file.write_bytes(canary.ljust(file.stat().st_size))
+    assert bu.Cached(Rows(), folder)[:].sum() == 6
+    assert not file.read_bytes().startswith(canary)
+    assert not sign.exists()
+
+
 def test_s1_no_reader_was_forgotten() -> None:
-    assert set(accessors.__all__) == READ_NO_FILES | {name for name in READERS if "." not in name}
+    assert set(accessors.__all__) == READ_NO_FILES | {"Cached"} | {name for name in READERS if "." not in name}
     loaders = {name for name in dir(data_source.BatchIterator) if name.startswith(("load", "open", "read", "from_"))}
     assert loaders == {"load_state", "load_state_dict"}  # the second is given what has been read
 

@@ -1,6 +1,7 @@
 """Array-likes over storage, one format a file."""
 
 from .base import Accessor, gather
+from .cached import Cached
 from .crops import CenterCrop, RandomResizedCrop
 from .image_bytes import ImageBytes
 from .image_files import ImageFiles
@@ -9,6 +10,7 @@ from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
 __all__ = [
     "Accessor",
+    "Cached",
     "CenterCrop",
     "ImageArrayUInt8ToFloat32",
     "ImageBytes",

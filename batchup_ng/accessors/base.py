@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import operator
+import os
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -31,7 +34,9 @@ class Accessor(Protocol):
     - ``sample_name(row)`` returns the path or key of a row, exactly as it was given, for errors; None if it has none.
 
     One whose rows are drawn at random has ``draws = True``; its ``read_into(rows, out, rng)`` is given the
-    :class:`~batchup_ng.SampleRng` of the batch as well.
+    :class:`~batchup_ng.SampleRng` of the batch as well. To have its rows kept in a file by :class:`~batchup_ng.Cached`,
+    an accessor has ``fingerprint()``, which returns what they depend on, in strings, numbers, lists and dicts with
+    names: options; path, size and time of change of each file.
     """
 
     def __len__(self) -> int: ...
@@ -43,6 +48,34 @@ def sample_name(accessor: Any, row: int) -> str | None:
     """Return what `row` of `accessor` is called; None if it has no name."""
     name: str | None = accessor.sample_name(row) if hasattr(accessor, "sample_name") else None
     return name
+
+
+def fingerprint_of(accessor: Any) -> Any:
+    """Return what the rows of an accessor depend on, by which a file of them is believed.
+
+    Raises:
+        ArgumentTypeError: it does not tell.
+    """
+    if not callable(getattr(accessor, "fingerprint", None)):
+        raise ArgumentTypeError(
+            f"a file of rows is believed by the fingerprint() of the accessor, and {type(accessor).__name__} has none; "
+            f"define one that returns what its rows depend on (options; path, size and time of each file), or keep "
+            f"rows in memory: where=None"
+        )
+    return accessor.fingerprint()
+
+
+def files_digest(paths: Iterable[str]) -> str:
+    """Return a digest of paths, with the size and time of change of each file; of one that is not there, that."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            found = os.stat(path)
+            facts = f"{found.st_size} {found.st_mtime_ns}"
+        except OSError:
+            facts = "cannot be found"
+        digest.update(f"{path}\0{facts}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers, key: BatchKey | None = None) -> Any:

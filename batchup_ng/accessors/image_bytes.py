@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 from collections.abc import Sequence
 from typing import IO, Any
@@ -10,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from .base import sample_name
+from .base import fingerprint_of, sample_name
 from .pictures import Pictures
 
 
@@ -64,6 +65,15 @@ class ImageBytes(Pictures):
         if isinstance(self.encoded, (list, tuple)):
             return [self.encoded[row] for row in rows]
         return self.encoded[np.asarray(rows, np.intp)]
+
+    def _contents(self) -> Any:
+        if not isinstance(self.encoded, (list, tuple)):
+            return fingerprint_of(self.encoded)
+        digest = hashlib.sha256()
+        for one in self.encoded:
+            digest.update(len(one).to_bytes(8, "little"))
+            digest.update(one)
+        return digest.hexdigest()
 
     def _opened(self, encoded: Any) -> contextlib.AbstractContextManager[tuple[IO[bytes], int]]:
         data = encoded if isinstance(encoded, bytes) else np.asarray(encoded, np.uint8).tobytes()

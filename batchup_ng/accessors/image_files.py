@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from .base import files_digest
 from .packed_paths import packed_paths
 from .pictures import Pictures
 
@@ -62,6 +63,9 @@ class ImageFiles(Pictures):
 
     def _encoded(self, rows: Sequence[int]) -> list[str]:
         return [os.path.join(self._folder, self._paths[row]) for row in rows]
+
+    def _contents(self) -> str:
+        return files_digest(os.path.join(self._folder, self._paths[row]) for row in range(len(self)))
 
     @contextmanager
     def _opened(self, encoded: str) -> Iterator[tuple[IO[bytes], int]]:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import IO, Any
 
 import numpy as np
+import PIL
 from PIL import Image, ImageFile
 
 from ..error_context import shortened
@@ -74,6 +75,10 @@ class Pictures(ABC):
     @abstractmethod
     def _encoded(self, rows: Sequence[int]) -> Any:
         """Return what :meth:`_opened` is given for each of `rows`."""
+
+    @abstractmethod
+    def _contents(self) -> Any:
+        """Return what the encoded pictures depend on, for :meth:`fingerprint`."""
 
     @abstractmethod
     def _opened(self, encoded: Any) -> AbstractContextManager[tuple[IO[bytes], int]]:
@@ -153,6 +158,12 @@ class Pictures(ABC):
             out[place] = picture
 
         spread(read, len(rows))
+
+    def fingerprint(self) -> list[Any]:
+        """Return what the pictures depend on: the options, the versions of the decoders, the encoded pictures."""
+        libraries = [PIL, simplejpeg(), opencv() if self._decoding.resize == "fast" else None]
+        versions = [getattr(library, "__version__", None) for library in libraries]
+        return [str(self._decoding), str(self._dtype), versions, self._contents()]
 
     def _pictures(self, rows: list[int]) -> list[np.ndarray]:
         """Return pictures each of its own size."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import SampleRng
-from .base import sample_name
+from .base import fingerprint_of, sample_name
 from .paging import file_name
 
 
@@ -96,6 +96,10 @@ class ImageArrayUInt8ToFloat32:
         """Return what the array inside calls the row, or the file that it is mapped from."""
         name = sample_name(self.arr_u8, row)
         return file_name(self.arr_u8) if name is None else name
+
+    def fingerprint(self) -> list[Any]:
+        """Return what the rows depend on: scale, offset, the fingerprint of what is inside."""
+        return [float(self.scale), float(self.offset), fingerprint_of(self.arr_u8)]
 
     def __repr__(self) -> str:
         return f"ImageArrayUInt8ToFloat32({len(self)} rows, scale={self.scale}, offset={self.offset})"

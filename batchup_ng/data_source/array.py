@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from typing import Any
 
 import numpy as np
 
 from ..accessors.base import gather, sample_name
+from ..accessors.cached import Cached, cached_columns
 from ..accessors.column import as_column
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.map_style import MapStyle
@@ -89,8 +92,26 @@ class ArrayDataSource(RandomAccessDataSource):
         """The arrays in the structure of a batch: a tuple, or a dict by name."""
         return tuple(self.data) if self._names is None else dict(zip(self._names, self.data, strict=True))
 
+    def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
+        """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.
+
+        Columns that are arrays or tensors stay as they are. The order of samples, hence a saved state, is that of this
+        source.
+
+        Args:
+            where: None for memory, or a folder, in which each accessor has a file of its own.
+            limit: Bytes that the rows of all of them may take, shared out in proportion to those of a row.
+
+        Raises:
+            ArgumentTypeError: as ``Cached``.
+            ArgumentError: as ``Cached``: rows that differ in shape, for one, as those of a ``MapStyle``.
+        """
+        made = copy.copy(self)
+        made.data = cached_columns(self.data, where, limit)
+        return made
+
     def _facts(self) -> list[str]:
-        words = [repr(a) if isinstance(a, (MapStyle, Pictures)) else array_words(a) for a in self.data]
+        words = [repr(a) if isinstance(a, (MapStyle, Pictures, Cached)) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, self._names, words)
         return [*super()._facts(), listed(list(named))]
 
@@ -149,7 +170,9 @@ class ArrayDataSource(RandomAccessDataSource):
 
 
 def _unscaled(array: Any) -> Any:
-    """Return the accessor whose values are scaled, if it is one that scales."""
+    """Return the accessor whose values are scaled or kept, if it is one that does so."""
+    if type(array) is Cached:
+        return _unscaled(array.accessor)
     return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
 
 

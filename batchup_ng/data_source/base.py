@@ -149,6 +149,18 @@ class AbstractDataSource(HasSamples):
         """
         return self._made("filter", predicate, columns)
 
+    def cache(self, where: Any = None, limit: int | str = "8GB") -> AbstractDataSource:
+        """Return a source that reads each row once; only :class:`~batchup_ng.ArrayDataSource` has rows to keep.
+
+        Raises:
+            ArgumentTypeError: this is another source.
+        """
+        raise ArgumentTypeError(
+            f"only an ArrayDataSource can be cached, not a {type(self).__name__}: rows are kept before maps, which may "
+            f"be random, and whatever their order; call cache() on the source that holds the accessors, then the rest: "
+            f"ArrayDataSource([files, labels]).cache().map(...)"
+        )
+
     # -- over an epoch -----------------------------------------------------------------------------------------
 
     def batch_map_concat(

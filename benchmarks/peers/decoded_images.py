@@ -47,11 +47,16 @@ class TfData:
             return tf.cast(tf.round(tf.image.resize(decoded, pictures.size)), tf.uint8), label
 
         paths = tf.data.Dataset.from_tensor_slices((pictures.paths, labels))
-        shuffled = paths.shuffle(len(pictures), seed=7, reshuffle_each_iteration=True)
-        batches = shuffled.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(workload.batch_size)
+        load_all = partial(tf.data.Dataset.map, map_func=load, num_parallel_calls=tf.data.AUTOTUNE)
+        shuffle = partial(tf.data.Dataset.shuffle, buffer_size=len(pictures), seed=7, reshuffle_each_iteration=True)
+        batches = self.samples(paths, load_all, shuffle).batch(workload.batch_size)
         options = tf.data.Options()
         options.threading.private_threadpool_size = workers
         self.batches = batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+    def samples(self, paths: Any, load_all: Callable[[Any], Any], shuffle: Callable[[Any], Any]) -> Any:
+        """The data set of the pictures, in another order each time."""
+        return load_all(shuffle(paths))
 
     def epoch(self, number: int) -> Iterator[Batch]:
         return iter(self.batches.as_numpy_iterator())

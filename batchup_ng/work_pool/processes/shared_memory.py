@@ -29,14 +29,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...accessors.paging import map_pages
 from ...memory_pool import Block, Returned, on_lease, size_class
 from ...system_limits import available
 from .protocol import Placed
 
 PAGE = mmap.PAGESIZE
-
-_POPULATE_READ = 22
-"""``MADV_POPULATE_READ`` of Linux 5.14, which the standard library does not name."""
 
 
 class ArenaFull(MemoryError):
@@ -84,8 +82,7 @@ class Arena:
                 while piece:
                     n = os.pwrite(self.fd, piece, offset)
                     piece, offset = piece[n:], offset + n
-                with contextlib.suppress(OSError):  # an older Linux
-                    mapping.madvise(_POPULATE_READ, start // PAGE * PAGE, offset - start // PAGE * PAGE)
+                map_pages(mapping, start, offset)
         except BaseException as error:
             self.give_back(block)
             if isinstance(error, OSError):

@@ -1,0 +1,258 @@
+"""An accessor that keeps the rows of a slow one, so that each is read and decoded once.
+
+The first rows are kept, as many as there is room for: whether a row is kept then depends on nothing but its number, and
+each has its place, so that writers need not agree on one.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import validation
+from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
+from ..system_limits import available
+from ..tensors import is_any_tensor
+from ..warn import warn_consumer
+from .base import checked_rows, chosen_rows, fill_rows, fingerprint_of, sample_name
+from .paging import file_name
+from .shared_rows import HEADER_BYTES, Form, SharedRows
+from .uint8_to_float32 import ImageArrayUInt8ToFloat32
+
+LAYOUT = 1
+"""The version of the files' layout, which is part of their names."""
+
+ROOM_TO_SPARE = 0.8
+"""The part of the free memory that rows may take; the rest is for batches and what else the program needs."""
+
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
+"""A size in bytes, with the unit, if there is one, and the letter that makes it a power of 1,024."""
+
+
+class Cached:
+    """The rows of an accessor, each of which is read from it once and then kept: decode once, train many epochs.
+
+    Rows are kept as the accessor gives them, before maps, which may draw random numbers: ``source.map(...)``, of a
+    source of this, computes anew in each epoch. Every thread and worker process of the program reads what any of them
+    has kept, at the speed of an array; with a folder so does the next program. A row is there whole or not at all,
+    whoever is killed when. Needs Linux.
+
+    A file is believed only if it was made of this: the class of the accessor, its ``fingerprint()`` (for
+    :class:`~batchup_ng.ImageFiles` its options, and path, size and time of change of each file, which takes an
+    ``os.stat`` a file, once), shape, dtype, and the layout of the file. Its name is made of them too, so that a change
+    starts another file; that of before stays until you delete it. A row that an earlier program wrote is checked by its
+    CRC-32 when it is first read, and read from the accessor where it is damaged. No file is pickled.
+
+    >>> rows = Cached(ImageArrayUInt8ToFloat32(np.array([0, 51, 255], np.uint8)))
+    >>> rows[[2, 0]].tolist(), rows
+    ([1.0, 0.0], Cached(ImageArrayUInt8ToFloat32, 2 of 3 rows kept in memory))
+
+    Args:
+        accessor: An accessor with ``shape`` and ``dtype``, whose rows depend on nothing but their number.
+        where: None keeps rows in shared memory until nothing refers to this any more; a folder keeps them in a file
+            there, ``batchup-….rows``, as large as the rows in it.
+        limit: Bytes that rows may take, as an int or a string such as ``"500MB"``, ``"8GB"`` (10⁹) or ``"8GiB"``
+            (2³⁰). In memory they take at most 0.8 of what is free now as well.
+
+    Raises:
+        ArgumentTypeError: `accessor` is no accessor, or has no `fingerprint` for a file; `where` is no path.
+        ArgumentError: its rows are not of one shape, are objects, or are random; `limit` is no size; there is no such
+            folder, or no file can be made in it.
+
+    Warns:
+        CacheWarning: there is no room for all rows: now, or, where a disk gets full, when it is.
+    """
+
+    def __init__(self, accessor: Any, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> None:
+        form = _form_of(accessor)
+        if not hasattr(os, "memfd_create"):
+            raise ArgumentError("Cached needs Linux; elsewhere save decoded rows by numpy.save and map them")
+        if where is not None:
+            form = _with_file(form, accessor, where)
+        form = form._replace(capacity=min(form.total, _room(where, limit) // form.row_bytes))
+        self.accessor = accessor
+        self._told = False
+        try:
+            self._rows = SharedRows(form)
+        except OSError as error:
+            raise ArgumentError(
+                f"no cache can be made in {form.place}: {error}; lower limit={limit!r}, or pass another where="
+            ) from error
+        if form.capacity < form.total:
+            warn_consumer(
+                f"{form.capacity} of {form.total} rows will be kept in {form.place}, {form.capacity * form.row_bytes} "
+                f"of {form.total * form.row_bytes} bytes; the others are read from {type(accessor).__name__} in each "
+                f"epoch; raise limit={limit!r} where there is room, pass where=, a folder on a disk, or a smaller size",
+                CacheWarning,
+            )
+
+    def __len__(self) -> int:
+        return self._rows.form.total
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all the data, that of the accessor."""
+        return len(self), *self._rows.form.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the accessor."""
+        return self._rows.form.dtype
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return `rows` in the order asked for, in memory of their own: one row for an int, else ``(n, ...)``.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+        """
+        chosen = chosen_rows(rows, len(self))
+        several = np.atleast_1d(chosen)
+        out = np.empty((len(several), *self.shape[1:]), self.dtype)
+        self.read_into(several, out)
+        return out[0] if isinstance(chosen, int) else out
+
+    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows`, ``(n,) int``, into `out`, ``(n, ...)`` of `dtype`: those that are kept by one gather.
+
+        The others are read from the accessor, all at once, then kept. Raises what that raises.
+        """
+        rows = checked_rows(rows, len(self))
+        if out.shape != (len(rows), *self.shape[1:]) or out.dtype != self.dtype:
+            wanted = f"{(len(rows), *self.shape[1:])} {self.dtype}"
+            raise ArgumentError(f"out must be {wanted}, not {out.shape} {out.dtype}; allocate it from shape and dtype")
+        there = self._rows.there(rows)
+        if there.all():
+            fill_rows(self._rows.values, rows, out)
+            return
+        places = np.flatnonzero(~there).tolist()
+        missing = out[: len(places)]
+        self._read(rows[places], missing)
+        for i, place in reversed(list(enumerate(places))):  # no place is before the row's, so from the last on
+            if place != i:
+                out[place] = missing[i]
+        for place in np.flatnonzero(there).tolist():
+            out[place] = self._rows.values[rows[place]]
+
+    def sample_name(self, row: int) -> str | None:
+        """Return what the accessor calls the row, or the file that it is mapped from."""
+        name = sample_name(self.accessor, row)
+        return file_name(self.accessor) if name is None else name
+
+    def __repr__(self) -> str:
+        form, rows = self._rows.form, self._rows.count()
+        room = f", room for {form.capacity}" if form.capacity < form.total else ""
+        return f"Cached({type(self.accessor).__name__}, {rows} of {form.total} rows kept in {form.place}{room})"
+
+    def _read(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Read `rows` from the accessor into `out` and keep those for which there is room."""
+        if hasattr(self.accessor, "read_into"):
+            self.accessor.read_into(rows, out)
+        else:
+            given = np.asarray(self.accessor[rows])
+            if given.shape != out.shape or given.dtype != out.dtype:
+                told = f"{out.shape} {out.dtype}, as its shape and dtype say, not {given.shape} {given.dtype}"
+                raise ArgumentError(f"{type(self.accessor).__name__} must give rows of {told}; mend it")
+            out[...] = given
+        for row, data in zip(rows.tolist(), out.reshape(len(rows), -1).view(np.uint8), strict=True):
+            if row < self._rows.form.capacity:
+                try:
+                    self._rows.publish(row, data)
+                except OSError as error:
+                    if not self._told:
+                        self._told = True
+                        warn_consumer(f"{self!r} cannot keep all rows: {error}; make room", CacheWarning)
+                    return
+
+
+def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
+    """Return columns of a source with a :class:`Cached` around each that is not an array in memory or in a file.
+
+    They share the limit in proportion to the bytes of their rows. Of an :class:`ImageArrayUInt8ToFloat32` what is
+    inside is cached, a quarter of the bytes.
+    """
+    inside = [column.arr_u8 if type(column) is ImageArrayUInt8ToFloat32 else column for column in columns]
+    is_slow = [not isinstance(each, (np.ndarray, Cached)) and not is_any_tensor(each) for each in inside]
+    row_bytes = [_form_of(each).row_bytes if slow else 0 for each, slow in zip(inside, is_slow, strict=True)]
+    room = _room(where, limit)
+    made = []
+    for column, each, own in zip(columns, inside, row_bytes, strict=True):
+        if own:
+            kept = Cached(each, where, room * own // sum(row_bytes))
+            if each is column:
+                column = kept
+            else:
+                column = copy.copy(column)
+                column.arr_u8 = kept
+        made.append(column)
+    return made
+
+
+def _room(where: Any, limit: Any) -> int:
+    """Return how many bytes rows may take."""
+    room = size_in_bytes("limit", limit)
+    return room if where is not None else int(min(room, ROOM_TO_SPARE * available()))
+
+
+def size_in_bytes(name: str, value: Any) -> int:
+    """Return a size as a number of bytes: an int, or a string such as ``"500MB"``, ``"8GiB"``.
+
+    >>> size_in_bytes("limit", "1.5 kB"), size_in_bytes("limit", "8GiB")
+    (1500, 8589934592)
+    """
+    if not isinstance(value, str):
+        return validation.not_negative(name, value)
+    found = SIZE.fullmatch(value.strip())
+    if found is None:
+        raise ArgumentError(f'{name} must be a size in bytes, not {value!r}; pass an int, or a string such as "8GB"')
+    number, unit, binary = found.groups(default="")
+    return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " "))
+
+
+def _form_of(accessor: Any) -> Form:
+    """Return the form of all rows of an accessor, in memory; refuse one whose rows cannot be kept."""
+    name = type(accessor).__name__
+    if not hasattr(accessor, "__len__") or not hasattr(accessor, "__getitem__"):
+        raise ArgumentTypeError(f"accessor must have __len__ and __getitem__, as an array has; {name} does not")
+    if getattr(accessor, "draws", False):
+        raise ArgumentError(
+            f"the rows of this {name} are random, and kept rows would be the same in each epoch; leave the random part "
+            f"out of it, and put it into a map of the source: source.map(crop, rng='sample')"
+        )
+    if not hasattr(accessor, "shape") or not hasattr(accessor, "dtype"):
+        raise ArgumentError(
+            f"accessor must have shape and dtype, for rows of one shape are kept, and this {name} has none; pass size= "
+            f"to ImageFiles, or define them"
+        )
+    form = Form(len(accessor), len(accessor), tuple(accessor.shape[1:]), np.dtype(accessor.dtype))
+    if form.dtype.hasobject or form.row_bytes == 0 or accessor.shape[0] != form.total or not form.total:
+        raise ArgumentError(
+            f"accessor must have rows of some bytes that are no objects, one for each of its length, and this {name} "
+            f"has length {form.total}, shape {tuple(accessor.shape)}, dtype {form.dtype}; use it as it is"
+        )
+    return form
+
+
+def _with_file(form: Form, accessor: Any, where: Any) -> Form:
+    """Return `form` with the file of its rows in the folder `where`, and its header."""
+    kind = type(accessor)
+    if not isinstance(where, (str, os.PathLike)):
+        raise ArgumentTypeError(f"where must be None or the path of a folder, not {where!r}")
+    if not os.path.isdir(where):
+        raise ArgumentError(f"where must be a folder, and {os.fspath(where)!r} is none; make it first")
+    contents = fingerprint_of(accessor)
+    about = [f"{kind.__module__}.{kind.__qualname__}", form.total, form.shape, np.lib.format.dtype_to_descr(form.dtype)]
+    try:
+        parts = json.dumps([LAYOUT, sys.byteorder, about, contents])
+    except TypeError as error:
+        raise ArgumentTypeError(f"fingerprint() of {kind.__name__} must return JSON values: {error}") from error
+    digest = hashlib.sha256(parts.encode()).hexdigest()
+    header = json.dumps({"batchup_ng rows": LAYOUT, "fingerprint": digest, "rows": form.total, "shape": form.shape})
+    path = os.path.join(os.path.abspath(where), f"batchup-{digest[:24]}.rows")
+    return form._replace(path=path, header=header.encode().ljust(HEADER_BYTES))

@@ -1,0 +1,206 @@
+"""Rows of one shape that threads, processes and programs share, each of which is there whole or not at all.
+
+    in memory                                       in a folder
+    ┌────────────────────────────────────┐          ┌────────────────────────────────────┐
+    │ table, a nameless file in memory:  │          │ table, a nameless file in memory:  │
+    │   one byte a row, 1 if it is there │          │   one byte a row, 1 if it is there │
+    │ rows, a nameless file in memory:   │          │ rows, a file:                      │
+    │   row r at r × its bytes           │          │   header | a CRC-32 a row | rows   │
+    └────────────────────────────────────┘          └────────────────────────────────────┘
+
+Who owns what. The process that made the rows and each that got a pickle of them have both files open, and mapped to be
+read. A pickle names the descriptors that its sender has, which the receiver opens by way of ``/proc``. So all processes
+of a program share one table, and nothing with a name is left in memory, however they end.
+
+How a row is published. Its bytes are written, then, in a folder, its checksum, then its byte of the table. Each is one
+``pwrite``: a full disk is then an error, where a store to mapped memory would be a SIGBUS, and the locks that the
+system takes order the writes for other processors. A writer that is killed in between leaves a row that is not there.
+Each row has one place and one value, so writers need no lock: two of them write the same bytes.
+
+A table lives as long as its program. A row that an earlier program left in a folder has a checksum that is not zero; it
+gets its byte of the table if its bytes have that checksum. They may have another: when the power is cut, the system may
+have written the checksum to the disk and not yet the row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import math
+import mmap
+import os
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .paging import map_pages
+
+HEADER_BYTES = 4096
+"""Bytes before the checksums of a file."""
+
+
+class Form(NamedTuple):
+    """What rows are kept: the first `capacity` of `total` rows of `shape` and `dtype`, in memory or in the file `path`.
+
+    The file begins with `header`, which says what its rows are.
+    """
+
+    total: int
+    capacity: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    path: str | None = None
+    header: bytes = b""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def place(self) -> str:
+        """What the place of the rows is called in messages."""
+        return "memory" if self.path is None else repr(self.path)
+
+    @property
+    def start(self) -> int:
+        """Where the rows begin in their file."""
+        return 0 if self.path is None else HEADER_BYTES + -(-4 * self.total // HEADER_BYTES) * HEADER_BYTES
+
+
+class Place(NamedTuple):
+    """Where a process has files open: its number; descriptor, device and inode of each."""
+
+    pid: int
+    files: tuple[tuple[int, int, int], ...]
+
+
+class SharedRows:
+    """The rows of a form that are there already; row numbers count from 0.
+
+    Args:
+        form: What rows they are.
+        place: Where another process has them open. If that is out of reach, on another machine or because it has
+            ended, they are opened as if they were made here: a file by its path, memory without a row in it.
+
+    Attributes:
+        values: The rows, ``(capacity, *shape)``, read-only; those that are not there are zero or not whole.
+
+    Raises:
+        OSError: there is no room for the table, or the file cannot be made.
+    """
+
+    def __init__(self, form: Form, place: Place | None = None) -> None:
+        self.form = form
+        self._fds = [] if place is None else _reached(place)
+        if not self._fds:
+            self._fds.append(_nameless(form.total))
+            os.posix_fallocate(self._fds[0], 0, form.total)  # or reading it might find no memory: a SIGBUS
+            self._fds.append(_nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
+        nbytes = form.start + form.capacity * form.row_bytes
+        self._mapped = mapped = mmap.mmap(self._fds[1], nbytes or 1, access=mmap.ACCESS_READ)
+        self._table = np.frombuffer(mmap.mmap(self._fds[0], form.total, access=mmap.ACCESS_READ), np.bool_)
+        self._sums = None if form.path is None else np.frombuffer(mapped, np.uint32, form.total, HEADER_BYTES)
+        self._bytes: np.ndarray = np.ndarray((form.capacity, form.row_bytes), np.uint8, mapped, form.start)
+        self.values: np.ndarray = np.ndarray((form.capacity, *form.shape), form.dtype, mapped, form.start)
+
+    def there(self, rows: np.ndarray) -> np.ndarray:
+        """Return which of `rows`, ``(n,) int``, are there: ``(n,) bool``."""
+        there: np.ndarray = self._table[rows]
+        if self._sums is not None and not there.all():
+            for place in np.flatnonzero(~there & (rows < self.form.capacity) & (self._sums[rows] > 0)).tolist():
+                row = int(rows[place])
+                if checksum(self._bytes[row]) == self._sums[row]:
+                    _write(self._fds[0], np.uint8(1), row)
+                    there[place] = True
+        return there
+
+    def publish(self, row: int, data: np.ndarray) -> None:
+        """Keep a row below the capacity; `data` is its bytes, ``(row_bytes,) uint8``.
+
+        Raises:
+            OSError: there is no room for it; it is then not there.
+        """
+        start = self.form.start + row * self.form.row_bytes
+        _write(self._fds[1], data, start)
+        map_pages(self._mapped, start, start + data.nbytes)  # or the second epoch would be a third slower (measured)
+        if self._sums is not None:
+            _write(self._fds[1], np.uint32(checksum(data)), HEADER_BYTES + 4 * row)
+        _write(self._fds[0], np.uint8(1), row)
+
+    def count(self) -> int:
+        """Return how many rows are there, those that an earlier program left included."""
+        return int(np.count_nonzero(self._table if self._sums is None else self._sums[: self.form.capacity]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedRows, (self.form, Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in self._fds)))
+
+    def __del__(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+
+
+def checksum(data: np.ndarray) -> int:
+    """Return the CRC-32 of a row; 1 where that is 0, which stands for a row that was never written."""
+    return zlib.crc32(data.data) or 1
+
+
+def _write(fd: int, data: np.ndarray | np.generic, offset: int) -> None:
+    if os.pwrite(fd, data.data, offset) != data.nbytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _reached(place: Place) -> list[int]:
+    """Return descriptors of this process for the files at a place; none where one of them is out of reach."""
+    fds: list[int] = []
+    with contextlib.suppress(OSError):
+        for fd, *identity in place.files:
+            fds.append(os.open(f"/proc/{place.pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
+            if _identity(fds[-1]) != tuple(identity):  # the process has ended, and its number is another's now
+                break
+        else:
+            return fds
+    for fd in fds:
+        os.close(fd)
+    return []
+
+
+def _nameless(nbytes: int) -> int:
+    """Return a descriptor of a file in memory, none of whose pages are there yet."""
+    fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
+    os.ftruncate(fd, nbytes or 1)
+    return fd
+
+
+def _file(form: Form) -> int:
+    """Return a descriptor of the file of some rows, which is made where there is none that can be believed.
+
+    One that cannot be is unlinked, not written to: a program that has it open keeps it as it is.
+    """
+    path: Any = form.path
+    size = form.start + form.total * form.row_bytes
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # of two programs one makes it
+            found = os.fstat(fd)
+            if found.st_size == 0:
+                os.ftruncate(fd, size)
+                _write(fd, np.frombuffer(form.header, np.uint8), 0)
+            if os.fstat(fd).st_size == size and os.pread(fd, len(form.header), 0) == form.header:
+                fcntl.flock(fd, fcntl.LOCK_UN)  # which a worker's descriptor would not do
+                return fd
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(path), found):  # else another program was here meanwhile
+                    os.unlink(path)
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)

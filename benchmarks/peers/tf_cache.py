@@ -1,0 +1,36 @@
+"""``tf.data`` that decodes once: its own ``cache()`` behind the decoder, the shuffle behind that, as its guides say."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks.peers.base import Variant
+from benchmarks.peers.decoded_images import TfData
+from benchmarks.workloads.base import Workload
+
+
+class TfCached(TfData):
+    """Keeps pictures in memory, or in files of a folder of its own."""
+
+    def __init__(self, workload: Workload, workers: int, in_files: bool = False) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.name = f"{self.folder.name}/cache" if in_files else ""
+        super().__init__(workload, workers)
+
+    def samples(self, paths: Any, load_all: Callable[[Any], Any], shuffle: Callable[[Any], Any]) -> Any:
+        return shuffle(load_all(paths).cache(self.name))
+
+    def close(self) -> None:
+        self.folder.cleanup()
+
+
+make = partial(
+    Variant, module=__name__, family="tensorflow", needs=("tensorflow",), copies=2, workloads=("images",), usual=False
+)
+VARIANTS = (
+    make(name="tf-cache-memory", open=TfCached),
+    make(name="tf-cache-file", open=partial(TfCached, in_files=True)),
+)

@@ -1,0 +1,397 @@
+"""A file of rows is believed where it says the truth, and a row of it where it is whole."""
+
+import gc
+import inspect
+import itertools
+import os
+import pickle
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.accessors.shared_rows import HEADER_BYTES
+
+from .counting import Counting
+from .image_helpers import colours, save
+
+ROW = 24
+"""Bytes of a row of `Counting`."""
+START = 2 * HEADER_BYTES
+"""Where the first row of a file of few lies."""
+
+
+@pytest.fixture
+def slow(tmp_path):
+    return Counting(tmp_path / "log")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def full(slow, folder):
+    """The path of a file that has all rows, which no program has open."""
+    bu.Cached(slow, folder)[:]
+    slow.read()
+    return only_file(folder)
+
+
+def only_file(folder):
+    (path,) = folder.iterdir()
+    return path
+
+
+def read_in_full(slow, folder):
+    """Read all rows of a new cache; return which were read from the accessor."""
+    rows = bu.Cached(slow, folder)
+    for _ in range(2):
+        np.testing.assert_array_equal(rows[:], slow.expected(range(12)), strict=True)
+    return slow.read()
+
+
+# What the next program finds
+
+
+def test_the_next_program_reads_nothing_from_the_accessor(slow, full, folder):
+    rows = bu.Cached(slow, folder)
+    assert repr(rows) == f"Cached(Counting, 12 of 12 rows kept in {str(full)!r})"
+    assert read_in_full(slow, folder) == []
+
+
+def test_the_next_program_goes_on_with_what_is_there(slow, folder):
+    bu.Cached(slow, folder)[[4, 2]]
+    assert slow.read() == [2, 4]
+    assert read_in_full(slow, folder) == sorted({*range(12)} - {2, 4})
+
+
+def test_another_limit_has_the_same_file(slow, folder):
+    with pytest.warns(bu.CacheWarning, match="2 of 12 rows will be kept"):
+        bu.Cached(slow, folder, limit=2 * ROW)[:]
+    slow.read()
+    assert read_in_full(slow, folder) == [*range(2, 12)]
+    assert only_file(folder).stat().st_size == START + 12 * ROW
+    with pytest.warns(bu.CacheWarning, match="3 of 12 rows will be kept"):
+        rows = bu.Cached(slow, folder, limit=3 * ROW)
+    np.testing.assert_array_equal(rows[::-1], slow.expected(range(12))[::-1])
+    assert slow.read() == [*range(3, 12)]
+
+
+def test_a_row_whose_checksum_is_zero_is_found_again(folder):
+    class Zero(Counting):
+        def expected(self, rows):
+            return np.full(len(rows), int.from_bytes(b"\x9d\x0a\xd9\x6d", "little"), np.uint32).astype(np.int32)
+
+    slow = Zero(folder.parent / "log", row=())
+    assert zlib.crc32(slow.expected([0]).tobytes()) == 0
+    assert read_in_full(slow, folder) == [*range(12)]
+    assert read_in_full(slow, folder) == []
+
+
+def test_a_file_takes_the_space_of_the_rows_in_it(tmp_path, folder):
+    slow = Counting(tmp_path / "log", 1000, (1 << 16,))
+    bu.Cached(slow, folder)[[999, 3]]
+    taken = only_file(folder).stat()
+    assert taken.st_size > 1000 << 18
+    assert taken.st_blocks * 512 < 8 << 18
+
+
+# What is not believed
+
+
+def test_another_fingerprint_shape_or_dtype_has_another_file(tmp_path, slow, full, folder):
+    as_float = Counting(tmp_path / "log")
+    as_float.dtype = np.dtype(">i4")
+    as_float.expected = lambda rows: Counting.expected(as_float, rows).astype(">i4")
+    others = [Counting(tmp_path / "log", version=2), Counting(tmp_path / "log", row=(2, 3)), as_float]
+    for number, other in enumerate(others, 2):
+        assert read_in_full(other, folder) == [*range(12)]
+        assert len(list(folder.iterdir())) == number
+    assert read_in_full(slow, folder) == []
+
+
+@pytest.mark.parametrize("at", [0, 100, HEADER_BYTES - 1])
+def test_a_damaged_header_has_the_file_replaced(slow, full, folder, at):
+    held = bu.Cached(slow, folder)  # by another program, say
+    held[:]
+    content = bytearray(full.read_bytes())
+    content[at] ^= 1
+    full.write_bytes(content)
+    bu.Cached(slow, folder)
+    np.testing.assert_array_equal(held[:], slow.expected(range(12)))
+    assert read_in_full(slow, folder) == [*range(12)]
+    assert read_in_full(slow, folder) == []
+
+
+@pytest.mark.parametrize("size", [1, HEADER_BYTES, START, START + 11 * ROW, START + 12 * ROW + 1])
+def test_a_file_of_another_length_is_replaced(slow, full, folder, size):
+    os.truncate(full, size)
+    assert read_in_full(slow, folder) == [*range(12)]
+    assert full.stat().st_size == START + 12 * ROW
+
+
+def test_an_empty_file_is_begun(slow, full, folder):
+    os.truncate(full, 0)  # a program was killed as it made it
+    assert read_in_full(slow, folder) == [*range(12)]
+
+
+@given(row=st.integers(0, 11), at=st.integers(0, ROW - 1), bit=st.integers(0, 7), of_sum=st.booleans())
+def test_a_row_that_is_not_as_it_was_written_is_read_anew(tmp_path, row, at, bit, of_sum):
+    slow = Counting(tmp_path / "log")
+    folder = tmp_path / "cache"
+    folder.mkdir(exist_ok=True)
+    read_in_full(slow, folder)
+    place = HEADER_BYTES + 4 * row + at % 4 if of_sum else START + ROW * row + at
+    with open(only_file(folder), "r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes([byte ^ 1 << bit]))
+    assert read_in_full(slow, folder) == [row]
+    assert read_in_full(slow, folder) == []
+
+
+def test_rows_that_did_not_reach_the_disk_are_read_anew(slow, full, folder):
+    with open(full, "r+b") as file:  # their checksums did, before the power was cut
+        file.seek(START)
+        file.write(bytes(12 * ROW))
+    assert read_in_full(slow, folder) == [*range(12)]
+
+
+# The fingerprint of pictures
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return [save(tmp_path / f"{i}.png", colours(seed=i)) for i in range(3)]
+
+
+OTHER = {
+    "size": (6, 7), "mode": "L", "dtype": np.float32, "resize": "box", "crop": "center", "decoder": "pillow",
+    "max_pixels": 10**6, "truncated": "fill",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(inspect.signature(bu.ImageFiles).parameters))
+def test_every_option_is_part_of_the_fingerprint(paths, name):
+    options = {"paths": paths, "size": 6}
+    other = {**options, name: paths[::-1] if name == "paths" else OTHER[name]}
+    assert bu.ImageFiles(**options).fingerprint() == bu.ImageFiles(**options).fingerprint()
+    assert bu.ImageFiles(**options).fingerprint() != bu.ImageFiles(**other).fingerprint()
+
+
+def test_encoded_pictures_are_part_of_it(paths, folder):
+    encoded = [Path(path).read_bytes() for path in paths]
+    one, same, other = (bu.ImageBytes(list(some), 8) for some in (encoded, encoded, [*encoded[:2], encoded[0]]))
+    assert one.fingerprint() == same.fingerprint() != other.fingerprint()
+    kept = bu.ImageArrayUInt8ToFloat32(one)
+    np.testing.assert_array_equal(bu.Cached(kept, folder)[:], kept[:])
+    assert "3 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same), folder))
+    assert "0 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same, -1), folder))
+    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* ndarray has none; define one"):
+        bu.Cached(bu.ImageBytes(np.array(encoded), 8), folder)
+
+
+def test_a_changed_picture_is_decoded_anew(paths, folder):
+    files = bu.ImageFiles(paths, 8)
+    bu.Cached(files, folder)[:]
+    save(Path(paths[1]), colours(seed=9))
+    np.testing.assert_array_equal(bu.Cached(files, folder)[:], files[:])
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_size_time_and_place_of_each_file_are_part_of_it(paths, tmp_path, monkeypatch):
+    files = bu.ImageFiles([*paths, "gone.png"], 8)
+    seen = [files.fingerprint()]
+    os.utime(paths[2], ns=(0, 1))
+    seen.append(files.fingerprint())
+    with open(paths[2], "ab") as file:
+        file.write(b"x")
+    os.utime(paths[2], ns=(0, 1))
+    seen.append(files.fingerprint())
+    os.remove(paths[2])
+    seen.append(files.fingerprint())
+    monkeypatch.chdir(tmp_path)
+    seen.append(bu.ImageFiles([*paths, "gone.png"], 8).fingerprint())
+    assert all(one != other for one, other in itertools.combinations(seen, 2))
+
+
+# Writers that are killed, disks that are full
+
+
+@pytest.mark.parametrize("when", ["before", "half-way", "after"])
+@pytest.mark.parametrize(("in_folder", "step"), [(False, 0), (False, 1), (True, 0), (True, 1), (True, 2)])
+def test_a_writer_that_is_killed_costs_its_row_at_most(slow, folder, in_folder, step, when):
+    rows = bu.Cached(slow, folder if in_folder else None)
+    rows[2]
+    pid = forked(lambda: (die_at(step, when), rows[[7, 8]]))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert slow.read() == [2, 7, 8]
+    # Of row 7 the bytes are written first; then, in a folder, the checksum, which is enough to find it by.
+    is_there = step == 2 or (step == 1 and when == "after")
+    np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+    assert slow.read() == sorted({*range(12)} - {2} - ({7} if is_there else set()))
+    np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+    assert slow.read() == []
+    if in_folder:
+        del rows
+        assert read_in_full(slow, folder) == []
+
+
+def forked(work):
+    """Do some work in another process; return its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: other threads hold no lock of ours
+        pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_writers_that_are_killed_at_any_time_cost_no_other_row(tmp_path, folder, in_folder):
+    slow = Counting(tmp_path / "log", 12, (1 << 16,))  # in several pages, between which a write is cut short
+    rng = random.Random(1)
+    for row in [*range(12)] * 3:
+        slow.version += 1
+        rows = bu.Cached(slow, folder if in_folder else None)
+        Path(slow.log).touch()
+        pid = forked(lambda rows=rows: [rows[row] for row in range(12)])
+        while os.path.getsize(slow.log) <= 8 * row:
+            time.sleep(0.0001)
+        time.sleep(rng.random() * 0.0005)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        read = slow.read()
+        np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+        assert len(read) + len(slow.read()) in (12, 13), "a row was lost that had been published"
+
+
+def die_at(step, when):
+    """Have this process killed in the write of that number."""
+    write, calls = os.pwrite, itertools.count()
+
+    def pwrite(fd, data, offset):
+        if next(calls) != step:
+            return write(fd, data, offset)
+        part = memoryview(data).cast("B")
+        write(fd, part[: {"before": 0, "half-way": len(part) // 2, "after": len(part)}[when]], offset)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    os.pwrite = pwrite
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_rows_for_which_the_disk_has_no_room_are_not_kept(tmp_path, folder, in_folder):
+    slow = Counting(tmp_path / "log", row=(64,))
+    rows = bu.Cached(slow, folder if in_folder else None)
+    room = START * in_folder + 3 * 256 + 5  # the fourth row is cut short, the others are refused
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+        with pytest.warns(bu.CacheWarning, match=r"3 of 12 rows .* cannot keep all rows: .*; make room") as told:
+            batches = [rows[:], rows[:]]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(told) == 1
+    for batch in batches:
+        np.testing.assert_array_equal(batch, slow.expected(range(12)))
+    assert slow.read() == sorted([*range(12), *range(3, 12)])
+
+
+PROGRAM = """
+import sys
+import numpy as np
+import batchup_ng as bu
+from tests.accessors.counting import Counting
+folder, log, seed = sys.argv[1:]
+rows = bu.Cached(Counting(log, 300), folder)
+print("ready", flush=True)
+input()
+for row in np.random.default_rng(int(seed)).permutation(300):
+    assert (rows[row] == rows.accessor.expected(row)).all()
+"""
+
+
+def test_two_programs_may_fill_a_file_at_once(tmp_path, folder):
+    logs = [tmp_path / "one", tmp_path / "two"]
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, folder, log, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for seed, log in enumerate(logs)
+    ]
+    for program in programs:
+        assert program.stdout.readline() == b"ready\n"
+    for program in programs:
+        program.stdin.write(b"\n")
+        program.stdin.flush()
+    for program in programs:
+        program.communicate(timeout=60)
+        assert program.returncode == 0
+    slow = Counting(tmp_path / "three", 300)
+    np.testing.assert_array_equal(bu.Cached(slow, folder)[:], slow.expected(range(300)))
+    assert slow.read() == []
+
+
+def test_a_file_that_was_deleted_serves_until_the_program_ends(slow, folder):
+    rows = bu.Cached(slow, folder)
+    rows[:]
+    os.remove(only_file(folder))
+    slow.read()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[:], slow.expected(range(12)))
+    assert slow.read() == []
+    assert list(folder.iterdir()) == []
+
+
+def test_a_pickle_of_a_program_that_ended_has_the_file(slow, folder):
+    rows = bu.Cached(slow, folder)
+    rows[:]
+    pickled = pickle.dumps(rows)
+    del rows
+    gc.collect()
+    slow.read()
+    np.testing.assert_array_equal(pickle.loads(pickled)[:], slow.expected(range(12)))
+    assert slow.read() == []
+
+
+# What is refused
+
+
+def test_folders_and_fingerprints_that_will_not_do_are_refused(slow, tmp_path):
+    with pytest.raises(bu.ArgumentTypeError, match="where must be None or the path of a folder, not 7"):
+        bu.Cached(slow, 7)
+    with pytest.raises(bu.ArgumentError, match=r"where must be a folder, and .*none' is none; make it first"):
+        bu.Cached(slow, tmp_path / "none")
+    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* ndarray has none; define one"):
+        bu.Cached(np.arange(3), tmp_path)
+    slow.version = object()
+    with pytest.raises(bu.ArgumentTypeError, match=r"fingerprint\(\) of Counting must return JSON values: .*object"):
+        bu.Cached(slow, tmp_path)
+
+
+def test_a_file_for_which_there_is_no_room_is_told(slow, folder):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (START, limits[1]))
+        with pytest.raises(bu.ArgumentError, match=r"no cache can be made in '.*\.rows': .*; lower limit='8GB'"):
+            bu.Cached(slow, folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
