@@ -9,6 +9,7 @@ import skimage.data
 from PIL import Image
 
 import batchup_ng as bu
+from batchup_ng import augment
 from batchup_ng.demo.classifier import Classifier
 
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "hubble_deep_field", "immunohistochemistry", "retina", "rocket")
@@ -28,23 +29,13 @@ def write_crops(folder, count=1400):
     return paths, labels
 
 
-def augmented(images, labels, rng):
-    """Cut a square at a random place, turn half of them left to right, scale to -1..1."""
-    down, across, turn = rng.random(3).T
-    room = images.shape[1] - SIDE + 1
-    squares = np.stack(
-        [
-            image[int(v * room) :, int(h * room) :][:SIDE, :SIDE]
-            for image, v, h in zip(images, down, across, strict=True)
-        ]
-    )
-    squares = np.where(turn[:, None, None, None] < 0.5, squares, squares[:, :, ::-1])
-    return squares.astype(np.float32) / 127.5 - 1, labels
+normalize = augment.normalize(mean=0.5, std=0.5)
+augmented = augment.compose(augment.random_crop(SIDE), augment.flip(), normalize)
 
 
 def centred(images, labels):
     edge = (images.shape[1] - SIDE) // 2
-    return images[:, edge : edge + SIDE, edge : edge + SIDE].astype(np.float32) / 127.5 - 1, labels
+    return normalize(images[:, edge : edge + SIDE, edge : edge + SIDE], labels)
 
 
 with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:

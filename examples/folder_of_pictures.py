@@ -1,4 +1,6 @@
-"""Train PyTorch on a folder of photographs whose folders are the classes, then leave out the files that are broken."""
+"""Train PyTorch on a folder of photographs, one folder for each class: broken files left out, each of the others decoded
+once, then cropped, turned and lit in another way in each epoch.
+"""
 
 import os
 import tempfile
@@ -10,6 +12,7 @@ from PIL import Image
 from skimage import data
 
 import batchup_ng as bu
+from batchup_ng import augment
 from batchup_ng.frameworks.torch import to_torch
 
 EPOCHS, SEED, SIDE = 8, 1, 64
@@ -33,10 +36,11 @@ def write_crops(folder, each=120):
         os.truncate(os.path.join(folder, name, "007.jpg"), 300)
 
 
-def to_signed_range(images, labels):
-    """Turn 0..255 into -1..1."""
-    return images.astype(np.float32) / 127.5 - 1, labels
-
+# Each an operation on whole batches, whose random numbers belong to the sample; the last makes (n, 3, h, w) float32.
+normalize = augment.normalize(mean=0.5, std=0.5, layout="NCHW")
+training = augment.compose(
+    augment.flip(), augment.random_crop(SIDE, padding=6), augment.color_jitter(brightness=0.2, contrast=0.2), normalize
+)
 
 network = torch.nn.Sequential(
     torch.nn.Conv2d(3, 16, 5, stride=4),
@@ -62,9 +66,9 @@ with tempfile.TemporaryDirectory() as folder:
 
     pictures = bu.from_folder(root, SIDE, exclude=bad)
     print(pictures.report)
-    parts = bu.split(pictures.map(to_signed_range), [0.75, 0.25], SEED, stratify=pictures.data[1])
-    with bu.Loader(parts[0], 32, shuffle=SEED) as loader:
-        batches = bu.watch(to_torch(loader, channels_first=True))
+    train, test = bu.split(pictures.cache(), [0.75, 0.25], SEED, stratify=pictures.data[1])
+    with bu.Loader(train.map(training, rng="sample"), 32, shuffle=SEED) as loader:
+        batches = bu.watch(to_torch(loader))
         for _ in range(EPOCHS):
             for x, y in batches:
                 optimiser.zero_grad()
@@ -72,7 +76,7 @@ with tempfile.TemporaryDirectory() as folder:
                 optimiser.step()
     right = 0
     with torch.no_grad():
-        for x, y in to_torch(parts[1].batch_iterator(128), channels_first=True):
+        for x, y in to_torch(test.map(normalize).batch_iterator(128)):
             right += int((network(x).argmax(1) == y).sum())
-    accuracy = right / parts[1].num_samples()
+    accuracy = right / test.num_samples()
     print(f"test accuracy {accuracy:.3f} after {EPOCHS} epochs in torch")
