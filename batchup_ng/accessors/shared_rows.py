@@ -31,6 +31,7 @@ import math
 import mmap
 import os
 import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,9 +138,9 @@ class SharedRows:
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedRows, (self.form, Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in self._fds)))
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
         for fd in self._fds:
-            os.close(fd)
+            close(fd)
 
 
 def checksum(data: np.ndarray) -> int:

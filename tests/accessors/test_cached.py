@@ -4,6 +4,8 @@ import gc
 import os
 import pickle
 import resource
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -238,3 +240,17 @@ def test_memory_of_another_shape_is_refused(tmp_path):
     rows = bu.Cached(Counting(tmp_path / "log"))
     with pytest.raises(bu.ArgumentError, match=r"out must be \(2, 3, 2\) int32, not \(2, 3\) int32"):
         rows.read_into(np.arange(2), np.empty((2, 3), np.int32))
+
+
+def test_a_program_that_ends_with_rows_kept_ends_in_silence():
+    program = (
+        "import sys, numpy, batchup_ng\n"
+        "class Rows(list):\n"
+        "    shape, dtype = (3, 2), numpy.dtype('u1')\n"
+        "    def __getitem__(self, rows): return numpy.zeros((len(rows), 2), 'u1')\n"
+        "kept = batchup_ng.Cached(Rows([0] * 3))\n"
+        "kept[:]\n"
+        "sys.modules['kept'] = kept\n"  # which is among the last things to go
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
