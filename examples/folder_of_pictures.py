@@ -1,4 +1,4 @@
-"""Train PyTorch on a folder of photographs, one folder for each class: broken files left out, each of the others decoded
+"""Train PyTorch on a folder of photographs, one folder for each class: broken files are left out, others decoded
 once, then cropped, turned and lit in another way in each epoch.
 """
 
