@@ -14,12 +14,13 @@ through Pillow's table of readers, not by ``Image.open``, whose limit of pixels 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
 import struct
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
@@ -36,6 +37,8 @@ FILTERS = {each.name.lower(): each for each in Image.Resampling}
 REDUCED = (8, 4, 2)
 """By how much the decoder reduces: by other factors, which libjpeg-turbo has no vector code for, it is slower than not
 at all."""
+WHOLE_BYTES = 1 << 27
+"""Files of more bytes are not read into memory; Pillow decodes them piece by piece."""
 SCRATCH = BufferPool(max_free=4, max_bytes=1 << 28)
 """Where pictures are decoded that are then resized: fresh memory costs as much as decoding."""
 
@@ -56,17 +59,18 @@ class Decoding:
         """Return a picture as ``uint8``, ``(height, width)`` with the axis of the mode: `out`, if that is given.
 
         Args:
-            file: Of so many bytes, at its beginning.
+            file: Of so many bytes, at its beginning, not buffered.
             drawn: Numbers from [0, 1), as many as the crop draws.
             out: Contiguous, of the shape of the picture.
         """
+        if nbytes > WHOLE_BYTES:
+            return self._made(ByPillow(io.BufferedReader(cast(io.RawIOBase, file)), self), drawn, out)
+        data = file.read()
         turbo = None if self.pillow else simplejpeg()
-        if turbo is not None and nbytes <= 4 * self.max_pixels and _is_jpeg(file):
-            try:
-                return self._made(ByTurbo(turbo, file.read(), self), drawn, out)
-            except ValueError:  # of simplejpeg, which refuses what is broken, rare or odd
-                file.seek(0)
-        return self._made(ByPillow(file, self), drawn, out)
+        if turbo is not None and data.startswith(b"\xff\xd8\xff"):
+            with contextlib.suppress(ValueError):  # of simplejpeg, which refuses what is broken, rare or odd
+                return self._made(ByTurbo(turbo, data, self), drawn, out)
+        return self._made(ByPillow(io.BytesIO(data), self), drawn, out)
 
     def _made(self, stored: ByTurbo | ByPillow, drawn: Any, out: np.ndarray | None) -> np.ndarray:
         box = Box(0, 0, stored.size)
@@ -74,14 +78,16 @@ class Decoding:
             box = self.crop.box(stored.size, self.size, drawn)
         if self.size is None or box.size == self.size:
             return _cut(stored, box, 1, out)
-        room = min(side // least for side, least in zip(box.size, self.size, strict=True))
-        factor = next((each for each in REDUCED if each <= room), 1) if self.resize == "fast" and stored.reduces else 1
-        pixels = _cut(stored, box, factor, None)
         if self.resize == "fast":
-            cv2 = opencv()
+            cv2, room = opencv(), min(box.size[0] // self.size[0], box.size[1] // self.size[1])
+            factor = next((each for each in REDUCED if each <= room), 1) if stored.reduces else 1
+            pixels = _cut(stored, box, factor, None)
             resized: np.ndarray = cv2.resize(pixels, self.size[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
         else:
-            resized = np.asarray(Image.fromarray(pixels).resize(self.size[::-1], FILTERS[self.resize]))
+            image = stored.image()
+            if box.size != stored.size:
+                image = image.crop((box.left, box.top, box.left + box.size[1], box.top + box.size[0]))
+            resized = np.asarray(image.resize(self.size[::-1], FILTERS[self.resize]))
         if out is None or resized is out:
             return resized
         out[...] = resized
@@ -148,6 +154,10 @@ class ByTurbo:
             made = made[..., 0]
         return _turned(made, self._orientation)
 
+    def image(self) -> Image.Image:
+        """Return the whole picture."""
+        return Image.fromarray(self.pixels(1, None))
+
 
 class ByPillow:
     """A picture that Pillow decodes, with the attributes of :class:`ByTurbo`."""
@@ -166,15 +176,19 @@ class ByPillow:
 
     def pixels(self, factor: int, out: np.ndarray | None) -> np.ndarray:
         """Return the pixels, upright, in the mode, reduced by `factor`."""
+        return np.asarray(self.image(factor))
+
+    def image(self, factor: int = 1) -> Image.Image:
+        """Return the whole picture, reduced by `factor`."""
         if self.reduces:
             if factor > 1:
                 self._image.draft(None, [side // factor for side in self._image.size])
             self._load()
         stored, mode = self._image, self._how.mode
-        image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
+        image: Image.Image = _in_8_bits(stored) if stored.mode[0] in "IF" else stored
         if mode != "RGBA":
             image.info.pop("transparency", None)  # its conversion is wasted, and warns at times
-        return np.asarray(image if image.mode == mode else image.convert(mode))
+        return image if image.mode == mode else image.convert(mode)
 
     def _load(self) -> None:
         _load(self._image, self._file, self._how.fills)
@@ -203,12 +217,6 @@ def opencv() -> Any:
     except ImportError as error:
         raise ImportError("resize='fast' needs OpenCV: pip install 'batchup_ng[images]'") from error
     return cv2
-
-
-def _is_jpeg(file: IO[bytes]) -> bool:
-    prefix = file.read(3)
-    file.seek(0)
-    return prefix == b"\xff\xd8\xff"
 
 
 def _orientation(data: bytes) -> int:

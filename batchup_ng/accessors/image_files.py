@@ -74,5 +74,5 @@ class ImageFiles(Pictures):
             is_folder = stat.S_ISDIR(found.st_mode)
             code = errno.EISDIR if is_folder else errno.EINVAL
             raise OSError(code, "a directory, not a file" if is_folder else "not a regular file")
-        with open(encoded, "rb") as file:
+        with open(encoded, "rb", buffering=0) as file:
             yield file, found.st_size
