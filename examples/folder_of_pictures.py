@@ -1,6 +1,4 @@
-"""Train PyTorch on a folder of photographs, one folder for each class: broken files are left out, others decoded
-once, then cropped, turned and lit in another way in each epoch.
-"""
+"""Train PyTorch on photographs in a folder for each class, decoded once, broken ones left out, with augmentation."""
 
 import os
 import tempfile

@@ -25,7 +25,7 @@ PAIRS = [(kind, variant.name) for kind in KINDS for variant in known(kind) if va
 
 
 def workload_of(kind: str, folder: Path) -> Workload:
-    if kind in ("images", "photographs"):
+    if kind in ("images", "images_large", "photographs"):
         pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     return make(kind, folder, quick=True)
 
