@@ -41,21 +41,35 @@ def as_column(name: str, column: Any) -> Any:
         )
     if isinstance(column, (np.matrix, np.recarray)):
         return np.asarray(column)
-    library = type(column).__module__.partition(".")[0]
+    check_indexed_by_rows(name, column)
+    return _of_pandas(name, column) if "pandas" in sys.modules else column
+
+
+def check_indexed_by_rows(name: str, column: Any) -> None:
+    """Refuse, by its `name`, a column of another library that takes no array of rows, or takes it for something else:
+    a series of pandas takes labels, so that after a shuffle it would give other rows without an error.
+    """
+    kind, library = type(column).__name__, type(column).__module__.partition(".")[0]
     if library == "h5py":
         raise ArgumentTypeError(
             f"{name} is an h5py {kind}, which takes row numbers only in rising order, each once, and cannot be sent to "
             f"another process; pass dataset[:] if it fits in memory, else an accessor that holds the path, opens the "
             f"file on first use and sorts the rows, as that of examples/hdf5_file.py"
         )
-    return _of_pandas(name, column) if "pandas" in sys.modules else column
+    if library == "pyarrow":
+        raise ArgumentTypeError(
+            f"{name} is a pyarrow {kind}, which is indexed by one row at a time; pass .to_numpy(), or .to_pylist() to "
+            f"ImageBytes"
+        )
+    if "pandas" in sys.modules and hasattr(column, "iloc"):
+        raise ArgumentTypeError(f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()")
 
 
 def _of_pandas(name: str, column: Any) -> Any:
-    """Return the plain array of what pandas calls an array; tables and series, which have labels, are refused."""
+    """Return the plain array of what pandas calls an array; an index of several levels is refused."""
     pandas: Any = sys.modules["pandas"]
     kind = type(column).__name__
-    if hasattr(column, "iloc") or isinstance(column, pandas.MultiIndex):
+    if isinstance(column, pandas.MultiIndex):
         raise ArgumentTypeError(f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()")
     if not isinstance(column, (pandas.api.extensions.ExtensionArray, pandas.Index)):
         return column

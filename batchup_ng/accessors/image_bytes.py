@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentTypeError
 from .base import fingerprint_of, sample_name
+from .column import check_indexed_by_rows
 from .pictures import Pictures
 
 
@@ -27,7 +28,7 @@ class ImageBytes(Pictures):
 
     Args:
         encoded: A list of ``bytes``, or an accessor each row of which is ``bytes`` or a ``uint8`` array ``(nbytes,)``:
-            a column of HDF5 or Parquet, a NumPy array of objects. The rows of a batch are asked for at once.
+            a column of polars, a NumPy array of objects. The rows of a batch are asked for at once.
         size: This and the others are those of :class:`~batchup_ng.accessors.pictures.Pictures`.
 
     Raises:
@@ -49,6 +50,7 @@ class ImageBytes(Pictures):
                 f"encoded must be a list of bytes, or an accessor whose rows are bytes, not {type(encoded).__name__}; "
                 f"pass [data] for one picture, ImageFiles(paths) for files"
             )
+        check_indexed_by_rows("encoded", encoded)
         self.encoded = encoded
 
     def __len__(self) -> int:

@@ -108,7 +108,9 @@ def path_text(position: int, path: Any) -> str:
     """Return the text of what must be a path; the error says at which position it is."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
-        hint = "pass it through os.fsdecode" if isinstance(text, bytes) else "leave it out"
+        hint = "leave it out"
+        if isinstance(text, bytes):
+            hint = "pass it through os.fsdecode, or give ImageBytes what is no path but the picture itself"
         raise ArgumentTypeError(f"paths must hold str or os.PathLike; at {position} it holds {path!r:.80}; {hint}")
     return text
 

@@ -236,4 +236,4 @@ def _reason(error: Exception) -> str:
     # The repr keeps control characters, which may come out of the file, from reaching a terminal.
     text = repr(str(error))[1:-1]
     remedy = "raise max_pixels if you trust it" if isinstance(error, Image.DecompressionBombError) else "replace it"
-    return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out"
+    return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out by on_error='skip'"

@@ -58,6 +58,8 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
 
 def excluded_paths(exclude: Any) -> dict[str, set[str]]:
     """Return the names of the files on an exclusion list, a CSV file or paths, by their folders' absolute paths."""
+    if exclude is None:
+        return {}
     if isinstance(exclude, (str, os.PathLike)):
         exclude = [_filled(entry, "source", exclude) for entry in _read(exclude)]
     folders: dict[str, set[str]] = {}

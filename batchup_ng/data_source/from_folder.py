@@ -24,7 +24,7 @@ EXTENSIONS = (
 
 def from_folder(
     root: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *,
-    class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] = (),
+    class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] | None = None,
     extensions: str | Sequence[str] = EXTENSIONS, images: Reader = ImageFiles,
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the pictures below a folder, ``(pictures, labels)``: each folder in it is a class.
@@ -45,7 +45,7 @@ def from_folder(
         class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
             without a folder is no error; a folder that is none of them is.
         exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder.
+            folder; None leaves nothing out.
         extensions: How the names of the files end that are taken, in small letters; those of files may be large.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.

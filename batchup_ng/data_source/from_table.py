@@ -34,7 +34,7 @@ def from_table(
     table: Any, image: str = "path", label: str | None = None, size: int | tuple[int, int] | None = None, *,
     separator: str | None = None, columns: Sequence[str] = (), class_names: Sequence[str] | None = None,
     root: str | os.PathLike[str] | None = None, missing: str = "error",
-    exclude: str | os.PathLike[str] | Iterable[str] = (), images: Reader = ImageFiles,
+    exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles,
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the pictures that a table names: ``(pictures, labels)``, without `label` ``(pictures,)``.
 
@@ -61,7 +61,7 @@ def from_table(
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
         exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder.
+            folder; None leaves nothing out.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
@@ -107,7 +107,7 @@ def from_csv(
     path: str | os.PathLike[str], image: str = "path", label: str | None = None,
     size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
     class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
-    exclude: str | os.PathLike[str] | Iterable[str] = (), images: Reader = ImageFiles, delimiter: str = ",",
+    exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles, delimiter: str = ",",
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the pictures that a CSV file names: :func:`from_table` of it, without a further library.
 

@@ -86,6 +86,30 @@ def test_what_is_no_list_of_bytes_is_refused(encoded):
         bu.ImageBytes(encoded)
 
 
+def test_a_column_of_pandas_is_refused_whose_labels_would_give_other_pictures():
+    pandas = pytest.importorskip("pandas")
+    shuffled = pandas.Series(list(files_of_all_kinds().values()))[::-1]
+    with pytest.raises(ArgumentTypeError, match=r"encoded is a pandas Series.*pass \.to_numpy"):
+        bu.ImageBytes(shuffled, 8)
+    np.testing.assert_array_equal(bu.ImageBytes(shuffled.to_numpy(), 8)[0], bu.ImageBytes([shuffled.iloc[0]], 8)[0])
+
+
+def test_a_column_of_pyarrow_is_refused_and_its_list_taken():
+    pyarrow = pytest.importorskip("pyarrow")
+    column = pyarrow.chunked_array([list(files_of_all_kinds().values())])
+    with pytest.raises(ArgumentTypeError, match=r"encoded is a pyarrow ChunkedArray.*pass .*\.to_pylist"):
+        bu.ImageBytes(column, 8)
+    assert bu.ImageBytes(column.to_pylist(), 8)[[1, 0]].shape == (2, 8, 8, 3)
+
+
+def test_a_data_set_of_hdf5_is_refused_before_training(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "pictures.h5", "w") as file:
+        encoded = file.create_dataset("pictures", (2,), h5py.vlen_dtype(np.uint8))
+        with pytest.raises(ArgumentTypeError, match=r"encoded is an h5py Dataset.*hdf5_file\.py"):
+            bu.ImageBytes(encoded, 8)
+
+
 def test_bad_pictures_are_left_out_by_each_pool(pools):
     encoded = list(files_of_all_kinds().values())
     encoded[4] = b"no picture"

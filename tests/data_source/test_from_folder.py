@@ -242,6 +242,9 @@ def test_the_exclusion_list_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyP
         source = bu.from_folder(root, exclude=[out, "data/c/1.jpg"])
         assert taken(source, tmp_path) == ["data/a/2.jpg", "data/b/1.jpg"]
         assert [os.path.relpath(path) for path in source.report.skipped["excluded"]] == ["data/a/1.jpg"]
+    everything = bu.from_folder("data", exclude=None)
+    assert everything.num_samples() == 3
+    assert "excluded" not in everything.report.skipped
 
 
 def test_the_endings_are_those_that_pillow_knows() -> None:
