@@ -51,6 +51,8 @@ def _csv(path: str, image: str, label: str | None, separator: str | None) -> Fil
     return from_csv(path, image, label, separator=separator, missing="skip", delimiter=delimiter)
 
 
+ONLY_HEADERS = "(on_error='skip' and write_errors find files that break off behind them)"
+
 KINDS: tuple[tuple[Callable[[str], bool], Callable[..., FilesDataSource]], ...] = (
     (os.path.isdir, _folder),
     (lambda path: path.lower().endswith((".csv", ".tsv")), _csv),
@@ -73,7 +75,7 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
         except Exception as error:  # whatever Pillow makes of what the file holds
             empty = os.path.exists(path) and os.path.getsize(path) == 0
             broken.append(f"  {path!r}: {'the file is empty' if empty else error}")
-    lines = [f"headers read: {len(rows):,} of {len(files):,}"]
+    lines = [f"headers read: {len(rows):,} of {len(files):,} {ONLY_HEADERS}"]
     if sizes:
         (width, height), (widest, highest) = np.min(sizes, 0), np.max(sizes, 0)
         lines.append(", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()))
