@@ -85,6 +85,18 @@ def test_pictures_are_turned_upright_by_both(orientation, size):
     np.testing.assert_array_equal(mine[0], theirs[0], strict=True)
 
 
+@pytest.mark.parametrize("before", [b"", b"\xff", b"\xff\xff", b"\xff\xd0"])
+def test_an_orientation_is_found_behind_bytes_that_fill(before):
+    """Any marker may have fill bytes before it (ITU-T T.81, B.1.1.2)."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    segment = exif.tobytes()
+    segment = b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
+    encoded = jpeg(colours(60, 40))
+    mine, theirs = both([encoded[:2] + before + segment + encoded[2:]], (16, 24))
+    np.testing.assert_array_equal(mine, theirs, strict=True)
+
+
 @pytest.mark.parametrize("orientation", [1, 6])
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 @pytest.mark.parametrize("size", [(90, 70), (50, 45), (25, 20), (12, 11), (300, 200)])
@@ -94,6 +106,11 @@ def test_what_is_reduced_in_the_decoder_is_the_same_by_both(size, crop, orientat
     encoded = [jpeg(colours(203, 151, seed=seed), exif=exif) for seed in range(3)]
     mine, theirs = both(encoded, size, resize="fast", crop=crop)
     np.testing.assert_array_equal(mine, theirs, strict=True)
+
+
+def test_a_crop_of_two_pixels_that_is_reduced_to_one_has_that_one():
+    pictures = bu.ImageBytes([jpeg(colours(7, 7))] * 300, 1, resize="fast", crop="random")
+    assert pictures[:].shape == (300, 1, 1, 3)
 
 
 @pytest.mark.parametrize(("size", "factor"), [(200, 1), (101, 1), (100, 2), (51, 2), (50, 4), (25, 8), (10, 8)])
