@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentTypeError
 from .base import fingerprint_of, sample_name
+from .column import as_column
 from .pictures import Pictures
 
 
@@ -49,6 +50,8 @@ class ImageBytes(Pictures):
                 f"encoded must be a list of bytes, or an accessor whose rows are bytes, not {type(encoded).__name__}; "
                 f"pass [data] for one picture, ImageFiles(paths) for files"
             )
+        if not isinstance(encoded, (list, tuple)):
+            as_column("encoded", encoded)  # which refuses what is not indexed by arrays of rows
         self.encoded = encoded
 
     def __len__(self) -> int:

@@ -86,6 +86,13 @@ def test_what_is_no_list_of_bytes_is_refused(encoded):
         bu.ImageBytes(encoded)
 
 
+def test_a_column_that_is_indexed_by_label_is_refused():
+    pandas = pytest.importorskip("pandas")
+    encoded = pandas.Series([b"a", b"b"], index=[1, 0])
+    with pytest.raises(ArgumentTypeError, match=r"encoded is a pandas Series.*\.to_numpy\(\)"):
+        bu.ImageBytes(encoded)
+
+
 def test_bad_pictures_are_left_out_by_each_pool(pools):
     encoded = list(files_of_all_kinds().values())
     encoded[4] = b"no picture"
