@@ -210,16 +210,23 @@ def simplejpeg() -> Any:
 
 
 @functools.cache
+def found_opencv() -> Any:
+    """Return the module ``cv2``, whose calls release the interpreter's lock; None if it is not installed."""
+    try:
+        import cv2
+    except ModuleNotFoundError:
+        return None
+    return cv2
+
+
 def opencv() -> Any:
-    """Return the module of OpenCV.
+    """Return the module ``cv2``.
 
     Raises:
         ImportError: it is not installed.
     """
-    try:
-        import cv2
-    except ImportError as error:
-        raise ImportError("resize='fast' needs OpenCV: pip install 'batchup_ng[images]'") from error
+    if (cv2 := found_opencv()) is None:
+        raise ImportError("resize='fast' and most augmentations need OpenCV: pip install 'batchup_ng[images]'")
     return cv2
 
 
