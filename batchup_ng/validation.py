@@ -116,6 +116,16 @@ def number_between(name: str, value: Any, above: float, most: float) -> float:
     return number
 
 
+def height_and_width(size: Any) -> tuple[int, int]:
+    """Return a size in pixels, ``(height, width)`` or one int for a square, as a pair."""
+    if not isinstance(size, (tuple, list)):
+        side = positive_int("size", size)
+        return side, side
+    if len(size) != 2:
+        raise ArgumentError(f"size must be an int or (height, width), not {size!r}; pass two whole numbers")
+    return positive_int("size[0], the height,", size[0]), positive_int("size[1], the width,", size[1])
+
+
 def repeats(value: Any) -> int:
     """Return a number of repeats: at least 1, or -1 without end."""
     number = integer("repeats", value)

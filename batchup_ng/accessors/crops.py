@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
+from ..validation import number_between
 
 TRIES = 10
 """How many sizes a random crop draws, of which it takes the first that fits, as torchvision's does."""
@@ -34,8 +36,7 @@ class CenterCrop:
     draws = 0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.fraction <= 1.0:
-            raise ArgumentError(f"fraction must be above 0 and at most 1, not {self.fraction!r}")
+        number_between("fraction", self.fraction, 0.0, 1.0)
 
     def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: Any) -> Box:
         """Return the part of a picture, of which height and width are given, that is resized to `size`."""
@@ -64,10 +65,12 @@ class RandomResizedCrop:
     draws = 2 * TRIES + 2
 
     def __post_init__(self) -> None:
-        for name, (low, high) in (("scale", self.scale), ("ratio", self.ratio)):
-            if not 0.0 < low <= high < math.inf or (name == "scale" and high > 1.0):
-                most = ", at most 1" if name == "scale" else ""
-                raise ArgumentError(f"{name} must be (least, most), both above 0{most}, not {(low, high)}")
+        for name, limits, most in (("scale", self.scale, 1.0), ("ratio", self.ratio, sys.float_info.max)):
+            if not isinstance(limits, (tuple, list)) or len(limits) != 2:
+                raise ArgumentTypeError(f"{name} must be a pair of numbers, (least, most), not {limits!r}")
+            low, high = (number_between(f"{name}[{i}]", each, 0.0, most) for i, each in enumerate(limits))
+            if low > high:
+                raise ArgumentError(f"{name} must be (least, most), not {limits!r}; swap them")
 
     def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: np.ndarray) -> Box:
         """Return the part of a picture, of which height and width are given, that numbers `drawn` from [0, 1) pick."""

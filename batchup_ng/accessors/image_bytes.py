@@ -69,7 +69,7 @@ class ImageBytes(Pictures):
         return self.encoded[np.asarray(rows, np.intp)]
 
     def _contents(self) -> Any:
-        if not isinstance(self.encoded, (list, tuple)):
+        if not isinstance(self.encoded, (list, tuple, np.ndarray)):
             return fingerprint_of(self.encoded)
         digest = hashlib.sha256()
         for one in self.encoded:

@@ -39,6 +39,9 @@ REDUCED = (8, 4, 2)
 at all."""
 WHOLE_BYTES = 1 << 27
 """Files of more bytes are not read into memory; Pillow decodes them piece by piece."""
+MAY_ORIENT = frozenset({0xE1, 0xFF, *range(0xD0, 0xD8)})
+"""Markers of a JPEG behind which Pillow looks for an orientation: APP1, which holds EXIF or XMP data, and those without
+a length, a byte that fills and RST, which are rare before the first scan."""
 SCRATCH = BufferPool(max_free=4, max_bytes=1 << 28)
 """Where pictures are decoded that are then resized: fresh memory costs as much as decoding."""
 
@@ -100,7 +103,8 @@ def _cut(stored: ByTurbo | ByPillow, box: Box, factor: int, out: np.ndarray | No
     pixels = stored.pixels(factor, out if whole else None)
     if not whole:
         edges = (box.top, box.top + box.size[0], box.left, box.left + box.size[1])
-        top, bottom, left, right = (round(edge / factor) for edge in edges)
+        # Half up, not to even: of two pixels, reduced to one, none would be left.
+        top, bottom, left, right = ((2 * edge + factor) // (2 * factor) for edge in edges)
         pixels = pixels[top:bottom, left:right]
     if out is None or pixels is out:
         return np.ascontiguousarray(pixels)
@@ -206,16 +210,23 @@ def simplejpeg() -> Any:
 
 
 @functools.cache
+def found_opencv() -> Any:
+    """Return the module ``cv2``, whose calls release the interpreter's lock; None if it is not installed."""
+    try:
+        import cv2
+    except ModuleNotFoundError:
+        return None
+    return cv2
+
+
 def opencv() -> Any:
-    """Return the module of OpenCV.
+    """Return the module ``cv2``.
 
     Raises:
         ImportError: it is not installed.
     """
-    try:
-        import cv2
-    except ImportError as error:
-        raise ImportError("resize='fast' needs OpenCV: pip install 'batchup_ng[images]'") from error
+    if (cv2 := found_opencv()) is None:
+        raise ImportError("resize='fast' and most augmentations need OpenCV: pip install 'batchup_ng[images]'")
     return cv2
 
 
@@ -223,7 +234,7 @@ def _orientation(data: bytes) -> int:
     """Return the EXIF orientation of a JPEG, 1 to 8; 1 where there is none that can be read."""
     at = 2
     while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in (b"\xda", b""):  # up to the first scan
-        if data[at + 1] == 0xE1:  # APP1, which holds EXIF or XMP data
+        if data[at + 1] in MAY_ORIENT:
             return _orientation_of(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return 1

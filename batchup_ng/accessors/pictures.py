@@ -14,7 +14,7 @@ from PIL import Image, ImageFile
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..randomness import SampleRng
-from ..validation import one_of, positive_int
+from ..validation import height_and_width, one_of, positive_int
 from .base import checked_rows, chosen_rows
 from .crops import CROPS, CenterCrop, RandomResizedCrop
 from .image_decoding import CHANNELS, FILTERS, Decoding, opencv, simplejpeg
@@ -53,7 +53,7 @@ class Pictures(ABC):
             truncated = "fill" if ImageFile.LOAD_TRUNCATED_IMAGES else "error"
         self._decoding = Decoding(
             mode=one_of("mode", mode, CHANNELS),
-            size=None if size is None else _checked_size(size),
+            size=None if size is None else height_and_width(size),
             resize=one_of("resize", resize, ("fast", *FILTERS)),
             crop=_checked_crop(crop, size),
             max_pixels=positive_int("max_pixels", max_pixels),
@@ -207,15 +207,6 @@ def _checked_crop(crop: Any, size: Any) -> CenterCrop | RandomResizedCrop | None
     if size is None:
         raise ArgumentError("crop= needs size=, which the part that is cut out is resized to")
     return crop
-
-
-def _checked_size(size: Any) -> tuple[int, int]:
-    if not isinstance(size, (tuple, list)):
-        side = positive_int("size", size)
-        return side, side
-    if len(size) != 2:
-        raise ArgumentError(f"size must be an int or (height, width), not {size!r}; pass two whole numbers")
-    return positive_int("size[0], the height,", size[0]), positive_int("size[1], the width,", size[1])
 
 
 def _checked_dtype(dtype: Any) -> np.dtype[Any]:

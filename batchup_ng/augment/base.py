@@ -11,7 +11,6 @@ reads and for what operations return. Anything else might be the user's data, an
 
 from __future__ import annotations
 
-import functools
 import math
 from itertools import islice
 from typing import Any, ClassVar
@@ -208,20 +207,3 @@ def span(name: str, value: Any, least: float, most: float, around: float | None 
 def between(limits: tuple[float, float], u: float) -> float:
     """Return the number at `u` in [0, 1) of the way from the lower to the upper limit."""
     return limits[0] + (limits[1] - limits[0]) * u
-
-
-@functools.cache
-def found_opencv() -> Any:
-    """Return the module ``cv2``; None if it is not installed."""
-    try:
-        import cv2
-    except ModuleNotFoundError:
-        return None
-    return cv2
-
-
-def opencv() -> Any:
-    """Return the module ``cv2``, whose calls release the interpreter's lock."""
-    if (cv2 := found_opencv()) is None:
-        raise ImportError("this augmentation needs OpenCV: pip install 'batchup_ng[images]'")
-    return cv2

@@ -7,8 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from ..accessors.image_decoding import opencv
 from ..errors import ArgumentError
-from .base import InPlace, between, opencv, span
+from .base import InPlace, between, span
 
 LUMA = np.array([0.299, 0.587, 0.114])
 """Weights of red, green and blue in grey: ITU-R BT.601."""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..accessors.crops import RandomResizedCrop
+from ..accessors.image_decoding import found_opencv, opencv
 from ..errors import ArgumentError
-from ..validation import not_negative, positive_int, true_or_false
-from .base import MEMORY, InPlace, Operation, between, found_opencv, opencv, span
+from ..validation import height_and_width, not_negative, true_or_false
+from .base import MEMORY, InPlace, Operation, between, span
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ class random_crop(Operation):
     numbers = 2
 
     def __post_init__(self) -> None:
-        _pair(self.size)
+        height_and_width(self.size)
         not_negative("padding", self.padding)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        (n, height, width, channels), pad, (tall, wide) = images.shape, self.padding, _pair(self.size)
+        (n, height, width, channels), pad, (tall, wide) = images.shape, self.padding, height_and_width(self.size)
         free = np.array([height, width]) + 2 * pad - (tall, wide)
         if free.min() < 0:
             raise ArgumentError(
@@ -108,11 +109,11 @@ class resized_crop(Operation):
 
     def __post_init__(self) -> None:
         opencv()
-        _pair(self.size)
+        height_and_width(self.size)
         RandomResizedCrop(self.scale, self.ratio)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        cv2, (n, tall, wide, channels), size = opencv(), images.shape, _pair(self.size)
+        cv2, (n, tall, wide, channels), size = opencv(), images.shape, height_and_width(self.size)
         out = MEMORY.empty((n, *size, channels), images.dtype)
         crop = RandomResizedCrop(self.scale, self.ratio)
         for image, place, numbers in zip(images, out, drawn, strict=True):
@@ -204,12 +205,3 @@ class cutout(InPlace):
         height, width = min(round(math.sqrt(pixels / sides)), tall), min(round(math.sqrt(pixels * sides)), wide)
         top, left = int(y * (tall - height + 1)), int(x * (wide - width + 1))
         image[top : top + height, left : left + width] = self.fill
-
-
-def _pair(size: Any) -> tuple[int, int]:
-    """Return a size as height and width."""
-    if not isinstance(size, (tuple, list)):
-        size = (size, size)
-    if len(size) != 2:
-        raise ArgumentError(f"size must be an int or (height, width), not {size!r}; pass two whole numbers")
-    return positive_int("size[0], the height,", size[0]), positive_int("size[1], the width,", size[1])

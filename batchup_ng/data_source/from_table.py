@@ -77,6 +77,8 @@ def from_table(
     """
     named_columns = _columns(table)
     validation.one_of("missing", missing, ("error", "skip", "ignore"))
+    if separator == "":
+        raise ArgumentError("separator must be some text, not ''; pass None for one class a sample")
     paths = _paths(named_columns("image", image), root)
     names, arrays = None, []
     if label is not None:
@@ -152,7 +154,8 @@ def _columns(table: Any) -> Callable[[str, str], Column]:
 
     def column(argument: str, name: str) -> Column:
         values = frame[validation.one_of(argument, name, names)]
-        return list(values.to_list() if hasattr(values, "to_list") else getattr(values, "tolist", lambda: values)())
+        values = values.to_list() if hasattr(values, "to_list") else getattr(values, "tolist", lambda: values)()
+        return [value.item() if isinstance(value, np.generic) else value for value in values]
 
     return column
 

@@ -118,7 +118,8 @@ class ThreadWorkers:
 
     def lend(self, work: Callable[[], None], most: int) -> list[ThreadFuture]:
         """Have threads that wait for tasks do `work` beside the calling one, within the time of its task."""
-        idle = len(self._threads) - len(self._running) - len(list(self._waiting))
+        with self._lock:  # for what waits is counted one by one
+            idle = len(self._threads) - len(self._running) - len(list(self._waiting))
         how = dataclasses.replace(ONCE, urgent=True, timeout=current.future.timeout)
         return [self.submit((work, (), {}), how) for _ in range(min(idle, most))]
 

@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 import zlib
+from collections import UserList
 from pathlib import Path
 
 import numpy as np
@@ -202,8 +203,9 @@ def test_encoded_pictures_are_part_of_it(paths, folder):
     np.testing.assert_array_equal(bu.Cached(kept, folder)[:], kept[:])
     assert "3 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same), folder))
     assert "0 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same, -1), folder))
-    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* ndarray has none; define one"):
-        bu.Cached(bu.ImageBytes(np.array(encoded), 8), folder)
+    assert bu.ImageBytes(np.array(encoded, object), 8).fingerprint() == one.fingerprint()
+    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* UserList has none; define one"):
+        bu.Cached(bu.ImageBytes(UserList(encoded), 8), folder)
 
 
 def test_a_changed_picture_is_decoded_anew(paths, folder):

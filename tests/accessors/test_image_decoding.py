@@ -85,6 +85,18 @@ def test_pictures_are_turned_upright_by_both(orientation, size):
     np.testing.assert_array_equal(mine[0], theirs[0], strict=True)
 
 
+@pytest.mark.parametrize("before", [b"", b"\xff", b"\xff\xff", b"\xff\xd0"])
+def test_an_orientation_is_found_behind_bytes_that_fill(before):
+    """Any marker may have fill bytes before it (ITU-T T.81, B.1.1.2)."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    segment = exif.tobytes()
+    segment = b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
+    encoded = jpeg(colours(60, 40))
+    mine, theirs = both([encoded[:2] + before + segment + encoded[2:]], (16, 24))
+    np.testing.assert_array_equal(mine, theirs, strict=True)
+
+
 @pytest.mark.parametrize("orientation", [1, 6])
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 @pytest.mark.parametrize("size", [(90, 70), (50, 45), (25, 20), (12, 11), (300, 200)])
@@ -94,6 +106,11 @@ def test_what_is_reduced_in_the_decoder_is_the_same_by_both(size, crop, orientat
     encoded = [jpeg(colours(203, 151, seed=seed), exif=exif) for seed in range(3)]
     mine, theirs = both(encoded, size, resize="fast", crop=crop)
     np.testing.assert_array_equal(mine, theirs, strict=True)
+
+
+def test_a_crop_of_two_pixels_that_is_reduced_to_one_has_that_one():
+    pictures = bu.ImageBytes([jpeg(colours(7, 7))] * 300, 1, resize="fast", crop="random")
+    assert pictures[:].shape == (300, 1, 1, 3)
 
 
 @pytest.mark.parametrize(("size", "factor"), [(200, 1), (101, 1), (100, 2), (51, 2), (50, 4), (25, 8), (10, 8)])
@@ -203,11 +220,14 @@ def test_wrong_arguments(options, words):
     [
         (lambda: bu.CenterCrop(0.0), "fraction must be above 0"),
         (lambda: bu.CenterCrop(1.5), "fraction must be above 0"),
-        (lambda: bu.RandomResizedCrop((0.5, 0.1)), "scale must be .least, most., both above 0, at most 1"),
-        (lambda: bu.RandomResizedCrop((0.5, 1.1)), "scale must be"),
-        (lambda: bu.RandomResizedCrop(ratio=(0.0, 1.0)), "ratio must be"),
+        (lambda: bu.RandomResizedCrop((0.5, 0.1)), "scale must be .least, most., .*; swap them"),
+        (lambda: bu.RandomResizedCrop((0.5, 1.1)), r"scale\[1\] must be above 0 and at most 1, not 1.1"),
+        (lambda: bu.RandomResizedCrop(ratio=(0.0, 1.0)), r"ratio\[0\] must be above 0"),
+        (lambda: bu.RandomResizedCrop(ratio=(1.0, np.inf)), r"ratio\[1\] must be above 0"),
+        (lambda: bu.CenterCrop("most"), "fraction must be a number"),
+        (lambda: bu.RandomResizedCrop(0.5), "scale must be a pair of numbers"),
     ],
 )
 def test_wrong_crops(make, words):
-    with pytest.raises(bu.errors.ArgumentError, match=words):
+    with pytest.raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError), match=words):
         make()

@@ -8,6 +8,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.spreading import lender, spread
+from batchup_ng.work_pool.fair_queue import FairQueue
+from batchup_ng.work_pool.task import Submission, current
 
 
 class Slow:
@@ -134,6 +136,35 @@ def test_a_thread_that_helps_for_too_long_is_given_up_and_replaced():
             next(batches)
         assert list(pool.work_stream(iter([(len, ("abc",))] * 4))) == [3] * 4
         release.set()
+
+
+def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
+    class Interrupted(FairQueue):
+        def __iter__(self):
+            for item in super().__iter__():
+                other = threading.Thread(target=pool.submit, args=((len, ("abc",), {}), Submission(stream_id=1)))
+                other.start()
+                other.join(0.1)
+                yield item
+
+    busy, go_on = threading.Event(), threading.Event()
+
+    def keep():
+        busy.set()
+        assert go_on.wait(60)
+
+    with bu.WorkerThreadPool(1) as pool:
+        first = pool.submit((keep, (), {}))
+        assert busy.wait(60)
+        pool._workers._waiting = Interrupted()
+        second = pool.submit((len, ("abc",), {}))
+        monkeypatch.setattr(current, "future", first, raising=False)  # as in a task
+        try:
+            assert pool._workers.lend(lambda: None, 1) == []
+        finally:
+            go_on.set()
+        first.result()
+        assert second.result() == 3
 
 
 def test_threads_of_a_worker_process_take_part(tmp_path):

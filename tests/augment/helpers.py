@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.augment import base
+from batchup_ng.accessors.image_decoding import found_opencv
 
 
 def rng(n: int, seed: int = 7) -> bu.SampleRng:
@@ -36,8 +36,8 @@ def without_opencv() -> Iterator[None]:
     """Let ``import cv2`` fail, as where it is not installed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cv2", None)
-        base.found_opencv.cache_clear()
+        found_opencv.cache_clear()
         try:
             yield
         finally:
-            base.found_opencv.cache_clear()
+            found_opencv.cache_clear()

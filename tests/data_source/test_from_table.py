@@ -64,6 +64,19 @@ def unchecked(table: Any, **options: Any) -> bu.FilesDataSource:
 # -- what a table gives ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("labels", [["x", "y"], [1, 2], [0.5, 2.0], [False, True]])
+def test_scalars_of_numpy_are_what_they_are_in_python(labels: list[Any]) -> None:
+    scalars = list(np.array(labels))
+    given, plain = (unchecked({"path": PATHS[:2], "label": each}, label="label") for each in (scalars, labels))
+    np.testing.assert_array_equal(given.data[1], plain.data[1], strict=True)
+    assert given.class_names == plain.class_names
+
+
+def test_an_empty_separator_is_refused() -> None:
+    with pytest.raises(bu.ArgumentError, match="separator must be some text"):
+        unchecked(TABLE, label="tags", separator="")
+
+
 @each_kind
 def test_every_kind_of_table_gives_the_same(kind: str, tmp_path: Path) -> None:
     write_pictures(tmp_path)
