@@ -77,11 +77,11 @@ class random_crop(Operation):
                 f"not {(tall, wide)}; raise padding, or resize the images"
             )
         out = MEMORY.empty((n, tall, wide, channels), images.dtype)
-        corners = (drawn * (free + 1)).astype(int) - pad
+        corners, fill = (drawn * (free + 1)).astype(int) - pad, _colour(self.fill, images)
         for image, place, (top, left) in zip(images, out, corners.tolist(), strict=True):
             part = image[max(0, top) : max(0, top + tall), max(0, left) : max(0, left + wide)]
             if part.shape != place.shape:
-                place[...] = self.fill
+                place[...] = fill
             down, right = max(0, -top), max(0, -left)
             place[down : down + len(part), right : right + part.shape[1]] = part
         return out, labels
@@ -169,7 +169,7 @@ class affine(InPlace):
         c, d = scale * (sin + cos * rise), scale * (sin * lean + cos)
         x, y = (width - 1) / 2, (height - 1) / 2
         matrix = np.array([[a, b, x - a * x - b * y + right * width], [c, d, y - c * x - d * y + down * height]])
-        fill = np.broadcast_to(self.fill, image.shape[2:]).tolist()
+        fill = np.broadcast_to(_colour(self.fill, image), image.shape[2:]).tolist()
         turned = cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_CONSTANT, borderValue=fill)
         image[...] = turned.reshape(image.shape)
 
@@ -204,4 +204,14 @@ class cutout(InPlace):
         sides = self.ratio[0] * (self.ratio[1] / self.ratio[0]) ** shape
         height, width = min(round(math.sqrt(pixels / sides)), tall), min(round(math.sqrt(pixels * sides)), wide)
         top, left = int(y * (tall - height + 1)), int(x * (wide - width + 1))
-        image[top : top + height, left : left + width] = self.fill
+        image[top : top + height, left : left + width] = _colour(self.fill, image)
+
+
+def _colour(fill: float | tuple[float, ...], images: np.ndarray) -> np.ndarray:
+    """Return a colour as images hold it, ``()`` or ``(channels,)``: of `uint8`, rounded and clipped."""
+    values, channels = np.asarray(fill, np.float64), images.shape[-1]
+    if values.shape not in ((), (channels,)):
+        raise ArgumentError(f"fill must be a number, or one for each of the {channels} channels, not {fill!r}")
+    if images.dtype == np.uint8:
+        values = np.rint(values).clip(0, 255)
+    return values.astype(images.dtype)  # one number stays one, with which NumPy fills ten times as fast

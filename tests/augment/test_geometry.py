@@ -146,6 +146,30 @@ def test_cutout_paints_one_box(height: int, width: int, seed: int) -> None:
             assert 0.45 < len(columns) / len(rows) < 2.2 or len(rows) == height or len(columns) == width
 
 
+FILLED: dict[str, Any] = {
+    "random_crop": lambda fill: augment.random_crop(40, padding=40, fill=fill),
+    "cutout": lambda fill: augment.cutout(scale=(0.5, 0.5), fill=fill, p=1.0),
+    "affine": lambda fill: augment.affine(translate=(0.5, 0.5), fill=fill),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+@pytest.mark.parametrize(("fill", "held"), [(300, (255, 255, 255)), ((-1, 0.6, 7), (0, 1, 7))])
+def test_a_colour_is_rounded_and_clipped_to_uint8(name: str, fill: Any, held: tuple[int, ...]) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
+    given = np.full((4, 20, 30, 3), 100, np.uint8)
+    made = FILLED[name](fill)(given, rng=rng(4))[0].reshape(-1, 3)
+    assert (made == held).all(axis=1).any()
+    assert ((made == held) | (made == 100)).all()
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_a_colour_of_another_number_of_channels_is_refused(name: str) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
+    with pytest.raises(ArgumentError, match=r"fill must be a number, or one for each of the 3 channels, not \(1, 2\)"):
+        FILLED[name]((1, 2))(images(), rng=rng(6))
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
