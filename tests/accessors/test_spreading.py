@@ -1,5 +1,6 @@
 """Work is shared with idle threads of a pool, and done when it returns."""
 
+import functools
 import threading
 import time
 
@@ -167,12 +168,18 @@ def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
         assert second.result() == 3
 
 
-def test_threads_of_a_worker_process_take_part(tmp_path):
-    from PIL import Image
+class TogetherInAProcess(Slow):
+    """As `Slow`, for worker processes, each of which has a barrier of its own."""
 
-    path = tmp_path / "picture.png"
-    Image.new("RGB", (9, 9), "red").save(path)
-    source = bu.ArrayDataSource([bu.ImageFiles([path] * 40, 8)])
-    with bu.WorkerProcessPool(1, threads=3) as pool:
-        for (x,) in pool.parallel_data_source(source).batch_iterator(20):
-            assert (x == [255, 0, 0]).all()
+    def __init__(self, n):
+        self.shape = (n,)
+
+    @functools.cached_property
+    def together(self):
+        return threading.Barrier(2, timeout=60)
+
+
+def test_threads_of_a_worker_process_take_part():
+    with bu.WorkerProcessPool(1, threads=2) as pool:
+        batches = pool.parallel_data_source(bu.ArrayDataSource([TogetherInAProcess(8)])).batch_iterator(8)
+        assert next(batches)[0].tolist() == list(range(8))
