@@ -54,7 +54,7 @@ def known_names(
     def decorator(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
         named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        known = frozenset(each.name for each in named[1:])
+        known = frozenset(each.name for each in named) - {"self"}
         where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
         @functools.wraps(function)

@@ -11,9 +11,10 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
+from ..validation import known_names
 from .base import fingerprint_of, sample_name
 from .column import check_indexed_by_rows
-from .pictures import Pictures
+from .pictures import RENAMED, Pictures
 
 
 class ImageBytes(Pictures):
@@ -37,6 +38,7 @@ class ImageBytes(Pictures):
         ImportError: ``"fast"`` or ``"simplejpeg"`` is asked for, and the extra ``images`` is not installed.
     """
 
+    @known_names(RENAMED)
     def __init__(
         self, encoded: Any, size: int | tuple[int, int] | None = None, mode: str = "RGB", dtype: Any = np.uint8, *,
         resize: str = "bilinear", crop: Any = None, decoder: str = "auto", max_pixels: int = 89_478_485,

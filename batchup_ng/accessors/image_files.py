@@ -11,9 +11,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..validation import known_names
 from .base import files_digest
 from .packed_paths import packed_paths
-from .pictures import Pictures
+from .pictures import RENAMED, Pictures
 
 
 class ImageFiles(Pictures):
@@ -40,6 +41,7 @@ class ImageFiles(Pictures):
         ImportError: ``"fast"`` or ``"simplejpeg"`` is asked for, and the extra ``images`` is not installed.
     """
 
+    @known_names(RENAMED)
     def __init__(
         self, paths: Iterable[str | os.PathLike[str]], size: int | tuple[int, int] | None = None, mode: str = "RGB",
         dtype: Any = np.uint8, *, resize: str = "bilinear", crop: Any = None, decoder: str = "auto",

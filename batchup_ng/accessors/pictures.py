@@ -21,6 +21,11 @@ from .image_decoding import CHANNELS, FILTERS, Decoding, opencv, simplejpeg
 from .spreading import spread
 
 DECODERS = ("auto", "pillow", "simplejpeg")
+RENAMED = {
+    **dict.fromkeys(["resample", "interpolation"], "pass the filter as resize="),
+    **dict.fromkeys(["transform", "transforms"], "apply it by a map of the source: source.map(...), .map_samples(...)"),
+}
+"""What to do instead of options of others."""
 
 
 class Pictures(ABC):

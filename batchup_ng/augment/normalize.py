@@ -69,6 +69,11 @@ class normalize(Operation):
         band = min(BAND, every)
         runs = [slice(None)] if last else [slice(c, c + 1) for c in range(channels)]
         mean, std = self.mean_and_std(channels)
+        if images.dtype == np.uint8 and np.abs(mean).max() > 1:
+            raise ArgumentError(
+                f"mean and std must be those of values from 0 to 1 where images are uint8, and mean is {self.mean}; "
+                f"divide both by 255"
+            )
         make = _by_table if images.dtype == np.uint8 else _by_line
         converts = [make(mean[run], std[run], out.dtype, band) for run in runs]
         for image, place in zip(images.reshape(n, pixels, channels), out.reshape(n, len(runs), every), strict=True):

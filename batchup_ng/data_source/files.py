@@ -13,6 +13,12 @@ from .array import ArrayDataSource
 Reader: TypeAlias = Callable[..., Any]
 """Makes the accessor of files: called with a sequence of paths, then with a size where the user gave one."""
 
+OF_IMAGES = dict.fromkeys(
+    ["mode", "dtype", "resize", "crop", "decoder", "max_pixels", "truncated"],
+    "give a function that makes the accessor: images=functools.partial(ImageFiles, crop='random')",
+)
+"""What to do instead of options of ``ImageFiles``."""
+
 SHOWN_CLASSES = 20
 """Classes that a report has a line for."""
 

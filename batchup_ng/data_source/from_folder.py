@@ -12,8 +12,9 @@ import numpy as np
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths
 from ..errors import ArgumentError
+from ..validation import known_names
 from .exclusion import excluded_paths
-from .files import FilesDataSource, FilesReport, Reader, checked_class_names, opened
+from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, opened
 
 EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jpe", ".jfif", ".apng", ".ppm", ".pgm",
@@ -22,6 +23,7 @@ EXTENSIONS = (
 """How the names of pictures end that :class:`~batchup_ng.ImageFiles` reads, as Pillow has them."""
 
 
+@known_names(OF_IMAGES)
 def from_folder(
     root: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *,
     class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] | None = None,

@@ -17,7 +17,7 @@ from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .csv_file import csv_rows
 from .exclusion import excluded_paths
-from .files import FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
+from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
 
 Column: TypeAlias = "list[Any]"
 
@@ -30,6 +30,7 @@ FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan"
 """Cells of a CSV file that are numbers; ``007`` is text, which may be a name."""
 
 
+@validation.known_names(OF_IMAGES)
 def from_table(
     table: Any, image: str = "path", label: str | None = None, size: int | tuple[int, int] | None = None, *,
     separator: str | None = None, columns: Sequence[str] = (), class_names: Sequence[str] | None = None,
@@ -105,6 +106,7 @@ def from_table(
     return FilesDataSource([opened(images, PackedPaths(taken), size), *arrays], report)
 
 
+@validation.known_names(OF_IMAGES)
 def from_csv(
     path: str | os.PathLike[str], image: str = "path", label: str | None = None,
     size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),

@@ -215,6 +215,14 @@ def test_wrong_arguments(options, words):
         bu.ImageBytes([b""], **{"size": 8, **options})
 
 
+@pytest.mark.parametrize("accessor", [bu.ImageFiles, bu.ImageBytes])
+def test_options_of_others_are_told_what_they_are_here(accessor):
+    told = {"resample": "pass the filter as resize=", "transform": r"source\.map", "siez": "'size'"}
+    for option, words in told.items():
+        with pytest.raises(bu.errors.ArgumentTypeError, match=words):
+            accessor([b""], **{option: 5})
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -62,3 +62,10 @@ def test_options_are_checked_when_made(options: Any, error: Any, text: str) -> N
 def test_the_number_of_channels_is_checked() -> None:
     with pytest.raises(ArgumentError, match=r"as many channels as mean and std have numbers, not 4"):
         augment.normalize(MEAN, STD)(images(channels=4))
+
+
+def test_means_of_bytes_are_refused_for_bytes() -> None:
+    images = np.zeros((2, 4, 4, 3), np.uint8)
+    with pytest.raises(ArgumentError, match=r"from 0 to 1 where images are uint8.*divide both by 255"):
+        augment.normalize((123.7, 116.3, 103.5), (58.4, 57.1, 57.4))(images)
+    assert augment.normalize(123.7, 58.4)(images.astype(np.float32))[0][0, 0, 0, 0] == pytest.approx(-123.7 / 58.4)

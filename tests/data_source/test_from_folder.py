@@ -261,3 +261,13 @@ def test_the_report_of_many_classes_is_short(tmp_path: Path) -> None:
     assert len(lines) == 22
     assert lines[-1] == "  and 10 more, each with 21 to 30"
     assert "30 classes" in repr(source)
+
+
+def test_options_of_the_accessor_are_told_where_they_go(tmp_path):
+    for make in (bu.from_folder, bu.from_csv, bu.from_table):
+        with pytest.raises(bu.errors.ArgumentTypeError, match=r"option .crop.; .*images=functools.partial\(ImageFiles"):
+            make(tmp_path, crop="random")
+    with pytest.raises(bu.errors.ArgumentTypeError, match="unexpected option 'clas_names'; did you mean 'class_names'"):
+        bu.from_folder(tmp_path, clas_names=["a"])
+    (tmp_path / "picture.png").touch()
+    assert bu.from_folder(root=tmp_path).num_samples() == 1
