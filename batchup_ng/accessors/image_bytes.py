@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +77,5 @@ class ImageBytes(Pictures):
             digest.update(one)
         return digest.hexdigest()
 
-    def _opened(self, encoded: Any) -> contextlib.AbstractContextManager[tuple[IO[bytes], int]]:
-        data = encoded if isinstance(encoded, bytes) else np.asarray(encoded, np.uint8).tobytes()
-        return contextlib.nullcontext((io.BytesIO(data), len(data)))
+    def _opened(self, encoded: Any) -> bytes:
+        return encoded if isinstance(encoded, bytes) else np.asarray(encoded, np.uint8).tobytes()

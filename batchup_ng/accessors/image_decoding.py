@@ -14,13 +14,12 @@ through Pillow's table of readers, not by ``Image.open``, whose limit of pixels 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import io
 import struct
 from collections.abc import Callable
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
@@ -42,6 +41,7 @@ WHOLE_BYTES = 1 << 27
 MAY_ORIENT = frozenset({0xE1, 0xFF, *range(0xD0, 0xD8)})
 """Markers of a JPEG behind which Pillow looks for an orientation: APP1, which holds EXIF or XMP data, and those without
 a length, a byte that fills and RST, which are rare before the first scan."""
+UINT8 = np.dtype(np.uint8)
 SCRATCH = BufferPool(max_free=4, max_bytes=1 << 28)
 """Where pictures are decoded that are then resized: fresh memory costs as much as decoding."""
 
@@ -58,21 +58,23 @@ class Decoding:
     fills: bool
     pillow: bool
 
-    def picture(self, file: IO[bytes], nbytes: int, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
+    def picture(self, data: bytes | IO[bytes], drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return a picture as ``uint8``, ``(height, width)`` with the axis of the mode: `out`, if that is given.
 
         Args:
-            file: Of so many bytes, at its beginning, not buffered.
+            data: The encoded picture, or a file of it at its beginning, which is closed.
             drawn: Numbers from [0, 1), as many as the crop draws.
             out: Contiguous, of the shape of the picture.
         """
-        if nbytes > WHOLE_BYTES:
-            return self._made(ByPillow(io.BufferedReader(cast(io.RawIOBase, file)), self), drawn, out)
-        data = file.read()
+        if not isinstance(data, bytes):
+            with data:
+                return self._made(ByPillow(data, self), drawn, out)
         turbo = None if self.pillow else simplejpeg()
         if turbo is not None and data.startswith(b"\xff\xd8\xff"):
-            with contextlib.suppress(ValueError):  # of simplejpeg, which refuses what is broken, rare or odd
+            try:
                 return self._made(ByTurbo(turbo, data, self), drawn, out)
+            except ValueError:  # of simplejpeg, which refuses what is broken, rare or odd
+                pass
         return self._made(ByPillow(io.BytesIO(data), self), drawn, out)
 
     def _made(self, stored: ByTurbo | ByPillow, drawn: Any, out: np.ndarray | None) -> np.ndarray:
@@ -140,16 +142,14 @@ class ByTurbo:
     def pixels(self, factor: int, out: np.ndarray | None) -> np.ndarray:
         """Return the pixels, upright, in the mode, reduced by `factor`."""
         height, width = (-(-side // factor) for side in self._stored)
-        channels = {"RGB": 3, "RGBA": 4, "L": 1}[self._kind]
+        shape = height, width, {"RGB": 3, "RGBA": 4, "L": 1}[self._kind]
         as_it_is = self._orientation == 1 and (self._kind == self._mode)
-        if out is None or not as_it_is:
-            made = SCRATCH.empty((height, width, channels), np.dtype(np.uint8))
-        else:
-            made = out.reshape(height, width, channels)
+        made = out.reshape(shape) if out is not None and as_it_is else SCRATCH.empty(shape, UINT8)
         colours = "GRAY" if self._kind == "L" else self._kind
-        least = {"min_height": height, "min_width": width, "min_factor": factor}
-        got = self._turbo.decode_jpeg(self._data, colours, buffer=made, **least)
-        assert got.shape == made.shape
+        got = self._turbo.decode_jpeg(
+            self._data, colours, min_height=height, min_width=width, min_factor=factor, buffer=made
+        )
+        assert got.shape == shape
         if out is not None and as_it_is:
             return out
         if self._kind != self._mode:
@@ -233,10 +233,13 @@ def opencv() -> Any:
 def _orientation(data: bytes) -> int:
     """Return the EXIF orientation of a JPEG, 1 to 8; 1 where there is none that can be read."""
     at = 2
-    while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in (b"\xda", b""):  # up to the first scan
-        if data[at + 1] in MAY_ORIENT:
-            return _orientation_of(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    try:
+        while data[at] == 0xFF and data[at + 1] != 0xDA:  # up to the first scan
+            if data[at + 1] in MAY_ORIENT:
+                return _orientation_of(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
+            at += 2 + (data[at + 2] << 8) + data[at + 3]
+    except IndexError:  # cut off, which the decoder says
+        pass
     return 1
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
 import numpy as np
 
 from ..validation import known_names
 from .base import files_digest
+from .image_decoding import WHOLE_BYTES
 from .packed_paths import packed_paths
 from .pictures import RENAMED, Pictures
 
@@ -69,12 +69,14 @@ class ImageFiles(Pictures):
     def _contents(self) -> str:
         return files_digest(os.path.join(self._folder, self._paths[row]) for row in range(len(self)))
 
-    @contextmanager
-    def _opened(self, encoded: str) -> Iterator[tuple[IO[bytes], int]]:
+    def _opened(self, encoded: str) -> bytes | IO[bytes]:
         found = os.stat(encoded)
         if not stat.S_ISREG(found.st_mode):
             is_folder = stat.S_ISDIR(found.st_mode)
             code = errno.EISDIR if is_folder else errno.EINVAL
             raise OSError(code, "a directory, not a file" if is_folder else "not a regular file")
+        if found.st_size > WHOLE_BYTES:
+            return open(encoded, "rb")
         with open(encoded, "rb", buffering=0) as file:
-            yield file, found.st_size
+            data: bytes = file.read(found.st_size)
+            return data if len(data) == found.st_size else data + file.read()

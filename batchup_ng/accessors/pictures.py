@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import IO, Any
 
 import numpy as np
@@ -86,8 +85,8 @@ class Pictures(ABC):
         """Return what the encoded pictures depend on, for :meth:`fingerprint`."""
 
     @abstractmethod
-    def _opened(self, encoded: Any) -> AbstractContextManager[tuple[IO[bytes], int]]:
-        """Open an encoded picture: a file, with its number of bytes."""
+    def _opened(self, encoded: Any) -> bytes | IO[bytes]:
+        """Return the bytes of an encoded picture; where they are too many for memory, the file, to be closed."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -184,8 +183,7 @@ class Pictures(ABC):
     def _picture(self, row: int, encoded: Any, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return one picture as a ``uint8`` array: `out`, if that is given."""
         try:
-            with self._opened(encoded) as (file, nbytes):
-                return self._decoding.picture(file, nbytes, drawn, out)
+            return self._decoding.picture(self._opened(encoded), drawn, out)
         except MemoryError:
             raise  # says something about this machine, not about the file
         except Exception as error:
