@@ -176,7 +176,7 @@ os.memfd_create = lambda name, flags: os.open(
         r"ended with -9 and left \{'temporary files': \['[^']*/batchup_ng'\]\}",
     ),
     Bug(
-        "results are not loaded where they are made", "work_pool/processes/worker.py",
+        "results are not loaded where they are made", "work_pool/processes/execution.py",
         """
 dump_loadable = dump
 """,
@@ -186,9 +186,10 @@ dump_loadable = dump
     Bug(
         "what cannot be pickled is dropped in silence", "work_pool/processes/worker.py",
         """
-right = encode
-def encode(kind, number, obj):
-    return [] if isinstance(obj[0], SerializationError) else right(kind, number, obj)
+right = protocol.pieces
+def pieces(kind, number, pickled=b"", buffers=()):
+    return [] if kind is Kind.ERROR and b"SerializationError" in pickled else right(kind, number, pickled, buffers)
+protocol.pieces = pieces
 """,
         "work_pool/processes/test_pool.py::test_a_result_that_cannot_travel_is_told_of[forkserver]",
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",

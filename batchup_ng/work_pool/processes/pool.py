@@ -20,6 +20,7 @@ from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
+from .execution import WorkerBuffers
 from .fork_server import ServerLauncher
 from .job import ProcessJob
 from .process import Launcher
@@ -27,7 +28,6 @@ from .serialization import can_travel
 from .shared_arrays import SharedCopies, checked_folder
 from .shared_constants import SharedConstant
 from .shared_memory import Arena, SlotPool
-from .worker import WorkerBuffers
 
 START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn": Launcher}
 

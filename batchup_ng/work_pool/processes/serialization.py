@@ -38,7 +38,7 @@ from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
 from ...error_context import function_name
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
-from .protocol import SMALLEST_OUTSIDE, Kind, Piece, pieces
+from .protocol import SMALLEST_OUTSIDE
 from .shared_arrays import FilePart, file_part, memory_of, reopened
 
 SMALLEST_APART = 1 << 16
@@ -88,11 +88,6 @@ def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
         return raw.nbytes < SMALLEST_OUTSIDE
 
     return dumps(obj, is_small), buffers
-
-
-def encode(kind: Kind, number: int, obj: Any) -> list[Piece]:
-    """Return the pieces of memory that make up the frame of `obj`."""
-    return pieces(kind, number, *dump(obj))
 
 
 def load_result(pickled: bytes, buffers: Iterable[Any] = ()) -> Any:

@@ -1,0 +1,158 @@
+"""What a worker that is another process does with a task: runs it, and makes of its result what can be sent.
+
+A result is pickled, and loaded again, by the thread that ran the task, so that what cannot travel becomes an error with
+a name. How the answer travels is for others to know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ...error_context import map_of, traceback_of
+from ...errors import RemoteTraceback, SerializationError
+from ...faults.isolation import PartialBatch
+from ...memory_pool import FRESH, BufferPool, Buffers
+from ...randomness import BatchKey
+from ...randomness.numpy_rng import seed_globals
+from .job import batch_task
+from .output_buffers import TaskMemory, packed
+from .protocol import Frame, Kind, Placed
+from .serialization import culprit, dump, dumps, load_result
+from .shared_constants import WORKER_CONSTANTS, ConstantRef
+from .shared_memory import SharedView
+
+Answer = tuple[Kind, int, bytes, list[Any]]
+"""The kind, the number of the task, a pickle, and beside it the memory of large arrays."""
+
+
+class TaskRunner:
+    """Runs tasks, in several threads if need be; owns the memory that these reuse.
+
+    Args:
+        view: The memory that is shared with the pool; None where there is none.
+        threads: How many tasks are run at once.
+    """
+
+    def __init__(self, view: SharedView | None, threads: int) -> None:
+        self._view = view
+        self._threads = threads
+        self._scratch = BufferPool()
+
+    def answer(self, frame: Frame) -> Answer:
+        """Run the task of a TASK or BATCH frame; return what to send of its result, or of what it raised."""
+        slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
+        memory = TaskMemory(self._view, slot, self._scratch)
+        try:
+            if frame.kind is Kind.BATCH:
+                return self._batch(frame, slot, memory)
+            fn, args, kwargs = frame.load()
+            args = [_resolved(arg, memory) for arg in args]
+            kwargs = {name: _resolved(arg, memory) for name, arg in kwargs.items()}
+            return answer_of(frame.number, fn(*args, **kwargs), memory)
+        except BaseException as error:
+            return Kind.ERROR, frame.number, *dump(portable(error))
+
+    def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> Answer:
+        """Return the answer of a batch: the batch, or a :class:`PartialBatch` if samples fail or cannot be sent."""
+        constant, rows, key, make = batch_task(frame.pickled)
+        source = WORKER_CONSTANTS.get(constant)
+
+        def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
+            if make.seeded and self._threads == 1:  # threads share the global generators
+                seed_globals(key)
+            return make.read(source, rows, key, buffers)
+
+        def sendable(rows: Any, key: BatchKey) -> Any:
+            batch = read(rows, key)
+            dump_loadable(batch)
+            return batch
+
+        try:
+            return answer_of(frame.number, read(rows, key, memory), memory)
+        except BaseException as error:
+            if not make.catches(error, rows):
+                raise
+            failure = error
+        try:
+            made = make.isolated(sendable, rows, key, failure)
+        finally:
+            del failure  # its traceback holds this frame
+        if type(made) is PartialBatch:
+            failures: Any = {place: portable(error) for place, error in made.failures.items()}
+            whole: Any = None if made.error is None else portable(made.error)
+            made = dataclasses.replace(made, failures=failures, error=whole)
+        memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
+        return answer_of(frame.number, made, memory)
+
+
+class WorkerBuffers:
+    """Stands for the memory of the task among whose arguments it is."""
+
+
+def _resolved(argument: Any, memory: TaskMemory) -> Any:
+    if type(argument) is WorkerBuffers:
+        return memory
+    return WORKER_CONSTANTS.get(argument.number) if type(argument) is ConstantRef else argument
+
+
+def answer_of(number: int, result: Any, memory: TaskMemory) -> Answer:
+    """Return what to send of a result, its large arrays in the slot as far as there is room.
+
+    Raises:
+        SerializationError: it cannot be pickled.
+    """
+    arrays = packed(result, memory)
+    if arrays is not None:
+        return Kind.ARRAYS, number, *arrays
+    pickled, buffers = dump_loadable(result)
+    return Kind.RESULT, number, pickled, [memory.place(buffer) for buffer in buffers]
+
+
+def dump_loadable(result: Any) -> Any:
+    """Return the pickle and the buffers of a result.
+
+    Raises:
+        SerializationError: it cannot be pickled, or not be loaded again; names what is to blame.
+    """
+    try:
+        pickled, buffers = dump(result)
+        load_result(pickled, buffers)
+        return pickled, buffers
+    except MemoryError:
+        raise
+    except BaseException as error:
+        named = culprit("the result", result, _comes_back)
+        said = str(error) or type(error).__name__
+        raise SerializationError(f"{named} cannot be sent back from a worker process: {said}") from error
+
+
+def _comes_back(value: Any) -> bool:
+    """Return whether `value` can be sent and loaded."""
+    try:
+        load_result(*dump(value))
+    except BaseException:
+        return False
+    return True
+
+
+def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
+    """Return an exception and its traceback as text; one that cannot be sent becomes a :class:`SerializationError`."""
+    text, op = traceback_of(error), map_of(error)
+    error.__traceback__ = None
+    try:
+        pickled = dumps(error)
+        if type(load_result(pickled)) is not type(error):
+            raise TypeError("it is of another type when loaded")
+        if len(pickled) > MAX_PICKLED_ERROR:
+            raise TypeError(f"it has {len(pickled)} bytes")
+    except BaseException:
+        # Its own text may be what fails, so the last line of the traceback is taken.
+        last = text.strip().splitlines()[-1]
+        name = type(error).__name__
+        error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
+    return error, RemoteTraceback(text, op)
+
+
+MAX_PICKLED_ERROR = 1 << 20
+"""Bytes of a pickled exception beyond which its text is sent in its place."""
