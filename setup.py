@@ -18,6 +18,7 @@ EXTRAS = {
     "lmdb": ["lmdb>=1.4"],
     "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8"],
     "tables": ["narwhals>=1.20"],
+    "ray": ["ray>=2.40"],
     "torch": ["torch>=2.2"],
     "keras": ["keras>=3.3"],
     "jax": ["jax>=0.4.34"],

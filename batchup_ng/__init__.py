@@ -95,7 +95,7 @@ from .sampling import (
     num_batches,
 )
 from .waiting import EpochWait, watch
-from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerThreadPool
+from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerRayPool, WorkerThreadPool
 
 __all__ = [
     "AbstractDataSource",
@@ -157,6 +157,7 @@ __all__ = [
     "WeightedSubsetSampler",
     "WorkerDied",
     "WorkerProcessPool",
+    "WorkerRayPool",
     "WorkerThreadPool",
     "WorkerWarning",
     "__version__",

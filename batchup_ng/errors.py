@@ -218,6 +218,13 @@ class PoolBroken(WorkerDied):
     """
 
 
+class ClusterError(BatchupError, RuntimeError):
+    """A cluster cannot do what is asked of it: it has no room, or a node lacks a file or library, or has another one.
+
+    No task or sample is to blame; the text names the node and the remedy.
+    """
+
+
 class AccountingError(BatchupError, RuntimeError):
     """The batches delivered in an epoch are not those that were planned: a bug of the library."""
 

@@ -15,14 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import AccountingError, BatchError, MapResultError, PoolBroken, PoolClosed, ReentrantIteration
+from ..errors import (
+    AccountingError,
+    BatchError,
+    ClusterError,
+    MapResultError,
+    PoolBroken,
+    PoolClosed,
+    ReentrantIteration,
+)
 from ..sampling.plans.rows import take_rows, whole_samples
 
 FAILURES = (Exception, GeneratorExit)
 """What a failed read raises on the consumer's thread. There Ctrl-C and SystemExit end the program, in a worker they are
 failures like any other."""
 
-NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, MapResultError)
+NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, ClusterError, MapResultError)
 """Errors for which no sample is to blame."""
 
 MAX_ROUNDS = 3

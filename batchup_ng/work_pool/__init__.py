@@ -5,6 +5,7 @@ from .base import AbstractWorkerPool
 from .parallel import ParallelDataSource
 from .prefetch import PrefetchDataSource
 from .processes import WorkerProcessPool
+from .ray import WorkerRayPool
 from .serial import SerialPool
 from .stream import WorkStream
 from .threads import WorkerThreadPool
@@ -17,5 +18,6 @@ __all__ = [
     "SerialPool",
     "WorkStream",
     "WorkerProcessPool",
+    "WorkerRayPool",
     "WorkerThreadPool",
 ]

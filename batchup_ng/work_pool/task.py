@@ -65,8 +65,8 @@ class TaskFuture:
 
     Attributes:
         began: When a worker began the task, by the monotonic clock; None if none has.
-        transport: How the result came, once it is there: ``"slots"``, ``"socket"``, ``"message"``, ``"memory"``
-            or ``""``.
+        transport: How the result came, once it is there: ``"slots"``, ``"socket"``, ``"store"``, ``"message"``,
+            ``"memory"`` or ``""``.
     """
 
     __slots__ = ("__weakref__", "_claim", "_done", "_error", "_result", "_settled", "began", "transport")

@@ -14,7 +14,7 @@ from ...errors import AccountingError
 COUNTS = ("planned", "delivered", "failed", "replaced")
 """What is carried on when an epoch is resumed."""
 
-TRANSPORTS = ("slots", "socket", "message", "memory")
+TRANSPORTS = ("slots", "socket", "store", "message", "memory")
 """How a batch may come to the consumer."""
 
 

@@ -218,10 +218,11 @@ class BatchIterator(Iterator[Any]):
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
             that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
-            (``"slots"``), over the worker's socket (``"socket"``), small, in a message (``"message"``), or were made in
-            this process (``"memory"``); ``arrays``, how large arrays of the source reached worker processes: as one
-            copy in memory that all of them map (``"shared"``), as one in a temporary file (``"spilled"``), as files
-            that they map (``"mapped"``), as a copy for each (``"sent"``), ``""`` where that was not needed.
+            (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store (``"store"``), small, in
+            a message (``"message"``), or were made in this process (``"memory"``); ``arrays``, how large arrays of the
+            source reached worker processes: as one copy in memory that all of them map (``"shared"``), as one in a
+            temporary file (``"spilled"``), as files that they map (``"mapped"``), as a copy for each (``"sent"``), as
+            one on each node (``"store"``), ``""`` where that was not needed.
         """
         return {
             "batches": self._delivered,

@@ -32,11 +32,13 @@ class TaskRunner:
     Args:
         view: The memory that is shared with the pool; None where there is none.
         threads: How many tasks are run at once.
+        where: Where this is, in words, for the tracebacks of errors.
     """
 
-    def __init__(self, view: SharedView | None, threads: int) -> None:
+    def __init__(self, view: SharedView | None, threads: int, where: str = "") -> None:
         self._view = view
         self._threads = threads
+        self._where = where
         self._scratch = BufferPool()
 
     def answer(self, frame: Frame) -> Answer:
@@ -51,7 +53,7 @@ class TaskRunner:
             kwargs = {name: _resolved(arg, memory) for name, arg in kwargs.items()}
             return answer_of(frame.number, fn(*args, **kwargs), memory)
         except BaseException as error:
-            return Kind.ERROR, frame.number, *dump(portable(error))
+            return Kind.ERROR, frame.number, *dump(self._portable(error))
 
     def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> Answer:
         """Return the answer of a batch: the batch, or a :class:`PartialBatch` if samples fail or cannot be sent."""
@@ -79,11 +81,14 @@ class TaskRunner:
         finally:
             del failure  # its traceback holds this frame
         if type(made) is PartialBatch:
-            failures: Any = {place: portable(error) for place, error in made.failures.items()}
-            whole: Any = None if made.error is None else portable(made.error)
+            failures: Any = {place: self._portable(error) for place, error in made.failures.items()}
+            whole: Any = None if made.error is None else self._portable(made.error)
             made = dataclasses.replace(made, failures=failures, error=whole)
         memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
         return answer_of(frame.number, made, memory)
+
+    def _portable(self, error: BaseException) -> tuple[BaseException, RemoteTraceback]:
+        return portable(error, self._where)
 
 
 class WorkerBuffers:
@@ -136,7 +141,7 @@ def _comes_back(value: Any) -> bool:
     return True
 
 
-def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
+def portable(error: BaseException, where: str = "") -> tuple[BaseException, RemoteTraceback]:
     """Return an exception and its traceback as text; one that cannot be sent becomes a :class:`SerializationError`."""
     text, op = traceback_of(error), map_of(error)
     error.__traceback__ = None
@@ -151,7 +156,7 @@ def portable(error: BaseException) -> tuple[BaseException, RemoteTraceback]:
         last = text.strip().splitlines()[-1]
         name = type(error).__name__
         error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
-    return error, RemoteTraceback(text, op)
+    return error, RemoteTraceback(f"{text}{where}", op)
 
 
 MAX_PICKLED_ERROR = 1 << 20

@@ -142,7 +142,7 @@ def encoded(task: Task) -> Encoded:
     unpacked in a tenth of the time of what can send any function.
     """
     fn, args, kwargs = task
-    if type(fn) is MakeBatch and type(args[0]) is SharedConstant:
+    if type(fn) is MakeBatch and isinstance(args[0], SharedConstant):
         source, rows, key, _ = args
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64:
             rows = rows.tobytes()

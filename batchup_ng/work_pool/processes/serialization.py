@@ -118,17 +118,17 @@ class _Loader(pickle.Unpickler):
 
 
 class Packed(NamedTuple):
-    """A value that is ready to travel: its pickle, uncopied the memory of its arrays, how many go by a file's name."""
+    """A value that is ready to travel: its pickle, its arrays' memory, uncopied, the files that others lie over."""
 
     pickled: bytes
     buffers: list[memoryview]
-    mapped: int
+    mapped: list[str]
 
 
-def pack(value: Any) -> Packed:
+def pack(value: Any, packer: type[Packer] | None = None) -> Packed:
     """Return `value` ready to travel, or raise a :class:`SerializationError` that names the part that cannot."""
     try:
-        return _packed(value)
+        return _packed(value, packer or Packer)
     except Exception as error:
         raise SerializationError(
             f"{culprit('the ' + type(value).__name__, value, can_travel)} cannot be sent to a worker process: {error}; "
@@ -139,26 +139,26 @@ def pack(value: Any) -> Packed:
 def can_travel(value: Any) -> bool:
     """Return whether `value` can be packed."""
     try:
-        _packed(value)
+        _packed(value, Packer)
     except Exception:
         return False
     return True
 
 
-def _packed(value: Any) -> Packed:
+def _packed(value: Any, kind: type[Packer]) -> Packed:
     with io.BytesIO() as file:
-        packer = _Packer(file)
+        packer = kind(file)
         packer.dump(value)
         return Packed(file.getvalue(), packer.buffers, packer.mapped)
 
 
-class _Packer(Pickler):
+class Packer(Pickler):
     """Pickles one value, puts large arrays aside."""
 
     def __init__(self, file: io.BytesIO) -> None:
         self.buffers = buffers = list[memoryview]()  # by a name of its own, or the callback would make a cycle
         super().__init__(file, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
-        self.mapped = 0
+        self.mapped: list[str] = []
         self._lists: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
@@ -184,14 +184,18 @@ class _Packer(Pickler):
         if small or array.dtype.hasobject or not _pickles_like_an_array(kind):
             return None
         kind = np.ndarray if kind is np.memmap else kind
-        where: Any = file_part(array) if array.nbytes >= SMALLEST_APART else None
+        where: Any = self.file_part(array) if array.nbytes >= SMALLEST_APART else None
         if where is not None:
-            self.mapped += 1
+            self.mapped.append(where.path)
             strides, start = array.strides, where.start
         else:
             memory, strides, start = memory_of(array)
             where = pickle.PickleBuffer(memory)  # type: ignore[arg-type]  # NumPy's arrays are buffers
         return arrive, (where, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
+
+    def file_part(self, array: np.ndarray) -> FilePart | None:
+        """Return the part of a file that an array lies over, as the worker is to find it."""
+        return file_part(array)
 
 
 def _pickles_like_an_array(kind: type) -> bool:

@@ -228,7 +228,8 @@ def words_for(raw: memoryview) -> str:
 class FilePart(NamedTuple):
     """The part of a file that an array lies over.
 
-    `start` is where in the part the first element is, `writable` whether the array may be written to.
+    `start` is where in the part the first element is, `writable` whether the array may be written to. Without `inode`
+    it is the file of that path, whichever it is.
     """
 
     path: str
@@ -312,7 +313,7 @@ def _mapped(part: FilePart) -> mmap.mmap:
     try:
         with open(part.path, "rb") as file:
             found, needed, wrong = os.fstat(file.fileno()), part.offset + part.nbytes, ""
-            if (found.st_dev, found.st_ino) != (part.device, part.inode):
+            if part.inode and (found.st_dev, found.st_ino) != (part.device, part.inode):
                 wrong = (
                     "is another file than when the source was made parallel: it was replaced; open the new one and "
                     "make a new source of it"

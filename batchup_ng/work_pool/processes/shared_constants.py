@@ -15,7 +15,7 @@ from ...errors import ArgumentTypeError, SerializationError, SharedMemoryWarning
 from ...warn import warn_consumer
 from . import protocol
 from .protocol import Frame, Kind, Piece, Placed
-from .serialization import SMALLEST_APART, pack
+from .serialization import SMALLEST_APART, Packer, pack
 from .shared_arrays import Copy, SharedCopies, temporary_folder, words_for
 from .shared_memory import ArenaFull, SharedView
 
@@ -38,13 +38,13 @@ class SharedConstant:
         SerializationError: it cannot be pickled.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, packer: type[Packer] | None = None) -> None:
         self.value = value
         self.number = next(_numbers)
         self.arrays = ""
         self.copies: list[Copy] = []
         self.slot_bytes = 0
-        self._packed = pack(value)
+        self._packed = pack(value, packer)
         self._home: SharedCopies | None = None
         self._frame: list[Piece] | None = None
 

@@ -20,7 +20,7 @@ def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
     accounting.settle(2, 2, 0, 2, "")
     accounting.balance(3)
     assert (accounting.planned, accounting.delivered, accounting.failed) == (10, 7, 3)
-    assert accounting.transports == {"slots": 1, "socket": 0, "message": 0, "memory": 1}
+    assert accounting.transports == {"slots": 1, "socket": 0, "store": 0, "message": 0, "memory": 1}
 
 
 @pytest.mark.parametrize("entry", [(1, 4, 4, 0), (0, 4, 3, 0), (0, 4, 4, 1)])

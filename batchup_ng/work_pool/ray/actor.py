@@ -1,0 +1,93 @@
+"""What runs on a node of the cluster: an actor, which is one worker.
+
+An actor owns nothing but the constants that it was sent and memory that its tasks reuse; it asks its pool for nothing.
+All that it is given and gives back is made of numbers, bytes and arrays, so that Ray has nothing to pickle by value.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._version import __version__
+from ...errors import ClusterError
+from ..processes.execution import TaskRunner
+from ..processes.protocol import Frame, Kind
+from ..processes.shared_constants import WORKER_CONSTANTS
+
+FileFacts = tuple[str, int, int]
+"""The path of a file, its bytes, the second in which it was changed."""
+
+
+class Greeting(NamedTuple):
+    """What an actor says of itself when it has started."""
+
+    version: str
+    node: str
+    address: str
+    pid: int
+
+
+class Actor:
+    """One worker; its calls come one at a time, in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        self._here: tuple[str, str] = node, ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        self._runner = TaskRunner(None, 1, f"(on node {self._here[1]})\n")
+
+    def greet(self) -> tuple[Any, ...]:
+        """Return a :class:`Greeting`."""
+        return tuple(Greeting(__version__, *self._here, os.getpid()))
+
+    def keep(self, number: int, constant: tuple[bytes, list[FileFacts], list[Any]]) -> None:
+        """Load a constant: its pickle, the files that it reads, the memory of its arrays, which is read-only."""
+        pickled, files, buffers = constant
+        WORKER_CONSTANTS.put(CheckedFrame(Kind.CONSTANT, number, pickled, buffers, files, self._here[1]))
+
+    def forget(self, number: int) -> None:
+        """Drop a constant."""
+        WORKER_CONSTANTS.forget(number)
+
+    def run(self, kind: int, number: int, pickled: bytes, *buffers: Any) -> tuple[int, bytes, list[Any]]:
+        """Run a task; return the kind of the answer, its pickle, the memory of its large arrays."""
+        kind, _, pickled, made = self._runner.answer(Frame(Kind(kind), number, pickled, list(buffers)))
+        return int(kind), pickled, [np.frombuffer(each, np.uint8) for each in made]
+
+
+class CheckedFrame(Frame):
+    """A constant that is loaded if the files that it reads are here as they are at the pool."""
+
+    __slots__ = ("_files", "_node")
+
+    def __init__(
+        self, kind: Kind, number: int, pickled: bytes, buffers: list[Any], files: list[FileFacts], node: str
+    ) -> None:
+        super().__init__(kind, number, pickled, buffers)
+        self._files = files
+        self._node = node
+
+    def load(self) -> Any:
+        for path, nbytes, changed in self._files:
+            check_file(path, nbytes, changed, self._node)
+        return super().load()
+
+
+def check_file(path: str, nbytes: int, changed: int, node: str) -> None:
+    """Raise a :class:`ClusterError` if a file is not there, or not as it is where the pool is."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise ClusterError(
+            f"node {node} cannot read {path!r} ({error.strerror}), which the source needs; put it there, or on storage "
+            f"that all nodes share"
+        ) from error
+    if (found.st_size, int(found.st_mtime)) != (nbytes, changed):
+        raise ClusterError(
+            f"node {node} has another {path!r}: {found.st_size} bytes, changed at {int(found.st_mtime)}, not {nbytes} "
+            f"bytes, changed at {changed} as where the pool is; copy the file with its time, or share the storage"
+        )

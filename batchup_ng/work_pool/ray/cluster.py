@@ -1,0 +1,78 @@
+"""The connection of this program to a Ray cluster, which its pools share.
+
+A program that is connected already stays so. Else the first pool connects it, or starts a cluster on this machine, and
+the last one that is closed ends that.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ...errors import ArgumentError
+
+_lock = threading.Lock()
+_users = 0  # pools that use a connection that a pool made
+
+
+def ray_module() -> Any:
+    """Return the module ``ray``.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(f"WorkerRayPool needs Ray: pip install 'batchup_ng[ray]' ({error})") from error
+    return ray
+
+
+class Cluster:
+    """A connection, for one pool.
+
+    Raises:
+        ArgumentError: the program is connected to another cluster than that at `address`.
+        ConnectionError: there is no cluster there.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        global _users
+        ray = self.ray = ray_module()
+        with _lock:
+            self._ours = _users > 0
+            if not ray.is_initialized():
+                ray.init(address=address)
+                self._ours = True
+            elif address not in (None, "auto", ray.get_runtime_context().gcs_address):
+                raise ArgumentError(
+                    f"address must be that of the cluster which this program is connected to already, "
+                    f"{ray.get_runtime_context().gcs_address!r}, not {address!r}; leave it out, or call ray.shutdown() "
+                    f"first"
+                )
+            _users += self._ours
+        self._job = ray.get_runtime_context().get_job_id()
+
+    def connected(self) -> bool:
+        """Return whether the connection is still the one that was made."""
+        return bool(self.ray.is_initialized() and self.ray.get_runtime_context().get_job_id() == self._job)
+
+    def leave(self) -> None:
+        """End the connection if nobody else of ours uses it."""
+        global _users
+        with _lock:
+            if self._ours:
+                self._ours = False
+                _users -= 1
+                if not _users and self.connected():
+                    self.ray.shutdown()
+
+    def room_for(self, need: dict[str, float]) -> int:
+        """Return for how many actors that need so much of each resource there is room now, if nodes shared theirs."""
+        free = self.free()
+        return min([int(free.get(name, 0.0) / amount) for name, amount in need.items()])
+
+    def free(self) -> dict[str, float]:
+        """Return how much of each resource is free now, in all nodes together."""
+        found = self.ray.available_resources()
+        return {name: amount for name, amount in found.items() if not name.startswith(("node:", "memory", "object_"))}

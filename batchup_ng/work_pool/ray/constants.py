@@ -1,0 +1,61 @@
+"""Objects that reach each actor once: through the object store of its node, which has one copy for all actors there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from ..processes.serialization import Packer
+from ..processes.shared_arrays import FilePart, file_part
+from ..processes.shared_constants import SharedConstant
+from .actor import FileFacts
+
+MOST_FILES = 1000
+"""Files of an accessor that are compared with those of each node: evenly spaced ones, where there are more."""
+
+
+class RayConstant(SharedConstant):
+    """A value that reaches each node once. What it lies over in files is read there from files of the same paths.
+
+    Attributes:
+        ref: The object in Ray's store, which lives as long as this.
+    """
+
+    def __init__(self, value: Any, ray: Any) -> None:
+        super().__init__(value, NodePacker)
+        packed = self._packed
+        files = [facts for path in packed.mapped for facts in facts_of(path)]
+        self.arrays = "mapped" if files else ""
+        if packed.buffers:
+            self.arrays = "store"
+        self.ref = ray.put((packed.pickled, files, [np.frombuffer(raw, np.uint8) for raw in packed.buffers]))
+
+
+class NodePacker(Packer):
+    """Notes the files that a value reads, and sends arrays over files by their paths alone."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        paths = getattr(obj, "file_paths", None) if hasattr(type(obj), "file_paths") else None
+        if paths is not None:
+            self.mapped += [paths[place] for place in spaced(len(paths))]
+        return super().reducer_override(obj)
+
+    def file_part(self, array: np.ndarray) -> FilePart | None:
+        part = file_part(array)
+        return None if part is None else part._replace(device=0, inode=0)  # numbers of this machine
+
+
+def spaced(n: int) -> range | list[int]:
+    """Return the numbers below `n`, at most :data:`MOST_FILES` of them, evenly spaced."""
+    return range(n) if n <= MOST_FILES else [k * n // MOST_FILES for k in range(MOST_FILES)]
+
+
+def facts_of(path: str) -> list[FileFacts]:
+    """Return what a file must be like on other nodes; nothing where this one cannot see it."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return []
+    return [(path, found.st_size, int(found.st_mtime))]

@@ -1,0 +1,459 @@
+"""The dispatcher of the Ray pool: starts, replaces and ends actors, and does what the schedule says.
+
+Who owns what. One thread owns all of it: the actors, the calls that are under way, the :class:`~..processes.schedule.\
+Schedule`. What others want of it, users of the pool, Ray's own threads that have the answer of a call, the collector,
+they put into its inbox, a queue, as functions to call. So there is no lock, and nobody but this thread waits for Ray.
+
+A batch arrives in the object store of this machine and is copied here, into reused memory, while the consumer is at its
+step; the actor that made it has its next task by then.
+
+What happens on a crash: Ray starts an actor that dies again, on its node or another one (``max_restarts=-1``); it does
+not try calls again (``max_task_retries=0``), for the schedule does so, with its own rules. An actor is greeted until it
+answers, and is then a worker that has nothing yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import heapq
+import itertools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..._version import __version__
+from ...errors import ClusterError, PoolBroken, PoolClosed, SampleTimeout, WorkerDied
+from ...memory_pool import ALIGNMENT, BufferPool
+from ..prefetch_buffer import check_process
+from ..processes.job import DONE, ProcessJob, job_of
+from ..processes.protocol import Frame, Kind
+from ..processes.schedule import LATE, Action, Kill, Schedule, ScheduledWorker, Send
+from ..processes.signals import leave_interrupts_to_others
+from ..task import Submission, Task, TaskFuture
+from .actor import Actor, Greeting
+from .cluster import Cluster
+
+ROOM_TIMEOUT = 8.0
+"""Seconds that a cluster which had no room for an actor is given to have some."""
+
+START_TIMEOUT = 60.0
+"""Seconds within which one actor has to answer, ten times as many where Ray has to make its environment first."""
+
+GREET_AGAIN = 0.2
+"""Seconds until an actor that does not answer yet is greeted again."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at whether the connection is there, and which nodes are."""
+
+LET_GO = 30.0
+"""Seconds after which an actor that has no room is given up where their number follows the nodes."""
+
+CLOSE_TIMEOUT = 10.0
+"""Seconds that ``close`` waits for the dispatcher's thread."""
+
+
+@dataclasses.dataclass(eq=False)
+class Seat:
+    """An actor, be it up or not; Ray starts it again when it dies.
+
+    `greeting` is what it said when it came up last, `absent_since` when it was missed first, 0.0 while it is up.
+    """
+
+    actor: Any
+    absent_since: float
+    greeting: Greeting | None = None
+    restarts: int = -1
+    tasks: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class RayWorker(ScheduledWorker[ProcessJob]):
+    """An actor from when it has come up to its death: the seat that it has, the constants that it was sent, its calls.
+
+    A call is kept as Ray's reference to its result, without which that would be dropped.
+    """
+
+    seat: Seat = dataclasses.field(kw_only=True)
+    constants: set[int] = dataclasses.field(default_factory=set)
+    calls: set[Any] = dataclasses.field(default_factory=set)
+
+
+class RayDispatcher:
+    """Owns the actors and hands out tasks; knows nothing of the pool, which may be forgotten."""
+
+    def __init__(
+        self, cluster: Cluster, actors: int | None, need: dict[str, float], runtime_env: dict[str, Any] | None,
+        copy: bool,
+    ) -> None:  # fmt: skip
+        self._cluster = cluster
+        self._ray = cluster.ray
+        self._wanted = actors
+        self._need = need
+        self._runtime_env = runtime_env
+        self._copy = copy
+        self.size = max(1, cluster.room_for(need)) if actors is None else actors
+        self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1)
+        self._seats: list[Seat] = []
+        self._memory = BufferPool()
+        self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._timers: list[tuple[float, int, Callable[[], Any]]] = []
+        self._numbers = itertools.count(1)
+        self._owner_pid = os.getpid()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = self._left = False
+        self._ended = ""  # why there is an end, where nobody closed the pool
+        self._empty_since = 0.0  # since when no actor is up; infinity while one is
+        self._had_room = False
+        self._last_death = ""
+
+    # -- any thread --------------------------------------------------------------------------------------------
+
+    def submit(self, task: Task, how: Submission) -> ProcessJob:
+        """Have a task run by an actor."""
+        check_process(self._owner_pid)
+        self.check_open()
+        self._start()
+        job = job_of(next(self._numbers), task, how, _no_turn)
+        if not job.finished:
+            self._inbox.put(partial(self._submitted, job))
+            if self._left:
+                self._drain()
+        return job
+
+    def check_open(self) -> None:
+        """Raise :class:`PoolClosed` if the pool was closed, :class:`ClusterError` if its connection is gone."""
+        if self._ended:
+            raise ClusterError(self._ended)
+        if self._closed:
+            raise PoolClosed("this pool was closed; make a new one")
+
+    def forget(self, number: int) -> None:
+        """Tell the actors that a constant is no longer needed; it may be called inside any code."""
+        self._inbox.put(partial(self._forgotten, number))
+
+    def stats(self) -> list[dict[str, Any]]:
+        """Return what each actor did."""
+        running = {worker.seat: len(worker.jobs) for worker in tuple(self._schedule.workers)}
+        return [
+            {
+                "node": seat.greeting.address, "pid": seat.greeting.pid, "tasks": seat.tasks, "running": running[seat],
+                "restarts": seat.restarts,
+            }
+            for seat in tuple(self._seats)
+            if seat.greeting is not None and seat in running
+        ]  # fmt: skip
+
+    def close(self) -> None:
+        """End the actors and wait until that was told to Ray; may be called again."""
+        if os.getpid() != self._owner_pid:
+            return  # a fork of the user's: the actors belong to its parent
+        self.abandon()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_TIMEOUT)
+
+    def abandon(self) -> None:
+        """Let the actors be ended, some time soon; it may be called inside any code."""
+        self._closed = True
+        if self._thread is None:
+            self._cluster.leave()
+        self._inbox.put(_nothing)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="batchup_ng-ray", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    # -- the dispatcher's thread, all that follows -------------------------------------------------------------
+
+    def _run(self) -> None:
+        leave_interrupts_to_others()
+        try:
+            self._look()
+            while not (self._closed or self._ended):
+                self._serve_once()
+        except BaseException as error:
+            self._ended = f"the dispatcher of this pool failed, make a new one: {error!r}"
+            raise
+        finally:
+            self._leave()
+
+    def _serve_once(self) -> None:
+        """Wait for what there is to do, and do it."""
+        now = time.monotonic()
+        due = min(self._timers[0][0], self._schedule.next_tick())
+        with contextlib.suppress(queue.Empty):
+            self._inbox.get(timeout=max(0.0, due - now))()
+        now = time.monotonic()
+        while self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+        if self._schedule.next_tick() <= now:
+            self._do(self._schedule.tick(now))
+
+    def _later(self, seconds: float, call: Callable[[], Any]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), call))
+
+    def _look(self) -> None:
+        """See whether the connection is there, how many actors there are to be, whether one comes up at all."""
+        self._later(LOOK_EVERY, self._look)
+        if not self._cluster.connected():
+            self._ended = "the program's connection to Ray was ended (ray.shutdown); make a new pool"
+            return
+        if self._seats:
+            self._keep_size(time.monotonic())
+        if self._seats and not self._schedule.workers:
+            self._look_for_room(time.monotonic())
+
+    def _keep_size(self, now: float) -> None:
+        """Have as many actors as are wanted, or as there is room for."""
+        absent = [seat for seat in self._seats if seat.absent_since]
+        if not self._seats:
+            self._empty_since = now
+            self._had_room = self._cluster.room_for(self._need) > 0
+        if self._wanted is None:
+            for seat in absent:
+                if now > seat.absent_since + LET_GO and self._schedule.workers:
+                    self._give_up(seat)
+            self.size = max(1, len(self._seats) + (0 if absent else self._cluster.room_for(self._need)))
+        while len(self._seats) < self.size:
+            seat = Seat(self._new_actor(), now)
+            self._seats.append(seat)
+            self._greet(seat)
+
+    def _look_for_room(self, now: float) -> None:
+        """Give up what waits if no actor comes up."""
+        limit = START_TIMEOUT * (10 if self._runtime_env else 1)
+        if not self._had_room and not any(seat.restarts >= 0 for seat in self._seats):
+            limit = ROOM_TIMEOUT
+        if now < self._empty_since + limit:
+            return
+        asked = ", ".join(f"{name}: {amount:g}" for name, amount in self._need.items())
+        free = ", ".join(f"{name}: {amount:g}" for name, amount in sorted(self._cluster.free().items())) or "nothing"
+        self._fail_all(
+            ClusterError(
+                f"none of {len(self._seats)} actors came up in {now - self._empty_since:.0f} s: each needs "
+                f"{{{asked}}}, free in the cluster is {{{free}}}; ask for less (actors=, num_cpus=, resources=), end "
+                f"what has the rest, or add nodes before the pool is used{self._last_death and '. Last: '}"
+                f"{self._last_death}"
+            )
+        )
+        for seat in list(self._seats):
+            self._give_up(seat)
+
+    # -- actors ------------------------------------------------------------------------------------------------
+
+    def _new_actor(self) -> Any:
+        options: dict[str, Any] = {
+            "num_cpus": self._need.get("CPU", 0), "max_restarts": -1, "max_task_retries": 0,
+            "resources": {name: amount for name, amount in self._need.items() if name != "CPU"},
+            "scheduling_strategy": "SPREAD",
+        }  # fmt: skip
+        if self._runtime_env:
+            options["runtime_env"] = self._runtime_env
+        return self._ray.remote(Actor).options(**options).remote()
+
+    def _greet(self, seat: Seat) -> None:
+        """Ask an actor to say that it is up."""
+        if seat in self._seats:
+            self._called(seat.actor.greet.remote(), partial(self._greeted, seat))
+
+    def _called(self, ref: Any, then: Callable[[Any], Any]) -> None:
+        """Have the answer of a call come to the inbox."""
+        ref.future().add_done_callback(lambda answer: self._inbox.put(partial(then, answer)))
+
+    def _greeted(self, seat: Seat, answer: Any) -> None:
+        if seat not in self._seats:
+            return
+        failed, error = None, answer.exception()
+        if error is None:
+            greeting = Greeting(*answer.result())
+            if seat.greeting is not None and seat.greeting[1:] == greeting[1:]:
+                failed = "it is still being ended"
+            elif greeting.version != __version__:
+                self._refuse(f"node {greeting.address} has batchup_ng {greeting.version}, and here is {__version__}")
+                return
+        elif isinstance(error, self._ray.exceptions.RayActorError):
+            failed = last_line(error)
+            if isinstance(error, self._ray.exceptions.ActorDiedError):  # for good
+                if seat.greeting is None:
+                    self._refuse(f"an actor cannot be started: {last_line(error)}")
+                    return
+                self._last_death = failed
+                seat.actor = self._new_actor()
+        else:
+            self._refuse(f"an actor cannot be started: {last_line(error)}")
+            return
+        if failed is not None:
+            self._later(GREET_AGAIN, partial(self._greet, seat))
+            return
+        seat.greeting, seat.absent_since, seat.restarts = greeting, 0.0, seat.restarts + 1
+        now = time.monotonic()
+        worker = RayWorker(now, seat=seat)
+        self._schedule.add(worker)
+        self._do(self._schedule.ready(worker, now))
+
+    def _refuse(self, why: str) -> None:
+        """Give up, since no actor can do its work."""
+        self._fail_all(
+            ClusterError(
+                f"{why}; install batchup_ng and what it needs on all nodes, in the same versions, or have Ray send it: "
+                f"runtime_env={{'py_modules': [batchup_ng]}}"
+            )
+        )
+        for seat in list(self._seats):
+            self._give_up(seat)
+
+    def _give_up(self, seat: Seat) -> None:
+        """End an actor for good."""
+        self._seats.remove(seat)
+        for worker in [each for each in self._schedule.workers if each.seat is seat]:
+            worker.calls.clear()
+            self._do(self._schedule.died(worker, time.monotonic()))
+        if self._cluster.connected():
+            self._ray.kill(seat.actor, no_restart=True)
+
+    def _lost(self, worker: RayWorker, why: str) -> None:
+        """An actor is gone; Ray starts it again."""
+        if worker not in self._schedule.workers:
+            return
+        seat = worker.seat
+        assert seat.greeting is not None
+        self._last_death = f"worker {seat.greeting.pid} on node {seat.greeting.address} died: {why}"
+        seat.absent_since = now = time.monotonic()
+        worker.calls.clear()
+        self._do(self._schedule.died(worker, now))
+        if not self._schedule.workers:
+            self._empty_since = now
+        if self._schedule.broken:
+            self._schedule.reset()
+        self._greet(seat)
+
+    # -- tasks -------------------------------------------------------------------------------------------------
+
+    def _submitted(self, job: ProcessJob) -> None:
+        if not self._seats:
+            self._keep_size(time.monotonic())
+        self._do(self._schedule.submit(job, time.monotonic()))
+
+    def _do(self, actions: Iterable[Action[RayWorker, ProcessJob]]) -> None:
+        """Do what the schedule says."""
+        for action in actions:
+            if isinstance(action, Send):
+                self._send(action.worker, action.job)
+            elif isinstance(action, Kill):
+                self._ray.kill(action.worker.seat.actor, no_restart=False)
+                self._lost(action.worker, "its time was up")
+            else:
+                action.job.fail(self._error_of(action.job, action.why))
+
+    def _send(self, worker: RayWorker, job: ProcessJob) -> None:
+        kind, pickled, buffers, constants = job.task
+        actor = worker.seat.actor
+        for constant in constants:
+            if constant.number not in worker.constants:
+                worker.constants.add(constant.number)
+                worker.loading += 1
+                ref = actor.keep.remote(constant.number, constant.ref)  # type: ignore[attr-defined]  # a RayConstant
+                self._called(ref, partial(self._loaded, worker))
+        ref = actor.run.remote(int(kind), job.number, pickled, *[np.frombuffer(each, np.uint8) for each in buffers])
+        worker.calls.add(ref)
+        self._called(ref, partial(self._answered, worker, job, ref))
+
+    def _loaded(self, worker: RayWorker, answer: Any) -> None:
+        if worker in self._schedule.workers and answer.exception() is None:
+            self._schedule.loaded(worker, time.monotonic())
+
+    def _answered(self, worker: RayWorker, job: ProcessJob, ref: Any, answer: Any) -> None:
+        """Receive the answer of a call: give its actor new work first, then hand over what came."""
+        if ref not in worker.calls:
+            return  # of an actor that was lost
+        worker.calls.remove(ref)
+        error = answer.exception()
+        if error is not None and not isinstance(error, self._ray.exceptions.RayTaskError):
+            self._lost(worker, last_line(error))
+            return
+        worker.seat.tasks += 1
+        self._do(self._schedule.result(worker, job, time.monotonic()))
+        job.task = DONE
+        if error is not None:
+            job.set_exception(ClusterError(f"the answer of a task cannot be stored: {last_line(error)}"))
+            return
+        kind, pickled, buffers = answer.result()
+        job.transport = "store" if buffers else "message"
+        job.set_result(Frame(Kind(kind), job.number, pickled, self._copied(buffers) if self._copy else buffers))
+
+    def _copied(self, buffers: list[np.ndarray]) -> list[Any]:
+        """Return copies in one piece of reused memory."""
+        starts = [0, *itertools.accumulate(-(-each.nbytes // ALIGNMENT) * ALIGNMENT for each in buffers)]
+        memory = self._memory.empty((starts[-1],), np.dtype(np.uint8))
+        copies = [memory[start : start + each.nbytes] for start, each in zip(starts, buffers, strict=False)]
+        for copy, each in zip(copies, buffers, strict=True):
+            copy[...] = each
+        return copies
+
+    def _forgotten(self, number: int) -> None:
+        for worker in self._schedule.workers:
+            if number in worker.constants:
+                worker.constants.discard(number)
+                worker.seat.actor.forget.remote(number)
+
+    def _error_of(self, job: ProcessJob, why: str) -> BaseException:
+        if why is LATE:
+            return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+        if self._schedule.broken:
+            return PoolBroken(f"actors cannot be kept alive: {self._last_death}; others died before they did anything")
+        return WorkerDied(f"{self._last_death}, while it ran this task")
+
+    def _fail_all(self, error: Exception) -> None:
+        for action in self._schedule.fail_all():
+            action.job.fail(error)
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Leave nothing of the actors: the dispatcher's last act."""
+        self._fail_all(self._end())
+        self._schedule.take_all()
+        for seat in list(self._seats):
+            self._give_up(seat)
+        self._left = True
+        self._drain()
+        self._memory.clear()
+        self._cluster.leave()
+
+    def _drain(self) -> None:
+        """Fail tasks that were submitted when nobody was there any more; on any thread."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                call = self._inbox.get_nowait()
+                if isinstance(call, partial) and call.func == self._submitted:
+                    call.args[0].fail(self._end())
+
+    def _end(self) -> Exception:
+        """Return what is raised for tasks that are not done at the end."""
+        if self._ended:
+            return ClusterError(self._ended)
+        return PoolClosed("the pool was closed before this result was made")
+
+
+def last_line(error: BaseException) -> str:
+    """Return what Ray says behind its traceback."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+
+
+def _no_turn(future: TaskFuture, deadline: float) -> None:
+    """There is nothing that a consumer which waits could do."""
+
+
+def _nothing() -> None:
+    """Wakes the dispatcher up."""

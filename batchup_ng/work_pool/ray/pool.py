@@ -1,0 +1,151 @@
+"""The pool of actors on a Ray cluster.
+
+Who owns what. The pool is the user's handle. The dispatcher behind it owns the actors; when the handle is forgotten, or
+the program ends, the dispatcher is closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from typing import Any
+
+from ... import validation
+from ...data_source.base import AbstractDataSource
+from ...errors import ArgumentError, ArgumentTypeError
+from ..base import ELSEWHERE, AbstractWorkerPool
+from ..processes.execution import WorkerBuffers
+from ..processes.job import ProcessJob
+from ..processes.serialization import can_travel
+from ..task import ONCE, Submission, Task
+from ..threads import WorkerThreadPool
+from .cluster import Cluster
+from .constants import RayConstant
+from .dispatcher import RayDispatcher
+
+
+class WorkerRayPool(AbstractWorkerPool):
+    """Actors of a Ray cluster that run tasks: on other machines, or on this one.
+
+    The same program as with :class:`~batchup_ng.WorkerProcessPool` gives the same batches. A batch comes through Ray's
+    object store and is copied from there into reused memory of this process. The source is sent once to each node; its
+    arrays are read-only there. Files that it reads have to lie under the same paths on each node. This library has to
+    be installed there, in the version that is here.
+
+    Args:
+        address: Of the cluster, as ``ray.init`` takes it: ``"auto"`` or ``"host:port"``. None: the cluster that the
+            program is connected to, else the one that ``RAY_ADDRESS`` names or that runs on this machine, else a new
+            one on this machine, which ends with the last pool that uses it.
+        actors: How many; None for as many as the nodes have room for, those that join later too.
+        num_cpus: CPUs that Ray sets aside for each actor; may be a fraction.
+        resources: What else it sets aside for each: amounts by name.
+        runtime_env: Ray's description of what each actor needs: ``{"pip": [...]}``, ``{"py_modules": [...]}``.
+        copy: Whether batches are copied out of the object store. Without, their arrays are read-only, and keep the room
+            that they take in the store for as long as they live.
+
+    Raises:
+        ArgumentError: a number is out of range, or the program is connected to another cluster.
+        ArgumentTypeError: an argument is of a wrong kind.
+        ImportError: Ray is not installed.
+        ConnectionError: there is no cluster at `address`.
+    """
+
+    @validation.known_names({**ELSEWHERE, "processes": "pass their number as actors="})
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        actors: int | None = None,
+        num_cpus: float = 1,
+        resources: dict[str, float] | None = None,
+        runtime_env: dict[str, Any] | None = None,
+        copy: bool = True,
+    ) -> None:
+        super().__init__()
+        if address is not None and (not isinstance(address, str) or address.startswith("ray://")):
+            raise ArgumentTypeError(
+                f"address must be None, 'auto' or 'host:port' of a cluster's head, not {address!r}; run the program on "
+                f"a machine of the cluster, as Ray's client (ray://) has no object store"
+            )
+        if actors is not None:
+            validation.positive_int("actors", actors)
+        need = _checked_need(num_cpus, resources)
+        self.buffers = WorkerBuffers()
+        self._options: dict[str, Any] = {"resources": resources, "runtime_env": runtime_env, "copy": copy}
+        self._options["num_cpus"] = num_cpus
+        self._cluster = Cluster(address)
+        self._dispatcher = RayDispatcher(self._cluster, actors, need, runtime_env, copy)
+        self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
+        self._finalizer.atexit = False
+        _open.add(self._dispatcher)
+
+    @property
+    def processes(self) -> int:
+        """How many actors there are, or are to be."""
+        return self._dispatcher.size
+
+    def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
+        return self._dispatcher.submit(task, how)
+
+    def shared_constant(self, x: Any) -> RayConstant:
+        """Return a stand-in for `x`, which reaches each node once; `x` must not change afterwards.
+
+        Args:
+            x: Anything that can be pickled.
+
+        Raises:
+            SerializationError: `x` cannot be pickled.
+        """
+        self.check_open()
+        if isinstance(x, RayConstant):
+            return x
+        constant = RayConstant(x, self._cluster.ray)
+        weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
+        return constant
+
+    def stats(self) -> list[dict[str, Any]]:
+        """Return what each actor did, in the order in which they came to be.
+
+        Returns:
+            A dict for each that is there: ``node``, the address of its node; ``pid``, of its process there; ``tasks``
+            that it finished; ``running``, tasks that it has; ``restarts``, how often it died and came again.
+        """
+        return self._dispatcher.stats()
+
+    def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
+        """Return an actor of its own; a thread where the source holds a live iterator, which cannot move."""
+        if stays or not can_travel(source):
+            return WorkerThreadPool(1)
+        return WorkerRayPool(actors=1, **self._options)
+
+    def abandon(self) -> None:
+        self._dispatcher.abandon()
+
+    def check_open(self) -> None:
+        self._dispatcher.check_open()
+
+    def close(self) -> None:
+        super().close()
+        _open.discard(self._dispatcher)
+        self._dispatcher.close()
+
+
+def _checked_need(num_cpus: Any, resources: Any) -> dict[str, float]:
+    """Return what an actor needs, by the names that Ray has for it."""
+    need = {"CPU": num_cpus, **({} if resources is None else resources)}
+    for name, amount in need.items():
+        shown = "num_cpus" if name == "CPU" else f"resources[{name!r}]"
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+            raise ArgumentTypeError(f"{shown} must be a number, not {amount!r}; pass 1, or 0.5")
+        if amount < 0 or not name:
+            raise ArgumentError(f"{shown} must not be below 0, and {amount!r} is; pass 1, or 0.5")
+    return {name: float(amount) for name, amount in need.items() if amount} or {"CPU": 0.001}
+
+
+_open: weakref.WeakSet[RayDispatcher] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for dispatcher in list(_open):
+        dispatcher.close()

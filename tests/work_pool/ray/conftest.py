@@ -1,0 +1,53 @@
+"""The cluster that the tests of this folder share, and what they may not leave behind on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from .local_cluster import cluster
+
+PATIENCE = 20.0
+"""Seconds in which what a test used must be gone, on a machine that may be busy."""
+
+
+@pytest.fixture(scope="package")
+def nodes() -> Iterator[Any]:
+    """A cluster of two nodes with CPUs for several pools, and a head without."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with cluster() as made:
+        yield made
+
+
+def actors() -> set[int]:
+    """Return the processes of actors on this machine."""
+    own = psutil.Process().children(recursive=True)
+    return {process.pid for process in own if process.is_running() and "ray::Actor" in " ".join(_command(process))}
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def dispatchers() -> set[threading.Thread]:
+    """Return the threads of pools."""
+    return {thread for thread in threading.enumerate() if thread.name == "batchup_ng-ray"}
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(nodes: Any) -> Iterator[None]:
+    """Fail a test after which an actor or a thread of a pool is left; Ray's own processes come and go as they like."""
+    before = actors(), dispatchers()
+    yield
+    deadline = time.monotonic() + PATIENCE
+    while (left := (actors() - before[0], dispatchers() - before[1])) != (set(), set()):
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.05)

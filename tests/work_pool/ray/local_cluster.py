@@ -1,0 +1,58 @@
+"""A Ray cluster of several nodes on this machine, each with a loopback address of its own.
+
+A node that has the address of the machine itself is taken for the one that the program runs on, and one at 127.0.0.1 is
+looked for at the outer address, which takes minutes to fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+STORE = 160 << 20
+"""Bytes of the object store of a node."""
+
+_addresses = itertools.count(2)
+
+
+def settings() -> dict[str, str]:
+    """Return the variables under which Ray is to run: nothing is reported to anybody, workers find these tests."""
+    return {
+        "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "PYTHONPATH": str(ROOT),
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DISABLE_IMPORT_WARNING": "1",
+        "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3",
+    }  # fmt: skip
+
+
+def add_node(cluster: Any, cpus: int = 6, **options: Any) -> Any:
+    """Add a node with so many CPUs."""
+    address = f"127.0.0.{next(_addresses)}"
+    options = {"object_store_memory": STORE, "include_dashboard": False, **options}
+    return cluster.add_node(num_cpus=cpus, node_ip_address=address, **options)
+
+
+@contextlib.contextmanager
+def cluster(nodes: int = 2, cpus: int = 6) -> Iterator[Any]:
+    """Give a cluster with so many nodes beside its head, which has no CPU to give; the program is connected to it."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    kept = dict(os.environ)
+    os.environ.update(settings())
+    made = Cluster()
+    try:
+        head = add_node(made, 0)
+        for _ in range(nodes):
+            add_node(made, cpus)
+        ray.init(address=made.address, log_to_driver=False, _node_ip_address=head.node_ip_address)
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+        os.environ.clear()
+        os.environ.update(kept)

@@ -1,0 +1,33 @@
+"""The pool of Ray actors: the contract of every pool, on a cluster of several nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.work_pool import AbstractWorkerPool, repair
+
+from ..pool_contract import PoolContract
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a sample that hangs looked for faster."""
+    monkeypatch.setattr(repair, "SHORT", 0.1)
+
+
+@pytest.mark.usefixtures("nodes")
+class TestFourActors(PoolContract):
+    """The contract, with actors on both nodes."""
+
+    def make(self) -> AbstractWorkerPool:
+        return bu.WorkerRayPool(actors=4)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("nodes")
+class TestOneActor(PoolContract):
+    """The contract, with one actor."""
+
+    def make(self) -> AbstractWorkerPool:
+        return bu.WorkerRayPool(actors=1)
