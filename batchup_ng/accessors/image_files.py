@@ -56,6 +56,10 @@ class ImageFiles(Pictures):
     def __len__(self) -> int:
         return len(self._paths)
 
+    def file_paths(self, rows: Sequence[int]) -> list[str]:
+        """Return the paths of the pictures `rows`, absolute."""
+        return [os.path.join(self._folder, self._paths[row]) for row in rows]
+
     def sample_name(self, row: int) -> str:
         """Return the path of a picture."""
         return self._paths[row % len(self)]
@@ -64,10 +68,10 @@ class ImageFiles(Pictures):
         return f"ImageFiles({len(self)} files, {self._options()})"
 
     def _encoded(self, rows: Sequence[int]) -> list[str]:
-        return [os.path.join(self._folder, self._paths[row]) for row in rows]
+        return self.file_paths(rows)
 
     def _contents(self) -> str:
-        return files_digest(os.path.join(self._folder, self._paths[row]) for row in range(len(self)))
+        return files_digest(path for row in range(len(self)) for path in self.file_paths([row]))
 
     def _opened(self, encoded: str) -> bytes | IO[bytes]:
         found = os.stat(encoded)

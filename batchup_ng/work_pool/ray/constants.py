@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,8 @@ class NodePacker(Packer):
     """Notes the files that a value reads, and sends arrays over files by their paths alone."""
 
     def reducer_override(self, obj: Any) -> Any:
-        paths = getattr(obj, "file_paths", None) if hasattr(type(obj), "file_paths") else None
-        if paths is not None:
-            self.mapped += [paths[place] for place in spaced(len(paths))]
+        if hasattr(type(obj), "file_paths"):  # an accessor over files
+            self.mapped += obj.file_paths(spaced(len(obj)))
         return super().reducer_override(obj)
 
     def file_part(self, array: np.ndarray) -> FilePart | None:
@@ -47,7 +47,7 @@ class NodePacker(Packer):
         return None if part is None else part._replace(device=0, inode=0)  # numbers of this machine
 
 
-def spaced(n: int) -> range | list[int]:
+def spaced(n: int) -> Sequence[int]:
     """Return the numbers below `n`, at most :data:`MOST_FILES` of them, evenly spaced."""
     return range(n) if n <= MOST_FILES else [k * n // MOST_FILES for k in range(MOST_FILES)]
 

@@ -1,0 +1,320 @@
+"""Faults on a Ray cluster: actors, nodes and programs that are killed, files and libraries that nodes lack.
+
+In each an epoch is complete, with the bytes of a plain loop, or ends with an error that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import BatchError, ClusterError, PoolClosed, SampleTimeout, SerializationError, WorkerDied
+from batchup_ng.testing.sources import assert_same_batches
+
+from ...extent import thorough
+from . import faulty, local_cluster
+from .conftest import actors
+
+pytest.importorskip("ray", reason="Ray is not installed")
+
+KILLS = [8, thorough(50)]
+
+
+@pytest.fixture
+def pool(nodes: Any) -> Iterator[bu.WorkerRayPool]:
+    """A pool of three actors."""
+    with bu.WorkerRayPool(actors=3) as made:
+        yield made
+
+
+def expected(**options: Any) -> list[Any]:
+    """Return the batches of a plain loop."""
+    return list(faulty.source().batch_iterator(faulty.SIZE, 5, epoch=1, **options))
+
+
+def batches(pool: Any, source: Any = None, **options: Any) -> Any:
+    """Return the same epoch, made by the pool."""
+    made = pool.parallel_data_source(faulty.source() if source is None else source, 6, **options)
+    return made.batch_iterator(faulty.SIZE, 5, epoch=1)
+
+
+def check(given: list[Any]) -> None:
+    """Compare an epoch with that of a plain loop."""
+    assert_same_batches(given, expected())
+
+
+# -- actors and nodes that are killed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kills", KILLS)
+def test_actors_that_are_killed_at_any_moment_cost_nothing(pool: Any, kills: int) -> None:
+    rng, done = random.Random(kills), 0
+    while done < kills:
+        given = []
+        with batches(pool, faulty.source(faulty.slow)) as iterator:
+            for batch in iterator:
+                given.append(batch)
+                if done < kills and rng.random() < 0.15:
+                    time.sleep(rng.random() * 0.02)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(rng.choice(sorted(actors())), signal.SIGKILL)
+                        done += 1
+        check(given)
+
+
+def test_all_actors_killed_at_once_cost_nothing(pool: Any) -> None:
+    with batches(pool, faulty.source(faulty.slow)) as iterator:
+        given = list(islice(iterator, 5))
+        for pid in actors():
+            os.kill(pid, signal.SIGKILL)
+        check(given + list(iterator))
+    assert sum(each["restarts"] for each in pool.stats()) >= 1
+
+
+@pytest.mark.parametrize("act", [faulty.die, faulty.leave])
+def test_an_actor_that_dies_once_in_its_task_costs_nothing(pool: Any, tmp_path: Path, act: Any) -> None:
+    with batches(pool, faulty.source(faulty.Once(tmp_path / "mark", 100, act))) as iterator:
+        check(list(iterator))
+
+
+def test_a_sample_that_kills_its_actor_is_found_and_named(pool: Any) -> None:
+    source = faulty.source(faulty.Always("", 100, faulty.die))
+    with batches(pool, source) as iterator, pytest.raises(BatchError, match="died") as caught:
+        list(iterator)
+    assert isinstance(caught.value, WorkerDied)
+    assert caught.value.row == 100
+    with batches(pool, source, on_error="skip") as iterator:
+        rows = np.concatenate([x for x, _ in iterator])
+        assert [error.row for error in iterator.errors] == [100]
+    assert sorted(rows) == [row for row in range(faulty.SAMPLES) if row != 100]
+
+
+def test_a_sample_that_hangs_is_ended_and_named(pool: Any) -> None:
+    source = faulty.source(faulty.Always("", 100, faulty.hang))
+    with batches(pool, source, timeout=1.0) as iterator, pytest.raises(SampleTimeout, match=r"timeout=1 s.*row 100"):
+        list(iterator)
+
+
+def test_a_node_that_is_killed_in_mid_epoch_costs_nothing(nodes: Any) -> None:
+    node = local_cluster.add_node(nodes, 2, resources={"spare": 2})
+    try:
+        with bu.WorkerRayPool(actors=2, resources={"spare": 0.001}) as lost, bu.WorkerRayPool(actors=1) as kept:
+            with batches(lost, faulty.source(faulty.slow)) as iterator:
+                state_at = list(islice(iterator, 4))
+                state = iterator.state_dict()
+            with batches(kept) as iterator:
+                check(list(iterator))
+            rest = lost.parallel_data_source(faulty.source(faulty.slow), 6)
+            with rest.batch_iterator(faulty.SIZE, 5, state=state) as iterator:
+                given = [next(iterator)]
+                nodes.remove_node(node, allow_graceful=False)
+                node = None
+                other = local_cluster.add_node(nodes, 2, resources={"spare": 2})  # where its actors go
+                try:
+                    check(state_at + given + list(iterator))
+                    assert {each["node"] for each in lost.stats()} == {other.node_ip_address}
+                finally:
+                    lost.close()
+                    nodes.remove_node(other)
+    finally:
+        if node is not None:
+            nodes.remove_node(node)
+
+
+def test_an_epoch_goes_on_with_the_nodes_that_are_left(nodes: Any) -> None:
+    node = local_cluster.add_node(nodes, 2)
+    with bu.WorkerRayPool(num_cpus=2) as pool, batches(pool, faulty.source(faulty.slow)) as iterator:
+        given = list(islice(iterator, 8))
+        while node.node_ip_address not in {each["node"] for each in pool.stats()}:
+            time.sleep(0.02)
+        nodes.remove_node(node, allow_graceful=False)
+        check(given + list(iterator))
+
+
+def test_actors_that_find_room_later_are_used(nodes: Any) -> None:
+    with bu.WorkerRayPool(num_cpus=6) as pool:
+        stream = pool.work_stream((faulty.slow, (np.arange(i), np.arange(2))) for i in range(100_000))
+        for _ in range(20):
+            stream.retrieve()
+        assert len(pool.stats()) == 2
+        node = local_cluster.add_node(nodes, 6)
+        while len(pool.stats()) < 3:
+            stream.retrieve()
+        assert node.node_ip_address in {each["node"] for each in pool.stats()}
+        stream.close()
+    nodes.remove_node(node)
+
+
+# -- what a cluster lacks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("need", [{"num_cpus": 64}, {"resources": {"gpus_of_old": 1}}])
+def test_a_cluster_without_room_says_what_was_asked_for_and_what_is_free(nodes: Any, need: Any) -> None:
+    with bu.WorkerRayPool(actors=2, **need) as pool, pytest.raises(ClusterError) as caught:
+        list(batches(pool))
+    told = str(caught.value)
+    assert "none of 2 actors came up" in told
+    assert "CPU: 12" in told
+    assert ("gpus_of_old: 1" if "resources" in need else "CPU: 64") in told
+
+
+def test_room_that_comes_after_an_error_is_used(nodes: Any) -> None:
+    with bu.WorkerRayPool(actors=1, resources={"late": 1}) as pool:
+        with pytest.raises(ClusterError, match="late: 1"):
+            list(batches(pool))
+        node = local_cluster.add_node(nodes, 1, resources={"late": 1})
+        with batches(pool) as iterator:
+            check(list(iterator))
+    nodes.remove_node(node)
+
+
+def test_a_map_that_cannot_be_pickled_is_refused_before_anything_is_sent(pool: Any) -> None:
+    import threading
+
+    guard = threading.Lock()
+    with pytest.raises(SerializationError, match=r"lock.* cannot be sent"):
+        batches(pool, faulty.source(lambda x, y: (guard, x, y)[1:]))
+
+
+def test_a_node_without_the_library_is_told_of(nodes: Any, tmp_path: Path) -> None:
+    bare = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
+    program = """
+import sys
+sys.path.insert(0, {root!r})
+import batchup_ng as bu, numpy as np
+with bu.WorkerRayPool({address!r}, actors=1, runtime_env={env!r}) as pool:
+    list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(3)])).batch_iterator(2))
+""".format(root=str(local_cluster.ROOT), address=nodes.address, env=bare)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "ClusterError: an actor cannot be started: ModuleNotFoundError: No module named 'batchup_ng'" in done.stderr
+    assert "py_modules" in done.stderr
+
+
+def test_a_file_that_a_node_lacks_or_has_another_of_is_named(pool: Any, tmp_path: Path) -> None:
+    path = tmp_path / "data.npy"
+    np.save(path, np.arange(100_000.0))
+    source = bu.ArrayDataSource([np.load(path, mmap_mode="r")])
+    parallel = pool.parallel_data_source(source)
+    with parallel.batch_iterator(50_000) as iterator:
+        assert_same_batches(list(iterator), list(source.batch_iterator(50_000)))
+        assert iterator.stats()["arrays"] == "mapped"
+    parallel = pool.parallel_data_source(bu.ArrayDataSource([np.load(path, mmap_mode="r")]))
+    path.rename(tmp_path / "away.npy")
+    with pytest.raises(ClusterError, match=r"node 127\.0\.0\.\d+ cannot read .*data\.npy"):
+        list(parallel.batch_iterator(50_000))
+    shutil.copyfile(tmp_path / "away.npy", path)
+    os.utime(path, (1, 1))
+    with pytest.raises(ClusterError, match=r"has another .*data\.npy.*copy the file with its time"):
+        list(parallel.batch_iterator(50_000))
+    shutil.copystat(tmp_path / "away.npy", path)
+    assert len(list(parallel.batch_iterator(50_000))) == 2  # once it is there
+
+
+def test_pictures_that_a_node_lacks_are_named(pool: Any, tmp_path: Path) -> None:
+    from PIL import Image
+
+    paths = [tmp_path / f"{k}.png" for k in range(20)]
+    for path in paths:
+        Image.new("RGB", (8, 8)).save(path)
+    parallel = pool.parallel_data_source(bu.ArrayDataSource([bu.ImageFiles(paths, 4)]))
+    paths[7].unlink()
+    with pytest.raises(ClusterError, match=r"node 127\.0\.0\.\d+ cannot read .*7\.png"):
+        list(parallel.batch_iterator(5))
+
+
+def test_a_store_that_is_full_is_no_end(nodes: Any) -> None:
+    big = bu.ArrayDataSource([np.arange(12)]).map(lambda x: (np.full((1, 40 << 20), x, np.uint8),))
+    with bu.WorkerRayPool(actors=2, copy=False) as pool:  # 40 MB a sample, all held: more than there is room for
+        held = list(pool.parallel_data_source(big, 4).batch_iterator(1))
+        assert [int(batch[0][0, -1]) for batch in held] == list(range(12))
+
+
+# -- the end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_ended_in_mid_epoch_is_told_of(nodes: Any, tmp_path: Path) -> None:
+    program = """
+import batchup_ng as bu, ray
+from tests.work_pool.ray import faulty
+with bu.WorkerRayPool({address!r}, actors=1) as pool:
+    iterator = pool.parallel_data_source(faulty.source(faulty.slow), 2).batch_iterator(8)
+    next(iterator)
+    ray.shutdown()
+    list(iterator)
+""".format(address=nodes.address)
+    done = subprocess.run([sys.executable, "-c", program], cwd=local_cluster.ROOT, capture_output=True, text=True)
+    assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr
+
+
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])
+def test_a_program_that_is_killed_leaves_no_actor(nodes: Any, ends: signal.Signals) -> None:
+    program = """
+import batchup_ng as bu
+from tests.work_pool.ray import faulty
+with bu.WorkerRayPool({address!r}, actors=3) as pool:
+    for _ in pool.parallel_data_source(faulty.source(faulty.slow).repeat(1000)).batch_iterator(8):
+        print("batch", flush=True)
+""".format(address=nodes.address)
+    before = actors()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=local_cluster.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"batch\n"
+    assert len(actors() - before) == 3
+    process.send_signal(ends)
+    process.stdout.close()
+    assert process.wait() != 0
+    gone = time.monotonic() + 10.0
+    while actors() - before:
+        assert time.monotonic() < gone
+        time.sleep(0.05)
+
+
+def test_a_program_that_is_killed_ends_the_cluster_that_it_started(nodes: Any, tmp_path: Path) -> None:
+    program = """
+import batchup_ng as bu
+from tests.work_pool.ray import faulty
+with bu.WorkerRayPool("local", actors=1) as pool:
+    for _ in pool.parallel_data_source(faulty.source(faulty.slow).repeat(1000)).batch_iterator(8):
+        print("batch", flush=True)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=local_cluster.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"batch\n"
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert any("raylet" in " ".join(each.cmdline()) for each in started)
+    process.kill()
+    process.stdout.close()
+    process.wait()
+    assert psutil.wait_procs(started, timeout=10.0)[1] == []
+
+
+def test_a_closed_pool_says_so(nodes: Any) -> None:
+    pool = bu.WorkerRayPool(actors=1)
+    iterator = batches(pool)
+    next(iterator)
+    pool.close()
+    pool.close()
+    with pytest.raises(PoolClosed):
+        list(iterator)
+    with pytest.raises(PoolClosed):
+        batches(pool)
