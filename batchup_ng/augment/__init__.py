@@ -11,6 +11,7 @@ on the batch size either. Flips, crops, ``cutout``, ``normalize`` and the mixing
 (``pip install 'batchup_ng[images]'``), on whose version their last bits depend.
 """
 
+from .albumentations import albumentations
 from .base import compose
 from .choice import choose, rand_augment
 from .color import blur, color_jitter, grayscale
@@ -20,6 +21,7 @@ from .normalize import normalize
 
 __all__ = [
     "affine",
+    "albumentations",
     "blur",
     "choose",
     "color_jitter",
