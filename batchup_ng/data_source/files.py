@@ -38,6 +38,7 @@ class FilesReport:
         skipped: The files and folders that were left out, by the reason.
         missing: The files that a table names and that do not exist.
         duplicates: The paths that a table names more than once, each as often as it is there again.
+        unmatched: The absolute paths on the exclusion list that are none of the files.
     """
 
     where: str
@@ -46,6 +47,7 @@ class FilesReport:
     skipped: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Sequence[str] = ()
     duplicates: Sequence[str] = ()
+    unmatched: Sequence[str] = ()
 
     def __str__(self) -> str:
         shown = list(self.class_counts.items())[:SHOWN_CLASSES]
@@ -55,7 +57,7 @@ class FilesReport:
         if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
             lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")
         told = [*((f"left out, {why}", paths) for why, paths in self.skipped.items()), ("missing", self.missing)]
-        told.append(("named again", self.duplicates))
+        told += [("named again", self.duplicates), ("on the exclusion list, but not there", self.unmatched)]
         return "\n".join([*lines, *(f"{what}: {named(paths)}" for what, paths in told if len(paths))])
 
 

@@ -16,7 +16,7 @@ from ..accessors.packed_paths import PackedPaths, path_text
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .csv_file import csv_rows
-from .exclusion import excluded_paths
+from .exclusion import excluded_paths, unmatched_paths
 from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
 
 Column: TypeAlias = "list[Any]"
@@ -62,7 +62,7 @@ def from_table(
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
         exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out.
+            folder; None leaves nothing out. A path that the table has not gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
@@ -86,7 +86,9 @@ def from_table(
         names, labels = _labels(label, named_columns("label", label), separator, class_names)
         arrays.append(labels)
     arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
-    out = _excluded(paths, excluded_paths(exclude))
+    excluded = excluded_paths(exclude)
+    out = _excluded(paths, excluded)
+    unmatched = unmatched_paths(excluded, [paths[row] for row in out])
     absent = [] if missing == "ignore" else sorted(set(_absent(paths)).difference(out))
     if absent and missing == "error":
         raise ArgumentError(
@@ -101,7 +103,7 @@ def from_table(
     report = FilesReport(
         f"table of {len(paths):,} rows", len(taken), _counts(names, arrays),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
-        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)),
+        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched),
     )  # fmt: skip
     return FilesDataSource([opened(images, PackedPaths(taken), size), *arrays], report)
 

@@ -7,6 +7,7 @@ import importlib
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -280,8 +281,12 @@ def test_a_path_that_is_there_twice(tmp_path: Path) -> None:
 def test_the_exclusion_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pictures(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for exclude in ([tmp_path / "b.png"], ["b.png", "x.png", "sub/a.png"]):
-        source = bu.from_table(TABLE, label="kind", exclude=exclude)
+    for exclude, unmatched in (([tmp_path / "b.png"], []), (["b.png", "x.png", "sub/a.png"], ["sub/a.png", "x.png"])):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            source = bu.from_table(TABLE, label="kind", exclude=exclude)
+        assert [each.category for each in told] == [bu.SampleWarning] * bool(unmatched)
+        assert list(source.report.unmatched) == [str(tmp_path / name) for name in unmatched]
         assert [source.data[0].sample_name(row) for row in range(3)] == ["a.png", "c.png", "d.png"]
         assert source.data[1].tolist() == [2, 2, 0]
         assert list(source.report.skipped["excluded"]) == ["b.png"]
