@@ -7,7 +7,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError, SampleReadError
-from batchup_ng.testing import AccessorContract
+from batchup_ng.testing.accessors import AccessorContract
 
 from .image_helpers import by_pillow, files_of_all_kinds, paths_of_all_kinds
 
