@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..accessors.packed_paths import PackedPaths
+import numpy as np
+
 from ..errors import ArgumentError
 from .array import ArrayDataSource
 
@@ -75,9 +76,10 @@ class FilesDataSource(ArrayDataSource):
         report: What was found, a :class:`FilesReport`.
     """
 
-    def __init__(self, data: list[Any], report: FilesReport) -> None:
+    def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
         super().__init__(data)
         self.report = report
+        self._labelled = labelled
         self._report_in_words = f"{len(report.class_counts)} classes"
         self.runs_user_code = ArrayDataSource(data).runs_user_code  # which this subclass adds none to
 
@@ -86,9 +88,14 @@ class FilesDataSource(ArrayDataSource):
         """The names of the classes, by their numbers; empty where there are none."""
         return tuple(self.report.class_counts)
 
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler; None where there are none."""
+        return self.data[1] if self._labelled else None
 
-def opened(images: Reader, paths: PackedPaths, size: Any) -> Any:
-    """Return the accessor of the files."""
+
+def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
+    """Return the accessor of the files, or of encoded pictures."""
     return images(paths) if size is None else images(paths, size)
 
 

@@ -79,7 +79,7 @@ def from_folder(
     skipped = {why: PackedPaths(those) for why, those in walk.skipped.items()}
     unmatched = PackedPaths(unmatched_paths(walk.excluded, skipped.get("excluded", ())))
     report = FilesReport(root, len(paths), by_name, skipped, unmatched=unmatched)
-    return FilesDataSource([opened(images, paths, size), *labels], report)
+    return FilesDataSource([opened(images, paths, size), *labels], report, bool(labels))
 
 
 Folder: TypeAlias = "tuple[str, str, tuple[str, ...]]"

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import validation
+from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
 from ..error_context import shortened
@@ -52,13 +53,14 @@ def from_table(
     Args:
         table: A data frame of pandas, polars, or another library that narwhals knows; a table of pyarrow; a dict of
             lists or arrays.
-        image: The column of the paths.
+        image: The column of the paths; or of the encoded pictures, ``bytes`` or dicts ``{"bytes": ..., "path": ...}``
+            as Hugging Face stores them, which :class:`~batchup_ng.ImageBytes` reads.
         label: The column of the labels.
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
         columns: Further columns, which follow in each batch, as arrays of what NumPy makes of their values.
         class_names: The classes, in the order of their numbers, as those that the network was trained with.
-        root: The folder that paths are relative to; None is the current one.
+        root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
         exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
@@ -80,7 +82,9 @@ def from_table(
     validation.one_of("missing", missing, ("error", "skip", "ignore"))
     if separator == "":
         raise ArgumentError("separator must be some text, not ''; pass None for one class a sample")
-    paths = _paths(named_columns("image", image), root)
+    values = named_columns("image", image)
+    encoded = bool(values) and isinstance(values[0], (bytes, dict))
+    paths = [] if encoded else _paths(values, root)
     names, arrays = None, []
     if label is not None:
         names, labels = _labels(label, named_columns("label", label), separator, class_names)
@@ -95,17 +99,20 @@ def from_table(
             f"missing: {image!r} names files that do not exist: {named([paths[row] for row in absent])}, in rows "
             f"{_listed(absent)}; pass root= if they lie elsewhere, or missing='skip' to leave those rows out"
         )
-    kept = np.setdiff1d(np.arange(len(paths)), [*absent, *out])
+    kept = np.setdiff1d(np.arange(len(values)), [*absent, *out])
     if not len(kept):
-        raise ArgumentError(f"table must name pictures, and of its {len(paths)} rows none is left")
+        raise ArgumentError(f"table must name pictures, and of its {len(values)} rows none is left")
     arrays = [array[kept] for array in arrays]
     taken = [paths[row] for row in kept] if len(kept) < len(paths) else paths
     report = FilesReport(
-        f"table of {len(paths):,} rows", len(taken), _counts(names, arrays),
+        f"table of {len(values):,} rows", len(kept), _counts(names, arrays),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
         PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched),
     )  # fmt: skip
-    return FilesDataSource([opened(images, PackedPaths(taken), size), *arrays], report)
+    if encoded and images is ImageFiles:
+        images = ImageBytes
+    pictures = opened(images, values if encoded else PackedPaths(taken), size)
+    return FilesDataSource([pictures, *arrays], report, label is not None)
 
 
 @validation.known_names(OF_IMAGES)

@@ -130,6 +130,27 @@ def test_missing_values_of_pandas() -> None:
     assert unchecked(odd, label="label").data[1].tolist() == [0, 1, 0, 1]
 
 
+@each_kind
+@pytest.mark.parametrize("in_dicts", [False, True])
+def test_a_column_of_encoded_pictures(kind: str, in_dicts: bool, tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    encoded: list[Any] = [(tmp_path / path).read_bytes() for path in PATHS]
+    if in_dicts:
+        encoded = [{"bytes": each, "path": path} for each, path in zip(encoded, PATHS, strict=True)]
+    source = bu.from_table(KINDS[kind]({**TABLE, "path": encoded}), label="kind", size=2, root=tmp_path)
+    x, y = next(source.batch_iterator(9))
+    assert (x.shape, x[:, 0, 0, 0].tolist(), y.tolist()) == ((4, 2, 2, 3), [0, 1, 2, 3], [2, 1, 2, 0])
+    assert isinstance(source.data[0], bu.ImageBytes)
+    assert source.report.samples == 4
+
+
+def test_the_labels_are_at_hand() -> None:
+    source = unchecked(TABLE, label="kind", columns=["id"])
+    np.testing.assert_array_equal(source.labels, [2, 1, 2, 0])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(source)).labels, source.data[1])
+    assert unchecked(TABLE, columns=["id"]).labels is None
+
+
 def test_arrays_in_a_dict() -> None:
     table = {"path": np.array(PATHS), "label": np.array([2, 0, 2, 5], np.uint8), "more": np.eye(4, dtype=np.float32)}
     source = unchecked(table, label="label", columns=["more"])
