@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import numpy as np
 from PIL import Image
 
 from .accessors.image_decoding import FORMATS
+from .data_source.csv_file import csv_rows
 from .data_source.exclusion import write_errors
 from .data_source.files import FilesDataSource
 from .data_source.from_folder import from_folder
@@ -70,7 +72,11 @@ def _folder(path: str, image: str, label: str | None, separator: str | None) -> 
 
 def _csv(path: str, image: str, label: str | None, separator: str | None) -> FilesDataSource:
     delimiter = "\t" if path.lower().endswith(".tsv") else ","
-    return from_csv(path, image, label, DECODED_SIZE, separator=separator, missing="skip", delimiter=delimiter)
+    source = from_csv(path, image, label, DECODED_SIZE, separator=separator, missing="skip", delimiter=delimiter)
+    if label is None:
+        columns = next(csv_rows(path, delimiter))
+        source.report = dataclasses.replace(source.report, hint=f"columns: {', '.join(columns)} (--label COLUMN)")
+    return source
 
 
 ONLY_HEADERS = "(--decode finds files that break off behind them)"
@@ -96,7 +102,8 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
                 sizes.append(picture.size)
         except Exception as error:  # whatever Pillow makes of what the file holds
             empty = os.path.exists(path) and os.path.getsize(path) == 0
-            broken.append(f"  {path!r}: {'the file is empty' if empty else error}")
+            why = "the file is empty" if empty else str(error).removesuffix(f" {path!r}")  # which Pillow names again
+            broken.append(f"  {path!r}: {why}")
     lines = [f"headers read: {len(rows):,} of {len(files):,} {ONLY_HEADERS}"]
     if sizes:
         (width, height), (widest, highest) = np.min(sizes, 0), np.max(sizes, 0)

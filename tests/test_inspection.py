@@ -52,7 +52,7 @@ def test_broken_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     code, lines = inspect(capsys, tmp_path)
     assert (code, lines[-3]) == (1, "broken: 2")
     assert lines[-2] == f"  '{tmp_path}/a/empty.jpg': the file is empty"
-    assert lines[-1].startswith(f"  '{tmp_path}/b/text.png': cannot identify")
+    assert lines[-1] == f"  '{tmp_path}/b/text.png': cannot identify image file"
     assert inspect(capsys, tmp_path, "--sample", 0)[1][-1] == f"headers read: 0 of 6 {ONLY_HEADERS}"
     assert inspect(capsys, tmp_path, "--sample", 2)[1][3] == f"headers read: 2 of 6 {ONLY_HEADERS}"
 
@@ -95,6 +95,14 @@ def test_a_csv_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         f"{table}: 3 files in 2 classes", "  x  1", "  y  3", f"missing: 1 ('{tmp_path}/b/9.jpg')",
         f"named again: 1 ('{tmp_path}/b/1.jpg')",
     ]  # fmt: skip
+
+
+def test_a_csv_file_without_a_label_tells_its_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pictures(tmp_path)
+    (tmp_path / "t.csv").write_text("path,kind,split\na/0.png,x,train\n")
+    _, lines = inspect(capsys, tmp_path / "t.csv")
+    assert lines[:2] == [f"{tmp_path}/t.csv: 1 file", "columns: path, kind, split (--label COLUMN)"]
+    assert inspect(capsys, tmp_path / "t.csv", "--label", "kind")[1][1] == "  x  1"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..display import counted
 from ..errors import ArgumentError
 from .array import ArrayDataSource
 
@@ -40,6 +41,7 @@ class FilesReport:
         missing: The files that a table names and that do not exist.
         duplicates: The paths that a table names more than once, each as often as it is there again.
         unmatched: The absolute paths on the exclusion list that are none of the files.
+        hint: What may be wanted instead, or is there besides, in words.
     """
 
     where: str
@@ -49,23 +51,26 @@ class FilesReport:
     missing: Sequence[str] = ()
     duplicates: Sequence[str] = ()
     unmatched: Sequence[str] = ()
+    hint: str = ""
 
     def __str__(self) -> str:
         shown = list(self.class_counts.items())[:SHOWN_CLASSES]
         width = max((len(name) for name, _ in shown), default=0)
-        lines = [f"{self.where}: {self.samples:,} files" + f" in {len(self.class_counts):,} classes" * bool(shown)]
+        classes = f" in {counted(len(self.class_counts), 'class', 'classes')}" if shown else ""
+        lines = [f"{self.where}: {counted(self.samples, 'file')}{classes}"]
         lines += [f"  {name:{width}}  {count:,}" for name, count in shown]
         if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
             lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")
         told = [*((f"left out, {why}", paths) for why, paths in self.skipped.items()), ("missing", self.missing)]
         told += [("named again", self.duplicates), ("on the exclusion list, but not there", self.unmatched)]
-        return "\n".join([*lines, *(f"{what}: {named(paths)}" for what, paths in told if len(paths))])
+        lines += [f"{what}: {named(paths)}" for what, paths in told if len(paths)]
+        return "\n".join([*lines, self.hint] if self.hint else lines)
 
 
 def named(paths: Sequence[str]) -> str:
-    """Return how many paths there are, and the first of them."""
+    """Return how many paths there are, and the first of them, each once."""
     more = ", …" if len(paths) > SHOWN_PATHS else ""
-    return f"{len(paths):,} ({', '.join(map(repr, paths[:SHOWN_PATHS]))}{more})"
+    return f"{len(paths):,} ({', '.join(map(repr, dict.fromkeys(paths[:SHOWN_PATHS])))}{more})"
 
 
 class FilesDataSource(ArrayDataSource):
@@ -80,7 +85,7 @@ class FilesDataSource(ArrayDataSource):
         super().__init__(data)
         self.report = report
         self._labelled = labelled
-        self._report_in_words = f"{len(report.class_counts)} classes"
+        self._report_in_words = counted(len(report.class_counts), "class", "classes")
         self.runs_user_code = ArrayDataSource(data).runs_user_code  # which this subclass adds none to
 
     @property

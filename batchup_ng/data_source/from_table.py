@@ -14,6 +14,7 @@ from .. import validation
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
+from ..display import counted
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .csv_file import csv_rows
@@ -25,6 +26,9 @@ Column: TypeAlias = "list[Any]"
 LISTED_FROM = 100
 """Files of one folder from which on it is listed, which is one question to a storage that may be far away; fewer are
 looked at one by one, since the folder may hold many others."""
+
+SEPARATORS = ("|", ";", ",")
+"""What may stand between the classes of a label; a report tells where most labels hold one and none was given."""
 
 INT = re.compile(r"-?(0|[1-9]\d*)", re.A)
 FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
@@ -58,6 +62,7 @@ def from_table(
         label: The column of the labels.
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
+            Where it is None and most labels hold one of ``|;,``, the report says so.
         columns: Further columns, which follow in each batch, as arrays of what NumPy makes of their values.
         class_names: The classes, in the order of their numbers, as those that the network was trained with.
         root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
@@ -85,10 +90,12 @@ def from_table(
     values = named_columns("image", image)
     encoded = bool(values) and isinstance(values[0], (bytes, dict))
     paths = [] if encoded else _paths(values, root)
-    names, arrays = None, []
+    names, arrays, hint = None, [], ""
     if label is not None:
-        names, labels = _labels(label, named_columns("label", label), separator, class_names)
+        cells = named_columns("label", label)
+        names, labels = _labels(label, cells, separator, class_names)
         arrays.append(labels)
+        hint = "" if separator else _separator_hint(cells)
     arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
     excluded = excluded_paths(exclude)
     out = _excluded(paths, excluded)
@@ -105,9 +112,9 @@ def from_table(
     arrays = [array[kept] for array in arrays]
     taken = [paths[row] for row in kept] if len(kept) < len(paths) else paths
     report = FilesReport(
-        f"table of {len(values):,} rows", len(kept), _counts(names, arrays),
+        f"table of {counted(len(values), 'row')}", len(kept), _counts(names, arrays),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
-        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched),
+        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched), hint,
     )  # fmt: skip
     if encoded and images is ImageFiles:
         images = ImageBytes
@@ -229,7 +236,8 @@ def _labels(
     if missing := [row for row, value in enumerate(values) if value is None or (value == value) is not True]:
         hint = "; give '' to those that are of no class" if separator else ""
         raise ArgumentError(
-            f"label: {name!r} has no value in {len(missing)} rows, {_listed(missing)}; leave those rows out{hint}"
+            f"label: {name!r} has no value in {counted(len(missing), 'row')}, {_listed(missing)}; leave those rows "
+            f"out{hint}"
         )
     kinds = set(map(type, values))
     if separator is not None and kinds <= {str}:
@@ -262,6 +270,15 @@ def _numbered(
             f"them, or leave those rows out"
         )
     return names, ids
+
+
+def _separator_hint(cells: Column) -> str:
+    """Return what to pass if most of the labels look like several classes; nothing if they do not."""
+    for mark in SEPARATORS:
+        n = sum(isinstance(cell, str) and mark in cell for cell in cells)
+        if 2 * n > len(cells):
+            return f"{n:,} of {len(cells):,} labels hold {mark!r}; separator={mark!r} makes each several classes"
+    return ""
 
 
 def _counts(names: tuple[str, ...] | None, arrays: list[np.ndarray]) -> dict[str, int]:
