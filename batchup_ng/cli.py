@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inspect.add_argument("--label", metavar="COLUMN", help="of the labels (default: none)")
     inspect.add_argument("--separator", metavar="TEXT", help="between several labels of a picture")
     inspect.add_argument("--sample", type=int, metavar="N", default=1000, help="headers to read (default: %(default)s)")
+    inspect.add_argument("--decode", action="store_true", help="decode all pictures instead, to find those that fail")
+    inspect.add_argument("--write", metavar="FILE", help="of those that fail, a CSV file that exclude= takes")
     inspect.set_defaults(run=_inspect)
     options = vars(parser.parse_args(arguments))
     run = options.pop("run")
@@ -58,7 +60,7 @@ def _demo(**options: Any) -> int:
 
 
 def _inspect(**options: Any) -> int:
-    page, good = inspected(**options)
+    page, good = inspected(**options, progress=progress_bar())
     print(page)
     return 0 if good else 1
 

@@ -26,6 +26,15 @@ LONGEST = 60
 BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
 
 
+def counted(n: int, what: str, several: str = "") -> str:
+    """Return how many there are of something, in words.
+
+    >>> counted(1, "row"), counted(1200, "class", "classes")
+    ('1 row', '1,200 classes')
+    """
+    return f"{n:,} {what if n == 1 else several or what + 's'}"
+
+
 class Shown:
     """A node of a graph that says what it is: ``repr``, and nested boxes in a notebook."""
 

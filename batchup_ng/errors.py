@@ -270,7 +270,7 @@ class CacheWarning(RuntimeWarning):
 
 
 class SampleWarning(RuntimeWarning):
-    """Samples are left out or replaced in this epoch, as the error policy says."""
+    """Samples are left out or replaced, as the error policy says; or an exclusion list has paths that match no file."""
 
 
 class RepeatedEpochWarning(RuntimeWarning):

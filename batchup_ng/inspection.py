@@ -1,57 +1,85 @@
 """What a path holds, in words: the page of ``python -m batchup_ng inspect PATH``.
 
-A kind of path is a line of `KINDS`. Of pictures, the headers of a sample are read, spread evenly over all; whether the
-rest of such a file can be decoded too is not tried.
+A kind of path is a line of `KINDS`. Of pictures, the headers of a sample are read, spread evenly over all; with
+``--decode`` all are decoded, as a training would.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from .accessors.image_decoding import FORMATS
+from .data_source.csv_file import csv_rows
+from .data_source.exclusion import write_errors
 from .data_source.files import FilesDataSource
 from .data_source.from_folder import from_folder
 from .data_source.from_table import from_csv
-from .errors import ArgumentError
+from .error_context import shortened
+from .errors import ArgumentError, SampleWarning, TooManyErrors
 from .validation import not_negative
+from .work_pool import WorkerThreadPool
 
 SHOWN_BROKEN = 20
 """Broken files that are named."""
 
+DECODED_SIZE = 8
+"""Pixels of the sides of pictures that are decoded: whole, as ``resize="bilinear"`` does, then made small."""
 
-def inspected(path: str, *, image: str, label: str | None, separator: str | None, sample: int) -> tuple[str, bool]:
-    """Return the page about a path, and whether nothing is missing or broken, as far as headers were read.
+BATCH_SIZE = 16
+
+
+def inspected(
+    path: str, *, image: str, label: str | None, separator: str | None, sample: int, decode: bool = False,
+    write: str | None = None, progress: Callable[..., Any] | None = None,
+) -> tuple[str, bool]:  # fmt: skip
+    """Return the page about a path, and whether nothing is missing or broken, as far as files were read.
+
+    Args:
+        path: The other arguments that are not listed are the options of the command.
+        progress: A function like ``tqdm.tqdm`` to draw a bar of what is decoded; None draws none.
 
     Raises:
         ArgumentError: it is not there, is of no kind that is known, or an option does not suit it.
+        OSError: `write` cannot be written.
     """
     not_negative("--sample", sample)
+    if write and not decode:
+        raise ArgumentError("--write needs --decode, which finds what to write")
+    if write and not os.path.isdir(os.path.dirname(write) or "."):
+        raise ArgumentError(f"--write must be a file in a folder that exists, not {write!r}; make the folder first")
     if not os.path.exists(path):
         raise ArgumentError(f"{path!r} does not exist; pass a folder or a file that does")
     for is_kind, opened in KINDS:
         if is_kind(path):
             source = opened(path, image, label, separator)
-            headers, broken = _headers(source, sample)
-            return f"{source.report}\n{headers}", not (broken or len(source.report.missing))
+            page, broken = _decoded(source, write, progress) if decode else _headers(source, sample)
+            return f"{source.report}\n{page}", not (broken or len(source.report.missing))
     raise ArgumentError(f"{path!r} must be a folder or a CSV file (.csv, .tsv); rename it if it is one")
 
 
 def _folder(path: str, image: str, label: str | None, separator: str | None) -> FilesDataSource:
-    return from_folder(path)
+    return from_folder(path, DECODED_SIZE)
 
 
 def _csv(path: str, image: str, label: str | None, separator: str | None) -> FilesDataSource:
     delimiter = "\t" if path.lower().endswith(".tsv") else ","
-    return from_csv(path, image, label, separator=separator, missing="skip", delimiter=delimiter)
+    source = from_csv(path, image, label, DECODED_SIZE, separator=separator, missing="skip", delimiter=delimiter)
+    if label is None:
+        columns = next(csv_rows(path, delimiter))
+        source.report = dataclasses.replace(source.report, hint=f"columns: {', '.join(columns)} (--label COLUMN)")
+    return source
 
 
-ONLY_HEADERS = "(on_error='skip' and write_errors find files that break off behind them)"
+ONLY_HEADERS = "(--decode finds files that break off behind them)"
 
 KINDS: tuple[tuple[Callable[[str], bool], Callable[..., FilesDataSource]], ...] = (
     (os.path.isdir, _folder),
@@ -74,11 +102,33 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
                 sizes.append(picture.size)
         except Exception as error:  # whatever Pillow makes of what the file holds
             empty = os.path.exists(path) and os.path.getsize(path) == 0
-            broken.append(f"  {path!r}: {'the file is empty' if empty else error}")
+            why = "the file is empty" if empty else str(error).removesuffix(f" {path!r}")  # which Pillow names again
+            broken.append(f"  {path!r}: {why}")
     lines = [f"headers read: {len(rows):,} of {len(files):,} {ONLY_HEADERS}"]
     if sizes:
         (width, height), (widest, highest) = np.min(sizes, 0), np.max(sizes, 0)
         lines.append(", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()))
         lines.append(f"width {width} to {widest}, height {height} to {highest}")
-    lines += [f"broken: {len(broken):,}", *broken[:SHOWN_BROKEN]] if broken else []
-    return "\n".join(lines), len(broken)
+    return "\n".join([*lines, *_listed("broken", broken)]), len(broken)
+
+
+def _decoded(source: FilesDataSource, write: str | None, progress: Callable[..., Any] | None) -> tuple[str, int]:
+    """Return what decoding all files says, and how many are broken, which are written to a file if it is named."""
+    with WorkerThreadPool() as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleWarning)
+        batches = pool.parallel_data_source(source).batch_iterator(BATCH_SIZE, on_error="skip")
+        shown = progress and progress(batches, total=len(batches), desc="decoding", leave=False, disable=None)
+        with contextlib.suppress(TooManyErrors), contextlib.closing(shown or batches) as shown:
+            for _ in shown:  # what is asked is only which of them fail
+                pass
+    errors = sorted(batches.errors, key=lambda error: error.row)
+    if write:
+        write_errors(errors, write)
+    broken = [f"  {shortened(str(error.error), 1000)}" for error in errors]
+    n = len(source.data[0])
+    return "\n".join([f"decoded: {n - len(errors):,} of {n:,}", *_listed("broken", broken)]), len(errors)
+
+
+def _listed(what: str, lines: list[str]) -> list[str]:
+    """Return a heading with how many there are, and the first of them."""
+    return [f"{what}: {len(lines):,}", *lines[:SHOWN_BROKEN]] if lines else []

@@ -77,6 +77,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Refuse a file of tests that cannot be imported, which the look for doctests would skip, tests and all."""
+    if report.skipped and report.nodeid.startswith("tests/") and "unable to import module" in str(report.longrepr):
+        raise pytest.UsageError(f"{report.nodeid} cannot be imported; run python -c 'import ...' of it to see why")
+
+
 def pytest_collection_finish() -> None:
     """Let the collector look no more at what was imported and collected, which took it 0.3 s each time."""
     gc.collect()

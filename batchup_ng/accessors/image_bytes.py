@@ -27,7 +27,8 @@ class ImageBytes(Pictures):
 
     Args:
         encoded: A list of ``bytes``, or an accessor each row of which is ``bytes`` or a ``uint8`` array ``(nbytes,)``:
-            a column of polars, a NumPy array of objects. The rows of a batch are asked for at once.
+            a column of polars, a NumPy array of objects. The rows of a batch are asked for at once. A row may also be
+            a dict that has them as ``"bytes"``, as Hugging Face stores pictures.
         size: This and the others are those of :class:`~batchup_ng.accessors.pictures.Pictures`.
 
     Raises:
@@ -73,9 +74,15 @@ class ImageBytes(Pictures):
             return fingerprint_of(self.encoded)
         digest = hashlib.sha256()
         for one in self.encoded:
+            one = _bytes_of(one)
             digest.update(len(one).to_bytes(8, "little"))
             digest.update(one)
         return digest.hexdigest()
 
     def _opened(self, encoded: Any) -> bytes:
+        encoded = _bytes_of(encoded)
         return encoded if isinstance(encoded, bytes) else np.asarray(encoded, np.uint8).tobytes()
+
+
+def _bytes_of(row: Any) -> Any:
+    return row["bytes"] if isinstance(row, dict) else row

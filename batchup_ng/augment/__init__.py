@@ -11,6 +11,9 @@ on the batch size either. Flips, crops, ``cutout``, ``normalize`` and the mixing
 (``pip install 'batchup_ng[images]'``), on whose version their last bits depend.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from .albumentations import albumentations
 from .base import compose
 from .choice import choose, rand_augment
 from .color import blur, color_jitter, grayscale
@@ -20,6 +23,7 @@ from .normalize import normalize
 
 __all__ = [
     "affine",
+    "albumentations",
     "blur",
     "choose",
     "color_jitter",
@@ -34,3 +38,20 @@ __all__ = [
     "random_crop",
     "resized_crop",
 ]
+
+_OF_TORCHVISION = {
+    "random_resized_crop": "resized_crop(size), or images=partial(ImageFiles, crop='random') before decoding",
+    "random_horizontal_flip": "flip()",
+    "random_vertical_flip": "flip(vertical=True)",
+    "random_affine": "affine(...)",
+    "random_erasing": "cutout()",
+    "gaussian_blur": "blur()",
+}
+"""What does here what torchvision calls so."""
+
+
+if not TYPE_CHECKING:  # or type checkers would believe that there is every name
+
+    def __getattr__(name: str) -> Any:
+        known = f"; {_OF_TORCHVISION[name]} does that" if name in _OF_TORCHVISION else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{known}", name=name)

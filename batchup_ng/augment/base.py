@@ -48,6 +48,23 @@ class Operation:
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         return compose(self)(*batch, rng=rng, **named)
 
+    def checked(self, images: Any) -> Any:
+        """Return images as ``(n, height, width, channels)``, or refuse what is no batch of them."""
+        if not isinstance(images, np.ndarray):
+            raise ArgumentTypeError(
+                f"images must be an array, not a {type(images).__name__}; read them with one size, ImageFiles(size=...)"
+            )
+        if images.dtype not in (np.uint8, np.float32):
+            raise ArgumentTypeError(
+                f"images must be uint8 or float32, not {images.dtype}; convert them: x.astype('f4')"
+            )
+        if images.ndim not in (3, 4) or (images.ndim == 4 and not 1 <= images.shape[3] <= 4):
+            raise ArgumentError(
+                f"images must be (n, height, width, channels), with 1 to 4 channels, or (n, height, width), not "
+                f"{images.shape}; compose(image=) says which part of a batch they are"
+            )
+        return images[..., np.newaxis] if images.ndim == 3 else images
+
     def draw(self, rng: Any) -> Any:
         """Return what the samples of a batch need, a row each; the same calls of `rng` for each batch."""
         return rng.random(self.numbers)
@@ -110,8 +127,8 @@ class compose(Operation):
         for place, operation in enumerate(operations):
             if not isinstance(operation, Operation):
                 raise ArgumentTypeError(
-                    f"operations[{place}] must be an operation of batchup_ng.augment, such as flip(), not "
-                    f"{operation!r:.80}; apply a function of your own by source.map(fn)"
+                    f"operations[{place}] must be an operation of batchup_ng.augment, such as flip() or "
+                    f"albumentations(pipeline), not {operation!r:.80}; apply a function of your own by source.map(fn)"
                 )
             chain.extend(operation.operations if isinstance(operation, compose) else (operation,))
         for operation in chain[:-1]:
@@ -120,6 +137,9 @@ class compose(Operation):
         self.operations: tuple[Operation, ...] = tuple(chain)
         self.image = image if isinstance(image, str) else not_negative("image", image)
         self.label = label if isinstance(label, str) else not_negative("label", label)
+
+    def checked(self, images: Any) -> Any:
+        return self.operations[0].checked(images) if self.operations else super().checked(images)
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Return the batch, as a tuple, or as a dict where it was given by name."""
@@ -132,8 +152,9 @@ class compose(Operation):
             raise ArgumentError(
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
-        images, labels = _checked(parts[place]), None if beside == place else parts.get(beside)
-        if sum(np.may_share_memory(images, part) for part in leaves(parts) if isinstance(part, np.ndarray)) > 1:
+        images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
+        arrays = [part for part in leaves(parts) if isinstance(part, np.ndarray)]
+        if isinstance(images, np.ndarray) and sum(np.may_share_memory(images, part) for part in arrays) > 1:
             images = copied(images)  # or another part would change too
         for operation in self.operations:
             if operation.random and not isinstance(rng, SampleRng):
@@ -141,7 +162,7 @@ class compose(Operation):
                     f"{type(operation).__name__} needs random numbers for each sample, and rng is {rng!r:.60}; pass "
                     f"source.map(fn, rng='sample')"
                 )
-            images, labels = operation.apply(images, labels, operation.draw(rng))
+            images, labels = operation.apply(operation.checked(images), labels, operation.draw(rng))
         parts[place] = images
         if labels is not None:
             parts[beside] = labels
@@ -149,21 +170,6 @@ class compose(Operation):
 
     def __repr__(self) -> str:
         return f"compose({', '.join(map(repr, self.operations))}, image={self.image!r}, label={self.label!r})"
-
-
-def _checked(images: Any) -> np.ndarray:
-    """Return images as ``(n, height, width, channels)``, or refuse what is no batch of them."""
-    if not isinstance(images, np.ndarray):
-        kind = type(images).__name__
-        raise ArgumentTypeError(f"images must be an array, not a {kind}; read them with one size, ImageFiles(size=...)")
-    if images.dtype not in (np.uint8, np.float32):
-        raise ArgumentTypeError(f"images must be uint8 or float32, not {images.dtype}; convert them: x.astype('f4')")
-    if images.ndim not in (3, 4) or (images.ndim == 4 and not 1 <= images.shape[3] <= 4):
-        raise ArgumentError(
-            f"images must be (n, height, width, channels), with 1 to 4 channels, or (n, height, width), not "
-            f"{images.shape}; compose(image=) says which part of a batch they are"
-        )
-    return images[..., np.newaxis] if images.ndim == 3 else images
 
 
 def copied(images: np.ndarray) -> np.ndarray:

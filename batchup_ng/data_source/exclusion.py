@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..error_context import shortened
-from ..errors import ArgumentError, ArgumentTypeError, BatchError
+from ..errors import ArgumentError, ArgumentTypeError, BatchError, SampleWarning
 from ..sampling.standard import check_row_numbers, row_numbers
+from ..warn import warn_consumer
 from .base import AbstractDataSource
 from .csv_file import csv_rows
 from .epoch.state_file import replace_text
+from .files import named
 
 COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
 """Of the file; each is an attribute of :class:`~batchup_ng.BatchError`, but for the class and the text of the error."""
@@ -69,6 +72,19 @@ def excluded_paths(exclude: Any) -> dict[str, set[str]]:
         folder, name = os.path.split(os.path.abspath(each))
         folders.setdefault(folder, set()).add(name)
     return folders
+
+
+def unmatched_paths(excluded: Mapping[str, Iterable[str]], found: Iterable[str]) -> list[str]:
+    """Return the paths on an exclusion list that are none of those found, sorted; warn of them."""
+    listed = {os.path.join(folder, name) for folder, names in excluded.items() for name in names}
+    unmatched = sorted(listed.difference(map(os.path.abspath, found)))
+    if unmatched:
+        warn_consumer(
+            f"exclude has paths that match no file here: {named(unmatched)} of {len(listed):,}; relative ones are seen "
+            f"from {os.getcwd()!r}",
+            SampleWarning,
+        )
+    return unmatched
 
 
 def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.ndarray:

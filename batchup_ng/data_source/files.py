@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..accessors.packed_paths import PackedPaths
+import numpy as np
+
+from ..display import counted
 from ..errors import ArgumentError
 from .array import ArrayDataSource
 
@@ -38,6 +40,8 @@ class FilesReport:
         skipped: The files and folders that were left out, by the reason.
         missing: The files that a table names and that do not exist.
         duplicates: The paths that a table names more than once, each as often as it is there again.
+        unmatched: The absolute paths on the exclusion list that are none of the files.
+        hint: What may be wanted instead, or is there besides, in words.
     """
 
     where: str
@@ -46,23 +50,27 @@ class FilesReport:
     skipped: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Sequence[str] = ()
     duplicates: Sequence[str] = ()
+    unmatched: Sequence[str] = ()
+    hint: str = ""
 
     def __str__(self) -> str:
         shown = list(self.class_counts.items())[:SHOWN_CLASSES]
         width = max((len(name) for name, _ in shown), default=0)
-        lines = [f"{self.where}: {self.samples:,} files" + f" in {len(self.class_counts):,} classes" * bool(shown)]
+        classes = f" in {counted(len(self.class_counts), 'class', 'classes')}" if shown else ""
+        lines = [f"{self.where}: {counted(self.samples, 'file')}{classes}"]
         lines += [f"  {name:{width}}  {count:,}" for name, count in shown]
         if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
             lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")
         told = [*((f"left out, {why}", paths) for why, paths in self.skipped.items()), ("missing", self.missing)]
-        told.append(("named again", self.duplicates))
-        return "\n".join([*lines, *(f"{what}: {named(paths)}" for what, paths in told if len(paths))])
+        told += [("named again", self.duplicates), ("on the exclusion list, but not there", self.unmatched)]
+        lines += [f"{what}: {named(paths)}" for what, paths in told if len(paths)]
+        return "\n".join([*lines, self.hint] if self.hint else lines)
 
 
 def named(paths: Sequence[str]) -> str:
-    """Return how many paths there are, and the first of them."""
+    """Return how many paths there are, and the first of them, each once."""
     more = ", …" if len(paths) > SHOWN_PATHS else ""
-    return f"{len(paths):,} ({', '.join(map(repr, paths[:SHOWN_PATHS]))}{more})"
+    return f"{len(paths):,} ({', '.join(map(repr, dict.fromkeys(paths[:SHOWN_PATHS])))}{more})"
 
 
 class FilesDataSource(ArrayDataSource):
@@ -73,10 +81,11 @@ class FilesDataSource(ArrayDataSource):
         report: What was found, a :class:`FilesReport`.
     """
 
-    def __init__(self, data: list[Any], report: FilesReport) -> None:
+    def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
         super().__init__(data)
         self.report = report
-        self._report_in_words = f"{len(report.class_counts)} classes"
+        self._labelled = labelled
+        self._report_in_words = counted(len(report.class_counts), "class", "classes")
         self.runs_user_code = ArrayDataSource(data).runs_user_code  # which this subclass adds none to
 
     @property
@@ -84,9 +93,14 @@ class FilesDataSource(ArrayDataSource):
         """The names of the classes, by their numbers; empty where there are none."""
         return tuple(self.report.class_counts)
 
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler; None where there are none."""
+        return self.data[1] if self._labelled else None
 
-def opened(images: Reader, paths: PackedPaths, size: Any) -> Any:
-    """Return the accessor of the files."""
+
+def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
+    """Return the accessor of the files, or of encoded pictures."""
     return images(paths) if size is None else images(paths, size)
 
 

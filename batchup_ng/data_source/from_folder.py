@@ -13,7 +13,7 @@ from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths
 from ..errors import ArgumentError
 from ..validation import known_names
-from .exclusion import excluded_paths
+from .exclusion import excluded_paths, unmatched_paths
 from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, opened
 
 EXTENSIONS = (
@@ -47,7 +47,7 @@ def from_folder(
         class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
             without a folder is no error; a folder that is none of them is.
         exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out.
+            folder; None leaves nothing out. A path that is no picture here gives a :class:`~batchup_ng.SampleWarning`.
         extensions: How the names of the files end that are taken, in small letters; those of files may be large.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
@@ -77,7 +77,9 @@ def from_folder(
     numbers = {name: number for number, name in enumerate(classes)}
     labels = [np.repeat(np.array([numbers[name] for name in names], np.int64), counts)] if folders else []
     skipped = {why: PackedPaths(those) for why, those in walk.skipped.items()}
-    return FilesDataSource([opened(images, paths, size), *labels], FilesReport(root, len(paths), by_name, skipped))
+    unmatched = PackedPaths(unmatched_paths(walk.excluded, skipped.get("excluded", ())))
+    report = FilesReport(root, len(paths), by_name, skipped, unmatched=unmatched)
+    return FilesDataSource([opened(images, paths, size), *labels], report, bool(labels))
 
 
 Folder: TypeAlias = "tuple[str, str, tuple[str, ...]]"

@@ -11,12 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import validation
+from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
+from ..display import counted
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .csv_file import csv_rows
-from .exclusion import excluded_paths
+from .exclusion import excluded_paths, unmatched_paths
 from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
 
 Column: TypeAlias = "list[Any]"
@@ -24,6 +26,9 @@ Column: TypeAlias = "list[Any]"
 LISTED_FROM = 100
 """Files of one folder from which on it is listed, which is one question to a storage that may be far away; fewer are
 looked at one by one, since the folder may hold many others."""
+
+SEPARATORS = ("|", ";", ",")
+"""What may stand between the classes of a label; a report tells where most labels hold one and none was given."""
 
 INT = re.compile(r"-?(0|[1-9]\d*)", re.A)
 FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
@@ -52,17 +57,19 @@ def from_table(
     Args:
         table: A data frame of pandas, polars, or another library that narwhals knows; a table of pyarrow; a dict of
             lists or arrays.
-        image: The column of the paths.
+        image: The column of the paths; or of the encoded pictures, ``bytes`` or dicts ``{"bytes": ..., "path": ...}``
+            as Hugging Face stores them, which :class:`~batchup_ng.ImageBytes` reads.
         label: The column of the labels.
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
+            Where it is None and most labels hold one of ``|;,``, the report says so.
         columns: Further columns, which follow in each batch, as arrays of what NumPy makes of their values.
         class_names: The classes, in the order of their numbers, as those that the network was trained with.
-        root: The folder that paths are relative to; None is the current one.
+        root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
         exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out.
+            folder; None leaves nothing out. A path that the table has not gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
@@ -80,30 +87,39 @@ def from_table(
     validation.one_of("missing", missing, ("error", "skip", "ignore"))
     if separator == "":
         raise ArgumentError("separator must be some text, not ''; pass None for one class a sample")
-    paths = _paths(named_columns("image", image), root)
-    names, arrays = None, []
+    values = named_columns("image", image)
+    encoded = bool(values) and isinstance(values[0], (bytes, dict))
+    paths = [] if encoded else _paths(values, root)
+    names, arrays, hint = None, [], ""
     if label is not None:
-        names, labels = _labels(label, named_columns("label", label), separator, class_names)
+        cells = named_columns("label", label)
+        names, labels = _labels(label, cells, separator, class_names)
         arrays.append(labels)
+        hint = "" if separator else _separator_hint(cells)
     arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
-    out = _excluded(paths, excluded_paths(exclude))
+    excluded = excluded_paths(exclude)
+    out = _excluded(paths, excluded)
+    unmatched = unmatched_paths(excluded, [paths[row] for row in out])
     absent = [] if missing == "ignore" else sorted(set(_absent(paths)).difference(out))
     if absent and missing == "error":
         raise ArgumentError(
             f"missing: {image!r} names files that do not exist: {named([paths[row] for row in absent])}, in rows "
             f"{_listed(absent)}; pass root= if they lie elsewhere, or missing='skip' to leave those rows out"
         )
-    kept = np.setdiff1d(np.arange(len(paths)), [*absent, *out])
+    kept = np.setdiff1d(np.arange(len(values)), [*absent, *out])
     if not len(kept):
-        raise ArgumentError(f"table must name pictures, and of its {len(paths)} rows none is left")
+        raise ArgumentError(f"table must name pictures, and of its {len(values)} rows none is left")
     arrays = [array[kept] for array in arrays]
     taken = [paths[row] for row in kept] if len(kept) < len(paths) else paths
     report = FilesReport(
-        f"table of {len(paths):,} rows", len(taken), _counts(names, arrays),
+        f"table of {counted(len(values), 'row')}", len(kept), _counts(names, arrays),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
-        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)),
+        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched), hint,
     )  # fmt: skip
-    return FilesDataSource([opened(images, PackedPaths(taken), size), *arrays], report)
+    if encoded and images is ImageFiles:
+        images = ImageBytes
+    pictures = opened(images, values if encoded else PackedPaths(taken), size)
+    return FilesDataSource([pictures, *arrays], report, label is not None)
 
 
 @validation.known_names(OF_IMAGES)
@@ -220,7 +236,8 @@ def _labels(
     if missing := [row for row, value in enumerate(values) if value is None or (value == value) is not True]:
         hint = "; give '' to those that are of no class" if separator else ""
         raise ArgumentError(
-            f"label: {name!r} has no value in {len(missing)} rows, {_listed(missing)}; leave those rows out{hint}"
+            f"label: {name!r} has no value in {counted(len(missing), 'row')}, {_listed(missing)}; leave those rows "
+            f"out{hint}"
         )
     kinds = set(map(type, values))
     if separator is not None and kinds <= {str}:
@@ -253,6 +270,15 @@ def _numbered(
             f"them, or leave those rows out"
         )
     return names, ids
+
+
+def _separator_hint(cells: Column) -> str:
+    """Return what to pass if most of the labels look like several classes; nothing if they do not."""
+    for mark in SEPARATORS:
+        n = sum(isinstance(cell, str) and mark in cell for cell in cells)
+        if 2 * n > len(cells):
+            return f"{n:,} of {len(cells):,} labels hold {mark!r}; separator={mark!r} makes each several classes"
+    return ""
 
 
 def _counts(names: tuple[str, ...] | None, arrays: list[np.ndarray]) -> dict[str, int]:

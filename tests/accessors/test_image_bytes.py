@@ -7,7 +7,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError, SampleReadError
-from batchup_ng.testing import AccessorContract
+from batchup_ng.testing.accessors import AccessorContract
 
 from .image_helpers import by_pillow, files_of_all_kinds, paths_of_all_kinds
 
@@ -37,6 +37,11 @@ class TestInAnArrayOfArrays(InLists):
         objects = np.empty(len(encoded), object)
         objects[:] = [np.frombuffer(each, np.uint8) for each in encoded]
         return objects
+
+
+class TestInDicts(InLists):
+    def of(self, encoded):
+        return [{"bytes": each, "path": None} for each in encoded]
 
 
 class Numbered:
@@ -127,3 +132,11 @@ def test_its_repr_says_what_it_gives():
     pictures = bu.ImageBytes([b"", b""], 8, crop="center")
     options = "size=(8, 8), mode='RGB', dtype=uint8, crop=CenterCrop(fraction=1.0)"
     assert repr(pictures) == f"ImageBytes(2 pictures, {options})"
+
+
+def test_dicts_are_the_same_pictures_as_their_bytes():
+    encoded = list(files_of_all_kinds().values())
+    dicts = [{"bytes": each, "path": "x.png"} for each in encoded]
+    assert bu.ImageBytes(dicts, 8).fingerprint() == bu.ImageBytes(encoded, 8).fingerprint()
+    with pytest.raises(SampleReadError, match="picture 0 cannot be decoded"):
+        bu.ImageBytes([{"path": "x.png"}], 8)[0]

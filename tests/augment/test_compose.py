@@ -216,3 +216,11 @@ def test_chains_are_checked() -> None:
         augment.choose(augment.random_crop(3))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="at least one operation"):
         augment.choose()
+
+
+def test_names_of_torchvision_tell_ours() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'random_resized_crop'; resized_crop\(size\), or images="):
+        _ = augment.random_resized_crop
+    with pytest.raises(AttributeError, match=r"no attribute 'elastic'$"):
+        _ = augment.elastic
+    assert not hasattr(augment, "random_erasing")

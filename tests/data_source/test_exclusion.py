@@ -56,6 +56,7 @@ def test_what_was_written_can_be_given_back(folder: Path, tmp_path: Path) -> Non
     assert {entry["error"] for entry in found} == {"SampleReadError"}
     assert {entry["epoch"] for entry in found} == {"3"}
     assert [entry["message"] for entry in entries(out)] == [str(error) for error in errors.errors]
+    assert [str(error).count(repr(error.source)) for error in errors.errors] == [1, 1]  # not by the row's name again
 
     names = [source.data[0].sample_name(row) for row in (0, 2, 4)]
     without = bu.from_folder(folder, 2, exclude=out)
@@ -78,7 +79,7 @@ def test_of_which_iterators_and_errors_there_is_a_list(folder: Path, tmp_path: P
         assert bu.write_errors(loader, out) == 2
     errors = failed(source).errors
     assert bu.write_errors(errors[0], out) == bu.write_errors(iter(errors[:1]), out) == 1
-    with pytest.raises(bu.TooManyErrors) as caught, pytest.warns(bu.SampleWarning):
+    with pytest.raises(bu.TooManyErrors) as caught:
         list(source.batch_iterator(5, on_error=bu.ErrorPolicy("skip", max_errors=1)))
     assert bu.write_errors(caught.value, out) == 2
     assert bu.write_errors([], out) == 0

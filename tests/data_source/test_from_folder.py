@@ -239,7 +239,10 @@ def test_the_exclusion_list_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     tree(tmp_path, "data/a/1.jpg", "data/a/2.jpg", "data/b/1.jpg")
     for root, out in [("data", tmp_path / "data/a/1.jpg"), (tmp_path / "data", "data/../data/a/1.jpg")]:
-        source = bu.from_folder(root, exclude=[out, "data/c/1.jpg"])
+        with pytest.warns(bu.SampleWarning, match=r"match no file here: 1 \('/.*data/c/1\.jpg'\) of 2; rel"):
+            source = bu.from_folder(root, exclude=[out, "data/c/1.jpg"])
+        assert list(source.report.unmatched) == [str(tmp_path / "data/c/1.jpg")]
+        assert "on the exclusion list, but not there: 1 (" in str(source.report)
         assert taken(source, tmp_path) == ["data/a/2.jpg", "data/b/1.jpg"]
         assert [os.path.relpath(path) for path in source.report.skipped["excluded"]] == ["data/a/1.jpg"]
     everything = bu.from_folder("data", exclude=None)

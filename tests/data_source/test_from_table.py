@@ -7,6 +7,7 @@ import importlib
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_a_label_that_is_missing_is_an_error_that_names_rows(kind: str) -> None:
         table = KINDS[kind]({"path": PATHS, "label": values})
         with pytest.raises(bu.ArgumentError, match="label: 'label' has no value in 2 rows, 1, 3; leave those rows out"):
             unchecked(table, label="label")
-    with pytest.raises(bu.ArgumentError, match=r"has no value in 1 rows, 0; .*; give '' to those that are of no class"):
+    with pytest.raises(bu.ArgumentError, match=r"has no value in 1 row, 0; .*; give '' to those that are of no class"):
         unchecked(KINDS[kind]({"path": PATHS, "label": [None, "a", "a b", ""]}), label="label", separator=" ")
 
 
@@ -121,12 +122,46 @@ def test_missing_values_of_pandas() -> None:
     pytest.importorskip("narwhals", reason="narwhals is not installed")
     for dtype, value in {"Int64": 1, "string": "a", "category": "a", "float": 0.5}.items():
         table = pandas.DataFrame({"path": PATHS[:2], "label": pandas.array([value, None], dtype=dtype)})
-        with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 1"):
+        with pytest.raises(bu.ArgumentError, match="has no value in 1 row, 1"):
             unchecked(table, label="label")
         kept = unchecked(table.dropna(), label="label")
         assert len(kept.data[0]) == 1
     odd = pandas.DataFrame({"path": PATHS, "label": list("abab")}, index=[9, 9, 2, 0])
     assert unchecked(odd, label="label").data[1].tolist() == [0, 1, 0, 1]
+
+
+@each_kind
+@pytest.mark.parametrize("in_dicts", [False, True])
+def test_a_column_of_encoded_pictures(kind: str, in_dicts: bool, tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    encoded: list[Any] = [(tmp_path / path).read_bytes() for path in PATHS]
+    if in_dicts:
+        encoded = [{"bytes": each, "path": path} for each, path in zip(encoded, PATHS, strict=True)]
+    source = bu.from_table(KINDS[kind]({**TABLE, "path": encoded}), label="kind", size=2, root=tmp_path)
+    x, y = next(source.batch_iterator(9))
+    assert (x.shape, x[:, 0, 0, 0].tolist(), y.tolist()) == ((4, 2, 2, 3), [0, 1, 2, 3], [2, 1, 2, 0])
+    assert isinstance(source.data[0], bu.ImageBytes)
+    assert source.report.samples == 4
+
+
+@pytest.mark.parametrize(
+    ("cells", "mark"),
+    [(["a|b", "b|c", "a", "a,c|b"], "|"), (["a, b", "c", "b,c", "a,b"], ","), (["a|b", "b|c", "a", "b"], None),
+     (["a", "b", "c", "d"], None), ([1, 2, 3, 4], None)],
+)  # fmt: skip
+def test_labels_that_look_like_several_classes_are_told_by_the_report(cells: list[Any], mark: str | None) -> None:
+    report = unchecked({"path": PATHS, "label": cells}, label="label").report
+    told = f"3 of 4 labels hold {mark!r}; separator={mark!r} makes each several classes"
+    assert report.hint == (told if mark else "")
+    assert (report.hint == str(report).splitlines()[-1]) is (mark is not None)
+    assert unchecked({"path": PATHS, "label": list(map(str, cells))}, label="label", separator="|").report.hint == ""
+
+
+def test_the_labels_are_at_hand() -> None:
+    source = unchecked(TABLE, label="kind", columns=["id"])
+    np.testing.assert_array_equal(source.labels, [2, 1, 2, 0])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(source)).labels, source.data[1])
+    assert unchecked(TABLE, columns=["id"]).labels is None
 
 
 def test_arrays_in_a_dict() -> None:
@@ -273,15 +308,19 @@ def test_a_path_that_is_there_twice(tmp_path: Path) -> None:
     write_pictures(tmp_path)
     source = bu.from_table({"path": [*PATHS, "b.png", "b.png"], "label": list("abcabc")}, label="label", root=tmp_path)
     assert list(source.report.duplicates) == [str(tmp_path / "b.png")] * 2
-    assert "named again: 2 (" in str(source.report)
+    assert f"named again: 2 ('{tmp_path}/b.png')" in str(source.report)
     assert len(source.data[0]) == 6
 
 
 def test_the_exclusion_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pictures(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for exclude in ([tmp_path / "b.png"], ["b.png", "x.png", "sub/a.png"]):
-        source = bu.from_table(TABLE, label="kind", exclude=exclude)
+    for exclude, unmatched in (([tmp_path / "b.png"], []), (["b.png", "x.png", "sub/a.png"], ["sub/a.png", "x.png"])):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            source = bu.from_table(TABLE, label="kind", exclude=exclude)
+        assert [each.category for each in told] == [bu.SampleWarning] * bool(unmatched)
+        assert list(source.report.unmatched) == [str(tmp_path / name) for name in unmatched]
         assert [source.data[0].sample_name(row) for row in range(3)] == ["a.png", "c.png", "d.png"]
         assert source.data[1].tolist() == [2, 2, 0]
         assert list(source.report.skipped["excluded"]) == ["b.png"]
@@ -354,7 +393,7 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
     with pytest.raises(bu.ArgumentError, match="table must name pictures, and of its 0 rows none is left"):
         bu.from_csv(path)
     path.write_text("path,label\na.png,nan\n")
-    with pytest.raises(bu.ArgumentError, match="has no value in 1 rows, 0"):
+    with pytest.raises(bu.ArgumentError, match="has no value in 1 row, 0"):
         bu.from_csv(path, label="label")
     for content in (b"path\na.png\n\xff.png\n", b"path\na.png\n" + b"x" * 200_000 + b"\n"):
         path.write_bytes(content)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...error_context import described, shortened, without_frames
+from ...error_context import described, shortened, text_of, without_frames
 from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
 from ...faults.policy import ErrorPolicy
@@ -25,6 +26,9 @@ MAX_SHOWN = 1000
 
 MAX_REPLACEMENTS = 32
 """How many other rows are tried in the place of a bad one."""
+
+_WARNED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""The sources, by their ``id``, that were warned of a bad sample in: mostly the same ones fail in each epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,15 +101,16 @@ class Failures:
         return None if row is None or one_row(row) == own else row
 
     def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
-        """Enter a sample that failed in the accounting; the first of an epoch is warned of."""
+        """Enter a sample that failed in the accounting; the first of a source is warned of."""
         error, errors = self._blamed(planned, place, failure), self.epoch.accounting.errors
         without_frames(error)
         errors.append(error)
-        if len(errors) == 1:
+        if id(self.epoch.source) not in _WARNED:
+            _WARNED[id(self.epoch.source)] = self.epoch.source
             done = "replaced" if self.policy.action == "replace" else "left out"
             warn_consumer(
-                f"on_error={self.policy.action!r} {done} a sample, the first of this epoch: "
-                f"{shortened(str(error), MAX_SHOWN)}; the iterator's .errors lists all of them",
+                f"on_error={self.policy.action!r} {done} a sample: {shortened(str(error), MAX_SHOWN)}; others of this "
+                f"source are not warned of; the iterator's .errors lists those of its epoch",
                 SampleWarning,
             )
 
@@ -154,7 +159,8 @@ class Failures:
                 name = self.source.sample_name(rows)
             except Exception:  # the error itself matters more than a name that cannot be had
                 name = None
-        known = "" if name is None else f", source {name!r}"
+        told_already = name is None or (isinstance(name, str) and repr(name) in text_of(error))
+        known = "" if told_already else f", source {name!r}"
         told = {"row": row, "position": position, "source": name}
         return _described(planned, error, f"row {row}, position {position}{known}", told)
 

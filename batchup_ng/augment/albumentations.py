@@ -1,0 +1,71 @@
+"""The operation that applies an Albumentations pipeline to each image.
+
+Albumentations keeps generators and parameters in its objects, so that each thread calls a copy. ``set_random_seed``
+would give every transform of a pipeline a generator of its own from one seed, so that a flip with p=0.5 and another
+flip with p=0.5 act on the same images; ``set_random_state`` makes them share one, from which they draw in turn.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import threading
+from typing import Any
+
+import numpy as np
+
+from ..batch import stack
+from ..errors import ArgumentTypeError
+from .base import Operation
+
+
+class albumentations(Operation):
+    """Applies an Albumentations pipeline to each image, with random numbers that belong to the sample.
+
+    Images may also be a list of arrays of several sizes, as :class:`~batchup_ng.ImageFiles` without ``size=`` reads
+    them, where this operation is the first of its chain. The results are what the pipeline makes, in its dtype: an
+    array where they are of one shape, else a list. Only an array of images can be changed by further operations, so
+    ``ToTensorV2``, which moves the channels, comes last: ``(n, channels, height, width)``.
+
+    ::
+
+        pipeline = A.Compose([A.RandomResizedCrop(size=(224, 224)), A.HorizontalFlip(p=0.5)])
+        train = source.map(augment.albumentations(pipeline), rng="sample")
+
+    Args:
+        transform: ``A.Compose([...])``, or a single transform, of Albumentations 2: ``pip install albumentations``. It
+            is called with the image alone; masks and boxes need a function of your own in ``source.map_samples``.
+
+    Raises:
+        ArgumentTypeError: it is no such transform.
+    """
+
+    def __init__(self, transform: Any) -> None:
+        if not callable(transform) or not hasattr(transform, "set_random_state"):
+            raise ArgumentTypeError(
+                f"transform must be a pipeline of Albumentations 2, such as A.Compose([A.HorizontalFlip()]), not "
+                f"{transform!r:.80}; pip install -U albumentations, or apply another function by source.map_samples(fn)"
+            )
+        self.transform = transform
+        self._of_thread = threading.local()
+
+    def __reduce__(self) -> Any:
+        return albumentations, (self.transform,)
+
+    def __repr__(self) -> str:
+        return f"albumentations({type(self.transform).__name__})"
+
+    def checked(self, images: Any) -> Any:
+        return images if isinstance(images, list) else super().checked(images)
+
+    def draw(self, rng: Any) -> Any:
+        return list(rng.generators())
+
+    def apply(self, images: Any, labels: Any, drawn: Any) -> tuple[Any, Any]:
+        if not hasattr(self._of_thread, "transform"):
+            self._of_thread.transform = copy.deepcopy(self.transform)
+        transform, made = self._of_thread.transform, []
+        for image, generator in zip(images, drawn, strict=True):
+            transform.set_random_state(generator, random.Random(int(generator.integers(2**63))))
+            made.append(np.asarray(transform(image=image)["image"]))
+        return (stack(made) if made else images), labels
