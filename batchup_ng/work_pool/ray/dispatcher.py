@@ -55,6 +55,8 @@ LOOK_EVERY = 1.0
 LET_GO = 30.0
 """Seconds after which an actor that has no room is given up where their number follows the nodes."""
 
+DISCONNECTED = "the program's connection to Ray was ended (ray.shutdown); make a new pool"
+
 CLOSE_TIMEOUT = 10.0
 """Seconds that ``close`` waits for the dispatcher's thread."""
 
@@ -183,8 +185,10 @@ class RayDispatcher:
             while not (self._closed or self._ended):
                 self._serve_once()
         except BaseException as error:
-            self._ended = f"the dispatcher of this pool failed, make a new one: {error!r}"
-            raise
+            if self._cluster.connected():
+                self._ended = f"the dispatcher of this pool failed, make a new one: {error!r}"
+                raise
+            self._ended = DISCONNECTED
         finally:
             self._leave()
 
@@ -207,7 +211,7 @@ class RayDispatcher:
         """See whether the connection is there, how many actors there are to be, whether one comes up at all."""
         self._later(LOOK_EVERY, self._look)
         if not self._cluster.connected():
-            self._ended = "the program's connection to Ray was ended (ray.shutdown); make a new pool"
+            self._ended = DISCONNECTED
             return
         if self._seats:
             self._keep_size(time.monotonic())
