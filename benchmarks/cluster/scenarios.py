@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 
 from batchup_ng.work_pool.epoch_runner import DEFAULT_BYTES
@@ -15,9 +16,9 @@ from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, r
 from benchmarks.report.columns import number
 from benchmarks.report.pages import table
 
-SMALL, LARGE = Costs.batch_seconds, 64 * 2 / 53.2
+SMALL, LARGE = Costs.batch_seconds, 64 * 2 / 54.3
 """Seconds in which one CPU makes 64 pictures from small JPEG files, and from files of 12 megapixels, of which two CPUs
-make 53.2 a second (``docs/benchmarks.md``, "Pictures", "fast")."""
+make 54.3 a second (``docs/benchmarks.md``, "Pictures", "fast")."""
 
 DEFAULT_BUFFER = 20
 """The default of ``batch_buffer_size``."""
@@ -88,8 +89,8 @@ def bound(outcome: Outcome) -> str:
     return busiest if outcome.busy[busiest] >= BUSY else "buffer"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is assumed, then a table for each cost of a batch."""
+def main(arguments: Sequence[str]) -> int:
+    """Print the command, what is assumed, then a table for each cost of a batch."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cluster", description="Simulate a cluster.")
     parser.add_argument("--actors", type=_actors, nargs="+", default=[8, 64, 256, 1024], metavar="ACTORS")
     parser.add_argument(
@@ -102,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=_positive, default=120.0, help="of an epoch at the ideal rate (default: 120)")
     parser.add_argument("--seed", type=int, default=0)
     choice = parser.parse_args(arguments)
-    print("Simulated, not measured.", assumptions(Costs(noticed_seconds=choice.noticed)))
+    command = shlex.join(["python", "-m", "benchmarks", "cluster", *arguments])
+    print(f"Simulated, not measured, by `{command}`. {assumptions(Costs(noticed_seconds=choice.noticed))}")
     for batch_seconds in choice.batch_seconds:
         costs = Costs(batch_seconds=batch_seconds, noticed_seconds=choice.noticed)
         print(f"\n### Batches of {number(batch_seconds * 1e3)} ms\n")

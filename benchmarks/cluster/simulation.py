@@ -7,10 +7,11 @@ soon as it is its turn. The link and the dispatcher do one thing after another, 
 
 A batch visits them in this order; whatever happens is an event with a time::
 
-    buffer -> dispatcher: submit -> (latency) -> actor: queue, make -> link -> (latency) -> dispatcher: copy -> buffer
+    buffer -> dispatcher: call -> (latency) -> actor: make -> link -> (latency) -> dispatcher: take, copy -> buffer
 
 A node that is lost stops at once, with what its actors were making and the results that had not crossed the link.
-The schedule hears of it later, when Ray does; until then it keeps what it gave to that node.
+The schedule hears of it later, when Ray does; until then it counts on that node for what it gave it. Actors that are
+missing then start on nodes that have room; the schedule knows an actor from when it answers until it is missed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ RETRYABLE = Submission(retryable=True)
 class Costs:
     """What one batch costs, and what a lost node does; times in seconds, bandwidths in bytes a second.
 
-    The bytes are 64 pictures of 224×224×3. Their time is that of 2,035 small JPEG files a second by two CPUs
-    (``docs/benchmarks.md``, "Pictures", "fast"), or 63 ms a batch of one CPU. The times of a call, the copy and the
+    The bytes are 64 pictures of 224×224×3. Their time is that of 2,281 small JPEG files a second by two CPUs
+    (``docs/benchmarks.md``, "Pictures", "fast"), or 56 ms a batch of one CPU. The times of a call, the copy and the
     restart are assumptions until ``benchmarks ray`` has measured them.
 
     Ray counts a node as dead after ``health_check_failure_threshold`` = 5 failed checks, ``health_check_period_ms`` =
@@ -45,7 +46,7 @@ class Costs:
     a machine whose Ray was killed. Where nothing answers, each takes ``health_check_timeout_ms`` = 10,000 as well.
     """
 
-    batch_seconds: float = 64 * 2 / 2035  # mean, of an actor on a node at full speed
+    batch_seconds: float = 64 * 2 / 2281  # mean, of an actor on a node at full speed
     variation: float = 0.2  # standard deviation of that by its mean; the distribution is log-normal
     batch_bytes: int = 64 * 224 * 224 * 3
     submit_seconds: float = 0.25e-3  # of the dispatcher, a call
@@ -184,6 +185,7 @@ class Simulation:
         self._dispatcher = Line(self._after, is_link=False)
         self._schedule: Schedule[Actor, Batch] = Schedule(cluster.actors, threads=1)
         self._nodes = [Node(speed, cluster.actors_per_node) for speed in (*cluster.speeds, *[1.0] * cluster.spare)]
+        self._actors: list[Actor] = []  # also those that do not answer yet
         self._submitted = self._held = self._max_held = self._made = 0
         self._made_seconds = 0.0
         self._done: set[int] = set()
@@ -191,9 +193,8 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Simulate until the last batch is delivered."""
-        self._start_actors()
-        for actor in self._schedule.workers:
-            self._do(self._schedule.ready(actor, self._now))
+        for actor in self._place_actors():
+            self._come_up(actor)
         for seconds, node in self._cluster.losses:
             self._after(seconds, self._lose, self._nodes[node])
         self._top_up()
@@ -261,14 +262,16 @@ class Simulation:
     def _land(self, actor: Actor, batch: Batch) -> None:
         self._held += 1
         self._max_held = max(self._max_held, self._held)
-        copy = self._costs.batch_bytes / self._costs.copy_bandwidth
-        self._dispatcher.put(self._costs.take_seconds + copy, self._take, actor, batch)
+        self._dispatcher.put(self._costs.take_seconds, self._take, actor, batch)
 
     def _take(self, actor: Actor, batch: Batch) -> None:
         if actor.node.noticed:  # the batch has been given to another
             self._held -= 1
             return
-        self._do(self._schedule.result(actor, batch, self._now))
+        self._do(self._schedule.result(actor, batch, self._now))  # the actor's next call goes before the copy
+        self._dispatcher.put(self._costs.batch_bytes / self._costs.copy_bandwidth, self._copied, actor, batch)
+
+    def _copied(self, actor: Actor, batch: Batch) -> None:
         self._done.add(batch.number)
         self._deliver()
         self._top_up()
@@ -282,25 +285,26 @@ class Simulation:
     def _notice(self, node: Node) -> None:
         """Report all actors of a lost node; none counts against its batch, nor gets those of another before."""
         node.noticed = True
-        actors = [actor for actor in self._schedule.workers if actor.node is node]
-        for actor in actors:
+        lost = [actor for actor in self._schedule.workers if actor.node is node]
+        for actor in lost:
             actor.killed = True
-        for actor in actors:
+        for actor in lost:
             self._do(self._schedule.died(actor, self._now))
-        for actor in self._start_actors():
-            self._after(self._costs.restart_seconds, self._answer, actor)
+        self._actors = [actor for actor in self._actors if actor.node is not node]
+        for actor in self._place_actors():
+            self._after(self._costs.restart_seconds, self._come_up, actor)
 
-    def _start_actors(self) -> list[Actor]:
+    def _place_actors(self) -> list[Actor]:
         """Start the actors that are missing, as far as there is room on nodes that are not known to be lost."""
-        started: list[Actor] = []
+        placed: list[Actor] = []
         for node in self._nodes:
-            while not node.noticed and node.room and self._schedule.missing():
+            while not node.noticed and node.room and len(self._actors) < self._cluster.actors:
                 node.room -= 1
-                actor = Actor(self._now, node=node)
-                self._schedule.add(actor)
-                started.append(actor)
-        return started
+                placed.append(Actor(self._now, node=node))
+                self._actors.append(placed[-1])
+        return placed
 
-    def _answer(self, actor: Actor) -> None:
+    def _come_up(self, actor: Actor) -> None:
         if actor.node.alive:
+            self._schedule.add(actor)
             self._do(self._schedule.ready(actor, self._now))

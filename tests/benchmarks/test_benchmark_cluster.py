@@ -175,7 +175,7 @@ def test_a_scenario_has_the_actors_that_were_asked_for(actors: int) -> None:
 def test_the_command_says_that_it_simulates(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "--actors", "4", "64", "--batch-seconds", "0.05", "0.5", "--seconds", "1"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith("Simulated, not measured.")
+    assert first.startswith("Simulated, not measured, by `python -m benchmarks cluster --actors 4 64")
     assert sum("actors" in line and HEAD[0] in line for line in lines) == 2, "a table for each cost"
     assert sum("no room elsewhere" in line for line in lines) == 4
 
