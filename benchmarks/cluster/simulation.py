@@ -141,9 +141,9 @@ class Line:
         self._busy = False
         self.busy_seconds = 0.0
 
-    def put(self, seconds: float, then: Callable[..., None], actor: Actor, batch: Batch) -> None:
-        """Queue what takes so many seconds and is followed by a call."""
-        self._queue.append((seconds, then, actor, batch))
+    def put(self, seconds: float, then: Callable[..., None], actor: Actor, batch: Batch, first: bool = False) -> None:
+        """Queue what takes so many seconds and is followed by a call of `then`, perhaps before all else."""
+        (self._queue.appendleft if first else self._queue.append)((seconds, then, actor, batch))
         if not self._busy:
             self._next()
 
@@ -229,10 +229,10 @@ class Simulation:
 
     # -- a batch, step by step -----------------------------------------------------------------------------------
 
-    def _do(self, actions: Sequence[Action[Actor, Batch]]) -> None:
+    def _do(self, actions: Sequence[Action[Actor, Batch]], first: bool = False) -> None:
         for action in actions:
             assert isinstance(action, Send), "a lost node is no batch's fault"
-            self._dispatcher.put(self._costs.submit_seconds, self._call, action.worker, action.job)
+            self._dispatcher.put(self._costs.submit_seconds, self._call, action.worker, action.job, first)
 
     def _call(self, actor: Actor, batch: Batch) -> None:
         self._after(self._costs.latency, self._reach, actor, batch)
@@ -268,8 +268,9 @@ class Simulation:
         if actor.node.noticed:  # the batch has been given to another
             self._held -= 1
             return
-        self._do(self._schedule.result(actor, batch, self._now))  # the actor's next call goes before the copy
-        self._dispatcher.put(self._costs.batch_bytes / self._costs.copy_bandwidth, self._copied, actor, batch)
+        copy = self._costs.batch_bytes / self._costs.copy_bandwidth
+        self._dispatcher.put(copy, self._copied, actor, batch, first=True)
+        self._do(self._schedule.result(actor, batch, self._now), first=True)  # an actor has its call before the copy
 
     def _copied(self, actor: Actor, batch: Batch) -> None:
         self._done.add(batch.number)

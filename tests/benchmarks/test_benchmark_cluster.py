@@ -136,10 +136,28 @@ def test_a_buffer_that_lasts_until_the_loss_is_noticed_hides_it_where_the_networ
     assert late(buffer=40) <= 1 + 1e-6, "what the link had carried of a batch when its node was lost"
 
 
-def test_results_that_had_not_crossed_the_network_are_made_again() -> None:
-    costs = costing(batch_bytes=100, network_bandwidth=20.0)  # 5 s a batch
-    lossy = Cluster((1.0, 1.0), actors_per_node=1, losses=((6.5, 0),))
-    assert simulated(costs, lossy, batches=4, buffer=4).made > 4
+def test_a_result_that_is_crossing_the_network_when_its_node_is_lost_is_made_again() -> None:
+    costs = costing(batch_bytes=100, network_bandwidth=200.0)
+    lossy = Cluster((1.0,), actors_per_node=1, spare=1, losses=((1.25, 0),))
+    outcome = simulated(costs, lossy, batches=1, buffer=1)
+    assert outcome.made == 2
+    assert outcome.seconds == pytest.approx(1.25 + 5.0 + 1.0 + 1.0 + 0.5)  # noticed, started again, made, sent
+
+
+def test_a_result_that_is_taken_after_its_actor_was_given_up_is_dropped() -> None:
+    costs = costing(take_seconds=10.0, noticed_seconds=1.0)
+    lossy = Cluster((1.0, 1.0), actors_per_node=1, losses=((2.0, 1),))
+    outcome = simulated(costs, lossy, batches=4, buffer=2)
+    assert outcome.made == 5
+    # Made, one taken, one dropped; that one made again and taken, as is the third by then; the fourth made and taken.
+    assert outcome.seconds == pytest.approx(1 + 10 + 10 + (1 + 10) + 10 + (1 + 10))
+    assert outcome.held == 2
+
+
+def test_no_actor_starts_on_a_node_that_was_lost_before() -> None:
+    lossy = Cluster((1.0, 1.0), actors_per_node=1, spare=2, losses=((1.0, 2), (10.0, 0)))
+    without = dataclasses.replace(lossy, spare=1, losses=((10.0, 0),))
+    assert simulated(FREE, lossy, 60, 4) == simulated(FREE, without, 60, 4)
 
 
 def test_a_node_that_is_lost_while_its_actors_start_again_is_given_up() -> None:
