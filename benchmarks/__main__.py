@@ -36,6 +36,10 @@ from benchmarks.workloads.base import Workload
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make all data, then measure study by study; print the page and write the files of each as soon as it is done."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments[:1] == ["cluster"]:
+        from benchmarks.cluster import scenarios  # imports the library, which this process otherwise does not
+
+        return scenarios.main(arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []
@@ -63,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
+    parser.epilog = "A simulation of actors on many nodes has options of its own: python -m benchmarks cluster --help"
     parser.add_argument("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
     parser.add_argument("--peers", help="families or variants, comma-separated (default: the usual ones)")
     parser.add_argument("--parts", help="parts of the studies, comma-separated, by their JSON names (default: all)")

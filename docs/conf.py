@@ -19,7 +19,7 @@ copyright = author  # Sphinx wants this name
 version = release = batchup_ng.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "figures/*.md"]  # the figures are included by benchmarks.md
+exclude_patterns = ["_build", "figures/*.md"]  # the figures are included by other pages
 templates_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence", "deflist"]

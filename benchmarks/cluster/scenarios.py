@@ -1,0 +1,141 @@
+"""The table of ``python -m benchmarks cluster``: what a simulated cluster delivers, loses and has its consumer hold.
+
+python -m benchmarks cluster --actors 8 64 --batch-seconds 0.25 --noticed 62
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+
+from batchup_ng.work_pool.epoch_runner import DEFAULT_BYTES
+from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, rates
+from benchmarks.report.columns import number
+from benchmarks.report.pages import table
+
+SMALL, LARGE = Costs.batch_seconds, 64 * 2 / 54.3
+"""Seconds in which one CPU makes 64 pictures from small JPEG files, and from files of 12 megapixels, of which two CPUs
+make 54.3 a second (``docs/benchmarks.md``, "Pictures", "fast")."""
+
+DEFAULT_BUFFER = 20
+"""The default of ``batch_buffer_size``."""
+
+BUSY = 0.9
+"""The share of the time from which on something bounds the rate by itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What is simulated in one row."""
+
+    name: str
+    cluster: Cluster
+    buffer: int  # batches under way or done at once
+
+
+def scenarios(actors: int, multiple: float, costs: Costs, seconds: float) -> Iterator[Scenario]:
+    """Yield the rows of so many actors; a node has 16 of them, or half of all if they are fewer than 32."""
+    per_node = min(16, actors // 2)
+    nodes, buffer = actors // per_node, math.ceil(multiple * actors)
+    well = Cluster((1.0,) * nodes, per_node)
+    tenth, hundredth = max(1, round(nodes / 10)), max(1, round(nodes / 100))
+
+    def slow(count: int, speed: float) -> Cluster:
+        return dataclasses.replace(well, speeds=(speed,) * count + (1.0,) * (nodes - count))
+
+    def losing(count: int, spare: int) -> Cluster:
+        losses = tuple((seconds * (node + 1) / (count + 1), node) for node in range(count))
+        return dataclasses.replace(well, losses=losses, spare=spare)
+
+    yield Scenario("all well", well, DEFAULT_BUFFER)
+    if (fit := DEFAULT_BYTES // costs.batch_bytes - 2) < buffer:
+        yield Scenario("all well, default `buffer_bytes`", well, fit)
+    yield Scenario("all well", well, 2 * actors)
+    yield Scenario("all well", well, buffer)
+    yield Scenario(f"{tenth} of {nodes} nodes at half speed", slow(tenth, 0.5), buffer)
+    yield Scenario(f"{hundredth} of {nodes} nodes at a quarter", slow(hundredth, 0.25), buffer)
+    yield Scenario(f"1 of {nodes} nodes lost, no room elsewhere", losing(1, 0), buffer)
+    yield Scenario(f"1 of {nodes} nodes lost, one spare", losing(1, 1), buffer)
+    yield Scenario(f"3 losses, {nodes} nodes and three spare", losing(3, 3), buffer)
+
+
+HEAD = ("what happens", "actors", "buffer, batches", "batches/s", "of the ideal", "lost a failure, s",
+        "held at most, batches", "held at most, GB", "bound by")  # fmt: skip
+
+
+def row(costs: Costs, actors: int, scenario: Scenario, seconds: float, seed: int) -> list[str]:
+    """Return the cells of a scenario: an epoch that takes so many seconds at the ideal rate."""
+    cluster = scenario.cluster
+    ideal = min(rates(costs, cluster).values())
+    batches = math.ceil(ideal * seconds)
+    outcome = Simulation(costs, cluster, batches, scenario.buffer, seed).run()
+    lost = math.nan
+    if cluster.losses:
+        without = Simulation(costs, dataclasses.replace(cluster, losses=()), batches, scenario.buffer, seed).run()
+        lost = (outcome.seconds - without.seconds) / len(cluster.losses)
+    rate = batches / outcome.seconds
+    return [
+        scenario.name, f"{actors:,}", f"{scenario.buffer:,}", number(rate), f"{rate / ideal:.2f}", number(lost),
+        f"{outcome.held:,}", number(outcome.held * costs.batch_bytes / 1e9), bound(outcome),
+    ]  # fmt: skip
+
+
+def bound(outcome: Outcome) -> str:
+    """Return what was busy nearly all the time; if nothing was, the buffer was full, waiting for the next in order."""
+    busiest = max(outcome.busy, key=outcome.busy.__getitem__)
+    return busiest if outcome.busy[busiest] >= BUSY else "buffer"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the command, what is assumed, then a table for each cost of a batch."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cluster", description="Simulate a cluster.")
+    parser.add_argument("--actors", type=_actors, nargs="+", default=[8, 64, 256, 1024], metavar="ACTORS")
+    parser.add_argument(
+        "--batch-seconds", type=_positive, nargs="+", default=[SMALL, LARGE], help="of an actor, on average"
+    )
+    parser.add_argument("--buffer", type=_positive, default=4.0, help="batches ahead for each actor (default: 4)")
+    parser.add_argument(
+        "--noticed", type=_positive, default=Costs.noticed_seconds, help="seconds until a loss is noticed (default: 15)"
+    )
+    parser.add_argument("--seconds", type=_positive, default=120.0, help="of an epoch at the ideal rate (default: 120)")
+    parser.add_argument("--seed", type=int, default=0)
+    choice = parser.parse_args(arguments)
+    command = shlex.join(["python", "-m", "benchmarks", "cluster", *arguments])
+    print(f"Simulated, not measured, by `{command}`. {assumptions(Costs(noticed_seconds=choice.noticed))}")
+    for batch_seconds in choice.batch_seconds:
+        costs = Costs(batch_seconds=batch_seconds, noticed_seconds=choice.noticed)
+        print(f"\n### Batches of {number(batch_seconds * 1e3)} ms\n")
+        cells = [
+            row(costs, actors, scenario, choice.seconds, choice.seed)
+            for actors in choice.actors
+            for scenario in scenarios(actors, choice.buffer, costs, choice.seconds)
+        ]
+        print(table(HEAD, cells))
+    return 0
+
+
+def _actors(text: str) -> int:
+    if (actors := int(text)) < 2 or actors % min(16, actors // 2):
+        raise argparse.ArgumentTypeError(f"must be even and, above 32, a multiple of 16; got {text}")
+    return actors
+
+
+def _positive(text: str) -> float:
+    if not 0 < (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0 and finite; got {text}")
+    return value
+
+
+def assumptions(costs: Costs) -> str:
+    """Return the costs in words, but for that of a batch on an actor."""
+    return (
+        f"A batch has {costs.batch_bytes / 1e6:.1f} MB; what it takes on an actor varies by {costs.variation:.0%} "
+        f"(log-normal). The network carries {costs.network_bandwidth * 8e-9:.0f} Gb/s, a message takes "
+        f"{costs.latency * 1e3:.1f} ms. The dispatcher takes {costs.submit_seconds * 1e3:.2f} ms for a call, "
+        f"{costs.take_seconds * 1e3:.2f} ms for a result, and copies {costs.copy_bandwidth * 1e-9:.0f} GB/s. "
+        f"A loss is noticed after {costs.noticed_seconds:.0f} s; an actor is there again "
+        f"{costs.restart_seconds:.0f} s later."
+    )
