@@ -7,8 +7,8 @@ rules can be tested in a simulated world.
 The rules:
 
 * A worker runs as many jobs at once as it has threads, in the order in which they came, and holds one more, so
-  that it need not wait; some more while jobs are so quick that the way to it takes longer. What it holds is of streams
-  that it has a job of anyway: a worker that stands still holds up no other stream.
+  that it need not wait; some more while jobs are so quick that the way to it takes longer, none while they are slow.
+  What it holds is of streams that it has a job of anyway: a worker that stands still holds up no other stream.
 * A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
   fails. One that was exclusive from the start fails at the second death. Jobs that a worker held but had not begun
@@ -35,8 +35,8 @@ AHEAD = 1
 AHEAD_OF_QUICK = 4
 """The same while jobs are quick."""
 
-QUICK = 0.00025
-"""Seconds that quick jobs take on average, with the way to the worker and back."""
+QUICK, SLOW = 0.00025, 0.5
+"""Seconds that quick and slow jobs take on average, with the way to the worker and back."""
 
 START_TIMEOUT = 60.0
 """Seconds that a worker may take until it is ready, and the fork server to start and to fork one."""
@@ -121,7 +121,7 @@ class Schedule(Generic[W, J]):
         self._waiting: FairQueue[J] = FairQueue()
         self._barren = 0
         self._starting = 0  # workers that are not ready yet
-        self._mean = 1.0  # seconds that recent jobs took
+        self._mean = 0.1  # seconds that recent jobs took
         self.workers: list[W] = []
         self.given_up = False  # no more workers are to be started
 
@@ -257,8 +257,9 @@ class Schedule(Generic[W, J]):
         return actions
 
     def _worker_for(self, exclusive: bool, stream_id: int) -> W | None:
-        # While workers start, each job is left for one that has nothing else to do.
-        ahead = 0 if self._starting else AHEAD_OF_QUICK if self._mean < QUICK else AHEAD
+        # While workers start, each job is left for one that has nothing else to do; so is a slow one, that it does not
+        # wait behind another at a worker which is slower than others.
+        ahead = 0 if self._starting or self._mean > SLOW else AHEAD_OF_QUICK if self._mean < QUICK else AHEAD
         fewest = 1 if exclusive else self._threads + ahead
         best: W | None = None
         for worker in self.workers:

@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import heapq
 import itertools
+import math
 import os
 import queue
 import threading
@@ -51,6 +52,9 @@ GREET_AGAIN = 0.2
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at whether the connection is there, and which nodes are."""
+
+NODE_GRACE = 0.1
+"""Seconds within which the actors of a node that is lost are missed one after the other."""
 
 LET_GO = 30.0
 """Seconds after which an actor that has no room is given up where their number follows the nodes."""
@@ -115,6 +119,8 @@ class RayDispatcher:
         self._empty_since = 0.0  # since when no actor is up; infinity while one is
         self._had_room = False
         self._last_death = ""
+        self._lost_of: dict[str, list[RayWorker]] = {}  # actors that were just lost, by their node
+        self._limited = False  # whether a task has a time limit, which takes a look at all actors each time
 
     # -- any thread --------------------------------------------------------------------------------------------
 
@@ -195,13 +201,13 @@ class RayDispatcher:
     def _serve_once(self) -> None:
         """Wait for what there is to do, and do it."""
         now = time.monotonic()
-        due = min(self._timers[0][0], self._schedule.next_tick())
+        due = min(self._timers[0][0], self._schedule.next_tick() if self._limited else math.inf)
         with contextlib.suppress(queue.Empty):
             self._inbox.get(timeout=max(0.0, due - now))()
         now = time.monotonic()
         while self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        if self._schedule.next_tick() <= now:
+        if self._limited and self._schedule.next_tick() <= now:
             self._do(self._schedule.tick(now))
 
     def _later(self, seconds: float, call: Callable[[], Any]) -> None:
@@ -327,24 +333,41 @@ class RayDispatcher:
             self._ray.kill(seat.actor, no_restart=True)
 
     def _lost(self, worker: RayWorker, why: str) -> None:
-        """An actor is gone; Ray starts it again."""
+        """An actor is gone; see in a moment whether all of its node are."""
+        greeting = worker.seat.greeting
+        assert greeting is not None
+        self._last_death = f"worker {greeting.pid} on node {greeting.address} died: {why}"
+        worker.calls.clear()
+        worker.killed = True  # so that it gets no more
+        lost = self._lost_of.setdefault(greeting.node, [])
+        lost.append(worker)
+        if len(lost) == 1:
+            self._later(NODE_GRACE, partial(self._bury, greeting.node))
+
+    def _bury(self, node: str) -> None:
+        """Hand out again what the actors had that were lost on a node; if several, no task of theirs is to blame."""
+        lost = self._lost_of.pop(node)
+        for worker in lost:
+            worker.killed = len(lost) > 1
+        for worker in lost:
+            self._died(worker)
+
+    def _died(self, worker: RayWorker) -> None:
+        """Hand out again what an actor had; Ray starts it again."""
         if worker not in self._schedule.workers:
             return
-        seat = worker.seat
-        assert seat.greeting is not None
-        self._last_death = f"worker {seat.greeting.pid} on node {seat.greeting.address} died: {why}"
-        seat.absent_since = now = time.monotonic()
-        worker.calls.clear()
+        worker.seat.absent_since = now = time.monotonic()
         self._do(self._schedule.died(worker, now))
         if not self._schedule.workers:
             self._empty_since = now
         if self._schedule.broken:
             self._schedule.reset()
-        self._greet(seat)
+        self._greet(worker.seat)
 
     # -- tasks -------------------------------------------------------------------------------------------------
 
     def _submitted(self, job: ProcessJob) -> None:
+        self._limited = self._limited or job.how.timeout is not None
         if not self._seats:
             self._keep_size(time.monotonic())
         self._do(self._schedule.submit(job, time.monotonic()))
@@ -356,7 +379,8 @@ class RayDispatcher:
                 self._send(action.worker, action.job)
             elif isinstance(action, Kill):
                 self._ray.kill(action.worker.seat.actor, no_restart=False)
-                self._lost(action.worker, "its time was up")
+                action.worker.calls.clear()
+                self._died(action.worker)
             else:
                 action.job.fail(self._error_of(action.job, action.why))
 

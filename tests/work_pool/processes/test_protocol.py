@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from batchup_ng.memory_pool import BufferPool
 from batchup_ng.work_pool.processes import protocol
 from batchup_ng.work_pool.processes.protocol import FrameReader, FrameWriter, Kind
-from batchup_ng.work_pool.processes.serialization import encode
+from batchup_ng.work_pool.processes.serialization import dump
 
 
 @given(st.lists(st.lists(st.integers(0, 90_000), max_size=4), min_size=1, max_size=4), st.integers(1000, 70_000))
@@ -26,7 +26,7 @@ def test_frames_arrive_whole_however_little_the_socket_takes(sizes: list[list[in
         reader, got = FrameReader(theirs), []
         for number, lengths in enumerate(sizes):
             obj = [np.arange(n, dtype=np.uint8) for n in lengths]
-            whole = b"".join(bytes(piece) for piece in encode(Kind.RESULT, number, obj))
+            whole = b"".join(bytes(piece) for piece in protocol.pieces(Kind.RESULT, number, *dump(obj)))
             for start in range(0, len(whole), step):
                 ours.sendall(whole[start : start + step])
                 got += reader.read() or []
@@ -47,7 +47,7 @@ def test_a_writer_goes_on_where_the_socket_stopped_it(n: int) -> None:
         writer = FrameWriter(ours)
         reading = threading.Thread(target=lambda: got.extend(read_all(theirs, 3)))
         for number in range(3):
-            writer.add(encode(Kind.RESULT, number, (np.arange(n), number)))
+            writer.add(protocol.pieces(Kind.RESULT, number, *dump((np.arange(n), number))))
             writer.write()
         reading.start()
         while writer.waiting:
@@ -76,6 +76,6 @@ def test_the_end_of_the_socket_is_the_end_of_the_frames() -> None:
     with ours:
         ours.setblocking(False)
         writer = FrameWriter(ours)
-        writer.add(encode(Kind.RESULT, 1, np.arange(10)))
+        writer.add(protocol.pieces(Kind.RESULT, 1, *dump(np.arange(10))))
         writer.write()
         assert not writer.waiting

@@ -7,8 +7,10 @@ looked for at the outer address, which takes minutes to fail.
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,14 @@ def add_node(cluster: Any, cpus: int = 6, **options: Any) -> Any:
     return cluster.add_node(num_cpus=cpus, node_ip_address=address, **options)
 
 
+def remove_node(cluster: Any, node: Any, kill: bool = False) -> None:
+    """Remove a node, and wait until its processes are gone."""
+    processes = [each.process for group in node.all_processes.values() for each in group]
+    cluster.remove_node(node, allow_graceful=not kill)
+    for process in processes:
+        process.wait()
+
+
 @contextlib.contextmanager
 def cluster(nodes: int = 2, cpus: int = 6) -> Iterator[Any]:
     """Give a cluster with so many nodes beside its head, which has no CPU to give; the program is connected to it."""
@@ -54,6 +64,12 @@ def cluster(nodes: int = 2, cpus: int = 6) -> Iterator[Any]:
         yield made
     finally:
         ray.shutdown()
-        made.shutdown()
+        for node in list(made.worker_nodes):
+            remove_node(made, node)
+        remove_node(made, made.head_node)
+        del made
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()  # now: Ray leaves files and processes to the collector
         os.environ.clear()
         os.environ.update(kept)

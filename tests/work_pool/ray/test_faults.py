@@ -23,7 +23,15 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import BatchError, ClusterError, PoolClosed, SampleTimeout, SerializationError, WorkerDied
+from batchup_ng.errors import (
+    BatchError,
+    ClusterError,
+    PoolClosed,
+    SampleTimeout,
+    SampleWarning,
+    SerializationError,
+    WorkerDied,
+)
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool.ray import dispatcher
 
@@ -32,6 +40,7 @@ from . import faulty, local_cluster
 from .conftest import actors
 
 pytest.importorskip("ray", reason="Ray is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
 
 KILLS = [8, thorough(50)]
 
@@ -105,7 +114,7 @@ def test_a_sample_that_kills_its_actor_is_found_and_named(pool: Any) -> None:
         list(iterator)
     assert isinstance(caught.value, WorkerDied)
     assert caught.value.row == 100
-    with batches(pool, source, on_error="skip") as iterator:
+    with batches(pool, source, on_error="skip") as iterator, pytest.warns(SampleWarning, match="died"):
         rows = np.concatenate([x for x, _ in iterator])
         assert [error.row for error in iterator.errors] == [100]
     assert sorted(rows) == [row for row in range(faulty.SAMPLES) if row != 100]
@@ -129,7 +138,7 @@ def test_a_node_that_is_killed_in_mid_epoch_costs_nothing(nodes: Any) -> None:
             rest = lost.parallel_data_source(faulty.source(faulty.slow), 6)
             with rest.batch_iterator(faulty.SIZE, 5, state=state) as iterator:
                 given = [next(iterator)]
-                nodes.remove_node(node, allow_graceful=False)
+                local_cluster.remove_node(nodes, node, kill=True)
                 node = None
                 other = local_cluster.add_node(nodes, 2, resources={"spare": 2})  # where its actors go
                 try:
@@ -137,10 +146,10 @@ def test_a_node_that_is_killed_in_mid_epoch_costs_nothing(nodes: Any) -> None:
                     assert {each["node"] for each in lost.stats()} == {other.node_ip_address}
                 finally:
                     lost.close()
-                    nodes.remove_node(other)
+                    local_cluster.remove_node(nodes, other)
     finally:
         if node is not None:
-            nodes.remove_node(node)
+            local_cluster.remove_node(nodes, node)
 
 
 def test_an_epoch_goes_on_with_the_nodes_that_are_left(nodes: Any) -> None:
@@ -149,7 +158,7 @@ def test_an_epoch_goes_on_with_the_nodes_that_are_left(nodes: Any) -> None:
         given = list(islice(iterator, 8))
         while node.node_ip_address not in {each["node"] for each in pool.stats()}:
             time.sleep(0.02)
-        nodes.remove_node(node, allow_graceful=False)
+        local_cluster.remove_node(nodes, node, kill=True)
         check(given + list(iterator))
 
 
@@ -164,7 +173,7 @@ def test_actors_that_find_room_later_are_used(nodes: Any) -> None:
             stream.retrieve()
         assert node.node_ip_address in {each["node"] for each in pool.stats()}
         stream.close()
-    nodes.remove_node(node)
+    local_cluster.remove_node(nodes, node)
 
 
 # -- what a cluster lacks ---------------------------------------------------------------------------------------
@@ -187,7 +196,7 @@ def test_room_that_comes_after_an_error_is_used(nodes: Any) -> None:
         node = local_cluster.add_node(nodes, 1, resources={"late": 1})
         with batches(pool) as iterator:
             check(list(iterator))
-    nodes.remove_node(node)
+    local_cluster.remove_node(nodes, node)
 
 
 def test_a_map_that_cannot_be_pickled_is_refused_before_anything_is_sent(pool: Any) -> None:
@@ -200,13 +209,13 @@ def test_a_map_that_cannot_be_pickled_is_refused_before_anything_is_sent(pool: A
 
 def test_a_node_without_the_library_is_told_of(nodes: Any, tmp_path: Path) -> None:
     bare = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
-    program = """
+    program = f"""
 import sys
-sys.path.insert(0, {root!r})
+sys.path.insert(0, {str(local_cluster.ROOT)!r})
 import batchup_ng as bu, numpy as np
-with bu.WorkerRayPool({address!r}, actors=1, runtime_env={env!r}) as pool:
+with bu.WorkerRayPool({nodes.address!r}, actors=1, runtime_env={bare!r}) as pool:
     list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(3)])).batch_iterator(2))
-""".format(root=str(local_cluster.ROOT), address=nodes.address, env=bare)
+"""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert "ClusterError: an actor cannot be started: ModuleNotFoundError: No module named 'batchup_ng'" in done.stderr
@@ -256,28 +265,28 @@ def test_a_store_that_is_full_is_no_end(nodes: Any) -> None:
 
 
 def test_a_connection_that_is_ended_in_mid_epoch_is_told_of(nodes: Any, tmp_path: Path) -> None:
-    program = """
+    program = f"""
 import batchup_ng as bu, ray
 from tests.work_pool.ray import faulty
-with bu.WorkerRayPool({address!r}, actors=1) as pool:
+with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
     iterator = pool.parallel_data_source(faulty.source(faulty.slow), 2).batch_iterator(8)
     next(iterator)
     ray.shutdown()
     list(iterator)
-""".format(address=nodes.address)
+"""
     done = subprocess.run([sys.executable, "-c", program], cwd=local_cluster.ROOT, capture_output=True, text=True)
     assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr
 
 
 @pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])
 def test_a_program_that_is_killed_leaves_no_actor(nodes: Any, ends: signal.Signals) -> None:
-    program = """
+    program = f"""
 import batchup_ng as bu
 from tests.work_pool.ray import faulty
-with bu.WorkerRayPool({address!r}, actors=3) as pool:
+with bu.WorkerRayPool({nodes.address!r}, actors=3) as pool:
     for _ in pool.parallel_data_source(faulty.source(faulty.slow).repeat(1000)).batch_iterator(8):
         print("batch", flush=True)
-""".format(address=nodes.address)
+"""
     before = actors()
     process = subprocess.Popen(
         [sys.executable, "-c", program], cwd=local_cluster.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -9,6 +9,8 @@ from batchup_ng.work_pool import AbstractWorkerPool, repair
 
 from ..pool_contract import PoolContract
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
+
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
