@@ -114,8 +114,9 @@ def test_a_sample_that_kills_its_actor_is_found_and_named(pool: Any) -> None:
         list(iterator)
     assert isinstance(caught.value, WorkerDied)
     assert caught.value.row == 100
-    with batches(pool, source, on_error="skip") as iterator, pytest.warns(SampleWarning, match="died"):
-        rows = np.concatenate([x for x, _ in iterator])
+    with batches(pool, source, on_error="skip") as iterator:
+        with pytest.warns(SampleWarning, match="died"):
+            rows = np.concatenate([x for x, _ in iterator])
         assert [error.row for error in iterator.errors] == [100]
     assert sorted(rows) == [row for row in range(faulty.SAMPLES) if row != 100]
 
