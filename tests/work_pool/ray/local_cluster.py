@@ -10,6 +10,7 @@ import contextlib
 import gc
 import itertools
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,14 @@ def remove_node(cluster: Any, node: Any, kill: bool = False) -> None:
     cluster.remove_node(node, allow_graceful=not kill)
     for process in processes:
         process.wait()
+
+
+def started(pool: Any) -> Any:
+    """Return a pool whose actors have all come up."""
+    pool.work_stream(iter([(len, ("",))])).retrieve()
+    while len(pool.stats()) < pool.processes:
+        time.sleep(0.01)
+    return pool
 
 
 @contextlib.contextmanager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool import AbstractWorkerPool, repair
+from batchup_ng.work_pool import repair
 
 from ..pool_contract import PoolContract
+from .local_cluster import started
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
 
@@ -22,8 +25,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestFourActors(PoolContract):
     """The contract, with actors on both nodes."""
 
-    def make(self) -> AbstractWorkerPool:
-        return bu.WorkerRayPool(actors=4)
+    def make(self) -> Any:
+        return started(bu.WorkerRayPool(actors=4))
 
 
 @pytest.mark.thorough
@@ -31,5 +34,5 @@ class TestFourActors(PoolContract):
 class TestOneActor(PoolContract):
     """The contract, with one actor."""
 
-    def make(self) -> AbstractWorkerPool:
-        return bu.WorkerRayPool(actors=1)
+    def make(self) -> Any:
+        return started(bu.WorkerRayPool(actors=1))
