@@ -414,7 +414,14 @@ class RayDispatcher:
         self._do(self._schedule.result(worker, job, time.monotonic()))
         job.task = DONE
         if error is not None:
-            job.set_exception(ClusterError(f"the answer of a task cannot be stored: {last_line(error)}"))
+            node = "" if worker.seat.greeting is None else worker.seat.greeting.address
+            job.set_exception(
+                ClusterError(
+                    f"node {node} cannot store a result: {last_line(error)} Have fewer batches ahead "
+                    f"(batch_buffer_size, buffer_bytes), hold fewer where copy=False, or start the node with more "
+                    f"object_store_memory"
+                )
+            )
             return
         kind, pickled, buffers = answer.result()
         job.transport = "store" if buffers else "message"

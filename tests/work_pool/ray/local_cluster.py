@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 STORE = 160 << 20
 """Bytes of the object store of a node."""
 
-_addresses = itertools.count(2)
+_addresses = itertools.count(int(os.environ.get("BATCHUP_NG_NODE", "2")))
 
 
 def settings() -> dict[str, str]:

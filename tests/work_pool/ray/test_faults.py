@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,18 @@ def test_actors_that_find_room_later_are_used(nodes: Any) -> None:
     local_cluster.remove_node(nodes, node)
 
 
+def test_actors_of_a_node_that_has_left_are_let_go(nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "LET_GO", 0.5)
+    node = local_cluster.add_node(nodes, 6)
+    with local_cluster.started(bu.WorkerRayPool(num_cpus=6)) as pool:
+        assert pool.processes == 3
+        local_cluster.remove_node(nodes, node, kill=True)
+        with batches(pool) as iterator:
+            check(list(iterator))
+        while pool.processes > 2:
+            time.sleep(0.05)
+
+
 # -- what a cluster lacks ---------------------------------------------------------------------------------------
 
 
@@ -259,6 +272,30 @@ def test_a_store_that_is_full_is_no_end(nodes: Any) -> None:
     with bu.WorkerRayPool(actors=2, copy=False) as pool:  # 40 MB a sample, all held: more than there is room for
         held = list(pool.parallel_data_source(big, 4).batch_iterator(1))
         assert [int(batch[0][0, -1]) for batch in held] == list(range(12))
+
+
+def test_a_store_that_is_full_as_is_the_disk_is_told_of() -> None:
+    program = """
+import ray
+from ray.cluster_utils import Cluster
+import batchup_ng as bu, numpy as np
+from tests.work_pool.ray import local_cluster
+made = Cluster()
+full = {"local_fs_capacity_threshold": 0.0, "local_fs_monitor_interval_ms": 50}
+head = local_cluster.add_node(made, 2, _system_config=full)
+ray.init(address=made.address, _node_ip_address=head.node_ip_address)
+big = bu.ArrayDataSource([np.arange(12)]).map(lambda x: (np.full((1, 40 << 20), x, np.uint8),))
+try:
+    with bu.WorkerRayPool(actors=2, copy=False) as pool:
+        held = list(pool.parallel_data_source(big, 4).batch_iterator(1))
+finally:
+    ray.shutdown()
+    made.shutdown()
+"""
+    env = {**os.environ, **local_cluster.settings(), "BATCHUP_NG_NODE": "100"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=local_cluster.ROOT, env=env, capture_output=True, text=True)
+    assert re.search(r"ClusterError: node 127\.0\.0\.\d+ cannot store a result: .*full.* fewer batches", done.stderr)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import repair
 
 from ..pool_contract import PoolContract
@@ -27,6 +29,65 @@ class TestFourActors(PoolContract):
 
     def make(self) -> Any:
         return started(bu.WorkerRayPool(actors=4))
+
+
+def test_a_loader_takes_the_pool(nodes: Any) -> None:
+    loader = bu.Loader([np.arange(20)], batch_size=4, pool=bu.WorkerRayPool(actors=2))
+    with loader:
+        assert [batch[0].tolist() for batch in loader] == [list(range(k, k + 4)) for k in range(0, 20, 4)]
+
+
+def test_the_traceback_of_an_error_names_the_node(nodes: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(20)]).map(lambda x: (1 / (x - 7).astype(object),))
+    with bu.WorkerRayPool(actors=1) as pool, pytest.raises(bu.BatchError) as caught:
+        list(pool.parallel_data_source(source).batch_iterator(4))
+    assert "(on node 127.0.0." in caught.value.traceback
+
+
+def test_batches_that_are_not_copied_are_read_only(nodes: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(200_000.0)])
+    with bu.WorkerRayPool(actors=1, copy=False) as pool:
+        given = list(pool.parallel_data_source(source).batch_iterator(50_000))
+    assert not given[0][0].flags.writeable
+    np.testing.assert_array_equal(np.concatenate([x for (x,) in given]), np.arange(200_000.0))
+
+
+def test_what_each_actor_did_is_told(nodes: Any) -> None:
+    with started(bu.WorkerRayPool(actors=3)) as pool:
+        before = sum(each["tasks"] for each in pool.stats())
+        assert len(list(pool.work_stream((abs, (k,)) for k in range(50)).retrieve_iter())) == 50
+        told = pool.stats()
+    assert sum(each["tasks"] for each in told) == before + 50
+    assert len({each["node"] for each in told}) == 2, "both nodes have actors"
+    assert {each["restarts"] for each in told} == {0}
+
+
+def test_a_source_in_memory_goes_through_the_store(nodes: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(1 << 20)]).map(lambda x: (x, x))
+    with bu.WorkerRayPool(actors=1) as pool, pool.parallel_data_source(source).batch_iterator(1 << 19) as iterator:
+        given = [x for x, _ in iterator]
+        assert iterator.stats()["arrays"] == "store"
+    np.testing.assert_array_equal(np.concatenate(given), np.arange(1 << 20))
+
+
+def test_bad_arguments_are_refused_before_anything_is_started() -> None:
+    for options, told in (
+        ({"actors": 0}, "actors must be at least 1"),
+        ({"num_cpus": -1}, "num_cpus must not be below 0"),
+        ({"num_cpus": "2"}, "num_cpus must be a number"),
+        ({"resources": {"disk": "x"}}, r"resources\['disk'\] must be a number"),
+        ({"address": "ray://head:10001"}, "has no object store"),
+        ({"processes": 3}, "pass their number as actors="),
+    ):
+        with pytest.raises((ArgumentError, ArgumentTypeError), match=told):
+            bu.WorkerRayPool(**options)  # type: ignore[arg-type]
+
+
+def test_another_cluster_than_the_one_the_program_is_connected_to_is_refused(nodes: Any) -> None:
+    with pytest.raises(ArgumentError, match="must be that of the cluster which this program is connected to"):
+        bu.WorkerRayPool("127.0.0.1:1")
+    with bu.WorkerRayPool(nodes.address, actors=1), bu.WorkerRayPool("auto", actors=1):
+        pass
 
 
 @pytest.mark.thorough

@@ -1,0 +1,15 @@
+"""The pool of Ray actors where Ray is not installed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import batchup_ng as bu
+
+
+def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    with pytest.raises(ImportError, match=r"WorkerRayPool needs Ray: pip install 'batchup_ng\[ray\]'"):
+        bu.WorkerRayPool()
