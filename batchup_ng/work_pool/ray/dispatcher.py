@@ -102,8 +102,9 @@ class RayDispatcher:
         self._ray = cluster.ray
         self._wanted = actors
         self._need = need
-        self._runtime_env = runtime_env
+        self._patience = START_TIMEOUT * (10 if runtime_env else 1)
         self._copy = copy
+        self._new_actor = cluster.ray.remote(Actor).options(**_options(need, runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
         self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1)
         self._seats: list[Seat] = []
@@ -116,7 +117,7 @@ class RayDispatcher:
         self._thread: threading.Thread | None = None
         self._closed = self._left = False
         self._ended = ""  # why there is an end, where nobody closed the pool
-        self._empty_since = 0.0  # since when no actor is up; infinity while one is
+        self._empty_since = 0.0  # since when no actor is up, where none is
         self._had_room = False
         self._last_death = ""
         self._lost_of: dict[str, list[RayWorker]] = {}  # actors that were just lost, by their node
@@ -165,14 +166,14 @@ class RayDispatcher:
             return  # a fork of the user's: the actors belong to its parent
         self.abandon()
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None:
+            self._cluster.leave()
+        elif thread is not threading.current_thread():
             thread.join(CLOSE_TIMEOUT)
 
     def abandon(self) -> None:
         """Let the actors be ended, some time soon; it may be called inside any code."""
         self._closed = True
-        if self._thread is None:
-            self._cluster.leave()
         self._inbox.put(_nothing)
 
     def _start(self) -> None:
@@ -191,6 +192,7 @@ class RayDispatcher:
             while not (self._closed or self._ended):
                 self._serve_once()
         except BaseException as error:
+            time.sleep(LOOK_EVERY)  # until an end of the connection that is under way shows
             if self._cluster.connected():
                 self._ended = f"the dispatcher of this pool failed, make a new one: {error!r}"
                 raise
@@ -242,10 +244,8 @@ class RayDispatcher:
 
     def _look_for_room(self, now: float) -> None:
         """Give up what waits if no actor comes up."""
-        limit = START_TIMEOUT * (10 if self._runtime_env else 1)
-        if not self._had_room and not any(seat.restarts >= 0 for seat in self._seats):
-            limit = ROOM_TIMEOUT
-        if now < self._empty_since + limit:
+        no_room = not self._had_room and not any(seat.restarts >= 0 for seat in self._seats)
+        if now < self._empty_since + (ROOM_TIMEOUT if no_room else self._patience):
             return
         asked = ", ".join(f"{name}: {amount:g}" for name, amount in self._need.items())
         free = ", ".join(f"{name}: {amount:g}" for name, amount in sorted(self._cluster.free().items())) or "nothing"
@@ -261,16 +261,6 @@ class RayDispatcher:
             self._give_up(seat)
 
     # -- actors ------------------------------------------------------------------------------------------------
-
-    def _new_actor(self) -> Any:
-        options: dict[str, Any] = {
-            "num_cpus": self._need.get("CPU", 0), "max_restarts": -1, "max_task_retries": 0,
-            "resources": {name: amount for name, amount in self._need.items() if name != "CPU"},
-            "scheduling_strategy": "SPREAD",
-        }  # fmt: skip
-        if self._runtime_env:
-            options["runtime_env"] = self._runtime_env
-        return self._ray.remote(Actor).options(**options).remote()
 
     def _greet(self, seat: Seat) -> None:
         """Ask an actor to say that it is up."""
@@ -479,6 +469,18 @@ class RayDispatcher:
         if self._ended:
             return ClusterError(self._ended)
         return PoolClosed("the pool was closed before this result was made")
+
+
+def _options(need: dict[str, float], runtime_env: dict[str, Any] | None) -> dict[str, Any]:
+    """Return how Ray is to make actors."""
+    cpus = need.get("CPU", 0.0)
+    if cpus > 1:  # as many threads are what Ray has OpenMP use, which may change the last bits of sums and products
+        runtime_env = runtime_env or {}
+        runtime_env = {**runtime_env, "env_vars": {"OMP_NUM_THREADS": "1", **runtime_env.get("env_vars", {})}}
+    return {
+        "num_cpus": cpus, "resources": {name: amount for name, amount in need.items() if name != "CPU"},
+        "runtime_env": runtime_env, "scheduling_strategy": "SPREAD", "max_restarts": -1, "max_task_retries": 0,
+    }  # fmt: skip
 
 
 def last_line(error: BaseException) -> str:

@@ -312,7 +312,9 @@ with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
     list(iterator)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=local_cluster.ROOT, capture_output=True, text=True)
-    assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr
+    assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr, (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,12 @@ def test_batches_that_are_not_copied_are_read_only(nodes: Any) -> None:
         given = list(pool.parallel_data_source(source).batch_iterator(50_000))
     assert not given[0][0].flags.writeable
     np.testing.assert_array_equal(np.concatenate([x for (x,) in given]), np.arange(200_000.0))
+
+
+@pytest.mark.parametrize("cpus", [0.5, 2])
+def test_libraries_use_one_thread_in_an_actor(nodes: Any, cpus: float) -> None:
+    with bu.WorkerRayPool(actors=1, num_cpus=cpus) as pool:
+        assert pool.work_stream(iter([(os.getenv, ("OMP_NUM_THREADS",))])).retrieve() == "1"
 
 
 def test_what_each_actor_did_is_told(nodes: Any) -> None:
