@@ -29,21 +29,25 @@ def ray_module() -> Any:
 
 
 class Cluster:
-    """A connection, for one pool.
+    """A connection, for one pool; `runtime_env` says what actors need, if it is the first.
+
+    Attributes:
+        runtime_env: What is left to say of it for actors: Ray takes modules of this machine for a connection alone.
 
     Raises:
         ArgumentError: the program is connected to another cluster than that at `address`.
         ConnectionError: there is no cluster there.
     """
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str | None, runtime_env: dict[str, Any] | None) -> None:
         global _users
         ray = self.ray = ray_module()
+        self.runtime_env = runtime_env
         with _lock:
             self._ours = _users > 0
             if not ray.is_initialized():
-                ray.init(address=address)
-                self._ours = True
+                ray.init(address=address, runtime_env=runtime_env)
+                self._ours, self.runtime_env = True, None
             elif address not in (None, "auto", ray.get_runtime_context().gcs_address):
                 raise ArgumentError(
                     f"address must be that of the cluster which this program is connected to already, "

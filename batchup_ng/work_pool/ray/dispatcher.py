@@ -95,16 +95,15 @@ class RayDispatcher:
     """Owns the actors and hands out tasks; knows nothing of the pool, which may be forgotten."""
 
     def __init__(
-        self, cluster: Cluster, actors: int | None, need: dict[str, float], runtime_env: dict[str, Any] | None,
-        copy: bool,
-    ) -> None:  # fmt: skip
+        self, cluster: Cluster, actors: int | None, need: dict[str, float], has_env: bool, copy: bool
+    ) -> None:
         self._cluster = cluster
         self._ray = cluster.ray
         self._wanted = actors
         self._need = need
-        self._patience = START_TIMEOUT * (10 if runtime_env else 1)
+        self._patience = START_TIMEOUT * (10 if has_env else 1)
         self._copy = copy
-        self._new_actor = cluster.ray.remote(Actor).options(**_options(need, runtime_env)).remote
+        self._new_actor = cluster.ray.remote(Actor).options(**_options(need, cluster.runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
         self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1)
         self._seats: list[Seat] = []
@@ -307,7 +306,7 @@ class RayDispatcher:
         self._fail_all(
             ClusterError(
                 f"{why}; install batchup_ng and what it needs on all nodes, in the same versions, or have Ray send it: "
-                f"runtime_env={{'py_modules': [batchup_ng]}}"
+                f"runtime_env={{'py_modules': [batchup_ng]}}, of ray.init if the program calls that"
             )
         )
         for seat in list(self._seats):

@@ -73,8 +73,8 @@ class WorkerRayPool(AbstractWorkerPool):
         self.buffers = WorkerBuffers()
         self._options: dict[str, Any] = {"resources": resources, "runtime_env": runtime_env, "copy": copy}
         self._options["num_cpus"] = num_cpus
-        self._cluster = Cluster(address)
-        self._dispatcher = RayDispatcher(self._cluster, actors, need, runtime_env, copy)
+        self._cluster = Cluster(address, runtime_env)
+        self._dispatcher = RayDispatcher(self._cluster, actors, need, bool(runtime_env), copy)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -220,19 +221,22 @@ def test_a_map_that_cannot_be_pickled_is_refused_before_anything_is_sent(pool: A
         batches(pool, faulty.source(lambda x, y: (guard, x, y)[1:]))
 
 
-def test_a_node_without_the_library_is_told_of(nodes: Any, tmp_path: Path) -> None:
-    bare = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
+def test_a_node_without_the_library_is_told_of_and_can_be_sent_it(nodes: Any, tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(local_cluster.ROOT)!r})
 import batchup_ng as bu, numpy as np
-with bu.WorkerRayPool({nodes.address!r}, actors=1, runtime_env={bare!r}) as pool:
-    list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(3)])).batch_iterator(2))
+env = {{"env_vars": {{"PYTHONPATH": {str(tmp_path)!r}}}, **({{"py_modules": [bu]}} if sys.argv[1:] else {{}})}}
+with bu.WorkerRayPool({nodes.address!r}, actors=1, runtime_env=env) as pool:
+    print(list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(3)])).batch_iterator(2)))
 """
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert "ClusterError: an actor cannot be started: ModuleNotFoundError: No module named 'batchup_ng'" in done.stderr
-    assert "py_modules" in done.stderr
+    run = partial(subprocess.run, cwd=tmp_path, env=env, capture_output=True, text=True)
+    told = run([sys.executable, "-c", program]).stderr
+    assert "ClusterError: an actor cannot be started: ModuleNotFoundError: No module named 'batchup_ng'" in told
+    assert "py_modules" in told
+    done = run([sys.executable, "-c", program, "send it"])
+    assert "[(array([0, 1]),), (array([2]),)]" in done.stdout, done.stderr
 
 
 def test_a_file_that_a_node_lacks_or_has_another_of_is_named(pool: Any, tmp_path: Path) -> None:
