@@ -31,6 +31,7 @@ NEEDS = {
     "keras_digits": ["keras", "torch"],
     "lightning_resume": ["pytorch_lightning", "torch"],
     "lmdb_file": ["lmdb"],
+    "ray_train": ["pandas", "pyarrow", "ray", "torch"],
     "table_of_pictures": ["keras", "narwhals", "pandas", "skimage", "torch"],
     "tf_data": ["tensorflow"],
     "torch_checkpoint": ["torch"],
@@ -54,6 +55,7 @@ LAST_LINE = {
     "lightning_resume": r"weights equal to those of the unbroken run: True",
     "lmdb_file": r"1797 rows of LMDB from 2 processes; sum (\d+), in memory \1",
     "predict": r"1797 predictions, (0\.9[5-9]\d|1\.000) of them right",
+    "ray_train": r"8 epochs, each sample seen exactly once in each: True",
     "resume": r"killed [1-9]\d* times \(.*\); weights equal, bit for bit, to those of an unbroken run: True",
     "semi_supervised": r"test accuracy 0\.[89]\d\d from 100 labelled and \d+ other digits",
     "table_of_pictures": r"(0\.9\d\d|1\.000) of the tags right after 6 epochs in Keras on torch",
@@ -68,13 +70,12 @@ LAST_LINE = {
 LONG = {
     "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures", "hdf5_file",
     "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits",
-    "lightning_resume", "lmdb_file",
-    "predict", "resume", "semi_supervised", "table_of_pictures", "tf_data", "torch_checkpoint", "torch_ddp",
-    "torch_digits", "train_and_validate",
+    "lightning_resume", "lmdb_file", "predict", "ray_train", "resume", "semi_supervised",
+    "table_of_pictures", "tf_data", "torch_checkpoint", "torch_ddp", "torch_digits", "train_and_validate",
 }  # fmt: skip
 
-# Folders of settings or compiled code that Keras and torch make, of which we know nothing.
-OTHERS_LEAVE = ("keras", "torch")
+# Folders of settings, logs or compiled code that Keras, Ray and torch make, of which we know nothing.
+OTHERS_LEAVE = ("keras", "ray", "torch")
 
 
 def run_example(path: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -91,8 +92,8 @@ def run_example(path: Path, folder: Path, **variables: str) -> subprocess.Comple
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """Give a folder whose name is short enough for PyTorch's sockets in it."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Give a folder whose name is short enough for the sockets of PyTorch and Ray in it."""
+    with tempfile.TemporaryDirectory(prefix="") as folder:
         yield Path(folder)
 
 
