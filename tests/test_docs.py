@@ -21,11 +21,11 @@ from tests.extent import quick
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
-    "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "reproducibility", "checkpoints", "faults",
-    "caching", "frameworks", "images", "augmentation", "moving_from_batchup", "coming_from_torch", "coming_from_grain",
-    "coming_from_tf_data", "coming_from_keras",
+    "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "past_one_machine", "reproducibility",
+    "checkpoints", "faults", "caching", "frameworks", "images", "augmentation", "moving_from_batchup",
+    "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras",
 )  # fmt: skip
-NEEDS = {"coming_from_torch": "torch", "augmentation": "cv2"}
+NEEDS = {"coming_from_torch": "torch", "augmentation": "cv2", "past_one_machine": "ray"}
 QUICK = ("quickstart",)
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -58,9 +58,9 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
     # As a reader would run it: one script without a __main__ guard, away from the checkout.
     paths = [str(DOCS.parent), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), PYTHONWARNINGS="default")
-    # Keras and torch leave files in TMPDIR, whose name is short enough for PyTorch's sockets in it.
-    with tempfile.TemporaryDirectory() as folder:
-        environment |= {"TMPDIR": folder, "KERAS_HOME": str(tmp_path / "keras")}
+    # Keras, Ray and torch leave files in TMPDIR, whose name is short enough for the sockets of PyTorch and Ray in it.
+    with tempfile.TemporaryDirectory(prefix="") as folder:
+        environment |= {"TMPDIR": folder, "KERAS_HOME": str(tmp_path / "keras"), "RAY_USAGE_STATS_ENABLED": "0"}
         command = [sys.executable, str(script)]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False
@@ -76,12 +76,12 @@ SHOWN = re.compile(r"^```\{code-block\} python\n(.*?)^```$", re.MULTILINE | re.D
 
 
 def test_what_a_page_shows_of_the_examples_stands_in_them() -> None:
-    text = (DOCS / "checkpoints.md").read_text(encoding="utf-8")
+    pages = [(DOCS / f"{page}.md").read_text(encoding="utf-8") for page in ("checkpoints", "past_one_machine")]
     examples = [path.read_text(encoding="utf-8") for path in sorted((DOCS.parent / "examples").glob("*.py"))]
     examples = ["\n".join(line.rstrip() for line in example.splitlines()) for example in examples]
-    recipe, *shown = SHOWN.findall(text)
+    recipe, *shown = [code for page in pages for code in SHOWN.findall(page)]
     assert recipe.startswith("import os\nimport torch\n")
-    assert len(shown) == 7
+    assert len(shown) == 8
     for code in shown:
         forms = [textwrap.indent(code, " " * indent) for indent in (0, 4)]
         assert any(form in f"{example}\n" for form in forms for example in examples), code

@@ -33,13 +33,14 @@ class WorkerRayPool(AbstractWorkerPool):
     be installed there, in the version that is here.
 
     Args:
-        address: Of the cluster, as ``ray.init`` takes it: ``"auto"`` or ``"host:port"``. None: the cluster that the
-            program is connected to, else the one that ``RAY_ADDRESS`` names or that runs on this machine, else a new
-            one on this machine, which ends with the last pool that uses it.
+        address: Of the cluster, as ``ray.init`` takes it: ``"auto"`` or ``"host:port"``; ``"local"`` starts one on this
+            machine, which ends with the last pool that uses it. None: the cluster that the program is connected to,
+            else the one that ``RAY_ADDRESS`` names or that runs on this machine, else a new one as with ``"local"``.
         actors: How many; None for as many as the nodes have room for, those that join later too.
         num_cpus: CPUs that Ray sets aside for each actor; may be a fraction.
         resources: What else it sets aside for each: amounts by name.
-        runtime_env: Ray's description of what each actor needs: ``{"pip": [...]}``, ``{"py_modules": [...]}``.
+        runtime_env: Ray's description of what each actor needs: ``{"env_vars": {...}}``, ``{"pip": [...]}``. Modules and
+            folders of this machine have to be given to ``ray.init(runtime_env=...)`` instead, before the pool is made.
         copy: Whether batches are copied out of the object store. Without, their arrays are read-only, and keep the room
             that they take in the store for as long as they live.
 
