@@ -39,8 +39,8 @@ class WorkerRayPool(AbstractWorkerPool):
         actors: How many; None for as many as the nodes have room for, those that join later too.
         num_cpus: CPUs that Ray sets aside for each actor; may be a fraction.
         resources: What else it sets aside for each: amounts by name.
-        runtime_env: Ray's description of what each actor needs: ``{"env_vars": {...}}``, ``{"pip": [...]}``. Modules and
-            folders of this machine have to be given to ``ray.init(runtime_env=...)`` instead, before the pool is made.
+        runtime_env: Ray's description of what each actor needs: ``{"env_vars": {...}}``, ``{"pip": [...]}``. Modules
+            and folders of this machine have to be given to ``ray.init(runtime_env=...)``, before the pool is made.
         copy: Whether batches are copied out of the object store. Without, their arrays are read-only, and keep the room
             that they take in the store for as long as they live.
 
