@@ -39,8 +39,9 @@ class WorkerRayPool(AbstractWorkerPool):
         actors: How many; None for as many as the nodes have room for, those that join later too.
         num_cpus: CPUs that Ray sets aside for each actor; may be a fraction.
         resources: What else it sets aside for each: amounts by name.
-        runtime_env: Ray's description of what each actor needs: ``{"env_vars": {...}}``, ``{"pip": [...]}``. Modules
-            and folders of this machine have to be given to ``ray.init(runtime_env=...)``, before the pool is made.
+        runtime_env: Ray's description of what each actor needs: ``{"env_vars": {...}}``, ``{"pip": [...]}``,
+            ``{"py_modules": [...]}``. Ray takes modules and folders of this machine only as the program connects: from
+            the first pool, or from ``ray.init`` if the program calls that.
         copy: Whether batches are copied out of the object store. Without, their arrays are read-only, and keep the room
             that they take in the store for as long as they live.
 
