@@ -117,7 +117,7 @@ def fork(module: str, fds: list[int], blas_threads: int, *numbers: int) -> Forke
             with contextlib.suppress(OSError):  # the one that listed the folder
                 if fd > 2 and fd not in fds:
                     os.close(fd)
-        os.environ.update(process.environment(blas_threads))
+        os.environ.update(process.same_bits(blas_threads))
         try:
             fork_server.main(*numbers)
         finally:

@@ -36,7 +36,7 @@ from numpy import random as numpy_random  # here, for another thread may hold th
 from ...errors import WorkerDied
 from . import parent_death, worker
 from .parent_death import ParentDeath
-from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, environment, hang_up, new_pair, refused, run
+from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, hang_up, new_pair, refused, run, same_bits
 from .schedule import START_TIMEOUT
 
 STARTED, ENDED, FAILED = b"S", b"E", b"F"
@@ -219,7 +219,7 @@ def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
         limits = Path("/proc/self/limits").read_text()
         files = [(file.st_dev, file.st_ino) for file in (os.stat("."), os.fstat(1), os.fstat(2))]
         priority = os.getpriority(os.PRIO_PROCESS, 0)
-        return command("fork_server"), environment(blas_threads), status, limits, files, priority
+        return command("fork_server"), {**os.environ, **same_bits(blas_threads)}, status, limits, files, priority
     except OSError:  # no /proc, or no standard output
         return None
 

@@ -143,7 +143,7 @@ def command(module: str, *numbers: int) -> list[str]:
 
 def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
     """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
-    arguments, variables = command(module, *numbers), environment(blas_threads)
+    arguments, variables = command(module, *numbers), {**os.environ, **same_bits(blas_threads)}
     # Ctrl-C is held back while a process is started, which keeps it held until it has chosen to ignore it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -202,12 +202,12 @@ THREAD_LIMITS = (
 """The variables that libraries for linear algebra, torch among them, and OpenCV read when they are loaded."""
 
 
-def environment(blas_threads: int | None) -> dict[str, str]:
-    """Return the environment of workers: this process's, with one seed for all of ``hash`` of texts.
+def same_bits(blas_threads: int | None) -> dict[str, str]:
+    """Return the variables that workers have in common so that they make the same batches.
 
     With seeds of their own, sets of texts would differ in their order. With another number of threads products of
     matrices have other last bits, since sums that are shared out to threads are added up in another order.
     """
     seed = os.environ.get("PYTHONHASHSEED", "")
     limits = {} if blas_threads is None else dict.fromkeys(THREAD_LIMITS, str(blas_threads))
-    return {**os.environ, "PYTHONHASHSEED": seed if seed.isdigit() else "0", **limits}
+    return {"PYTHONHASHSEED": seed if seed.isdigit() else "0", **limits}

@@ -34,6 +34,7 @@ from ...errors import ClusterError, PoolBroken, PoolClosed, SampleTimeout, Worke
 from ...memory_pool import ALIGNMENT, BufferPool
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of
+from ..processes.process import same_bits
 from ..processes.protocol import Frame, Kind
 from ..processes.schedule import LATE, Action, Kill, Schedule, ScheduledWorker, Send
 from ..processes.signals import leave_interrupts_to_others
@@ -357,9 +358,9 @@ class RayDispatcher:
 
     def _submitted(self, job: ProcessJob) -> None:
         self._limited = self._limited or job.how.timeout is not None
+        self._do(self._schedule.submit(job, time.monotonic()))
         if not self._seats:
             self._keep_size(time.monotonic())
-        self._do(self._schedule.submit(job, time.monotonic()))
 
     def _do(self, actions: Iterable[Action[RayWorker, ProcessJob]]) -> None:
         """Do what the schedule says."""
@@ -472,14 +473,15 @@ class RayDispatcher:
 
 def _options(need: dict[str, float], runtime_env: dict[str, Any] | None) -> dict[str, Any]:
     """Return how Ray is to make actors."""
-    cpus = need.get("CPU", 0.0)
-    if cpus > 1:  # as many threads are what Ray has OpenMP use, which may change the last bits of sums and products
-        runtime_env = runtime_env or {}
-        runtime_env = {**runtime_env, "env_vars": {"OMP_NUM_THREADS": "1", **runtime_env.get("env_vars", {})}}
+    runtime_env = runtime_env or {}
     return {
-        "num_cpus": cpus, "resources": {name: amount for name, amount in need.items() if name != "CPU"},
-        "runtime_env": runtime_env, "scheduling_strategy": "SPREAD", "max_restarts": -1, "max_task_retries": 0,
-    }  # fmt: skip
+        "num_cpus": need.get("CPU", 0.0),
+        "resources": {name: amount for name, amount in need.items() if name != "CPU"},
+        "runtime_env": {**runtime_env, "env_vars": {**same_bits(1), **runtime_env.get("env_vars", {})}},
+        "scheduling_strategy": "SPREAD",
+        "max_restarts": -1,
+        "max_task_retries": 0,
+    }
 
 
 def last_line(error: BaseException) -> str:

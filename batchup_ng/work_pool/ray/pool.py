@@ -76,7 +76,11 @@ class WorkerRayPool(AbstractWorkerPool):
         self._options: dict[str, Any] = {"resources": resources, "runtime_env": runtime_env, "copy": copy}
         self._options["num_cpus"] = num_cpus
         self._cluster = Cluster(address, runtime_env)
-        self._dispatcher = RayDispatcher(self._cluster, actors, need, bool(runtime_env), copy)
+        try:
+            self._dispatcher = RayDispatcher(self._cluster, actors, need, bool(runtime_env), copy)
+        except BaseException:
+            self._cluster.leave()
+            raise
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)

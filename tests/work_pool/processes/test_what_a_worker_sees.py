@@ -137,7 +137,7 @@ def test_sets_of_texts_have_one_order_in_all_workers(found: Any, monkeypatch: py
     assert of(seen, "hash", PROCESSES) != own
     for given, expected in {"": "0", "random": "0", "7": "7"}.items():
         monkeypatch.setenv("PYTHONHASHSEED", given)
-        assert process.environment(1)["PYTHONHASHSEED"] == expected
+        assert process.same_bits(1)["PYTHONHASHSEED"] == expected
 
 
 def test_what_a_map_prints_and_writes_stays_in_its_process(found: Any) -> None:

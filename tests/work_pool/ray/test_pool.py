@@ -59,6 +59,12 @@ def test_libraries_use_one_thread_in_an_actor(nodes: Any, cpus: float) -> None:
         assert pool.work_stream(iter([(os.getenv, ("OMP_NUM_THREADS",))])).retrieve() == "1"
 
 
+def test_strings_have_one_hash_in_all_actors(nodes: Any) -> None:
+    with started(bu.WorkerRayPool(actors=3)) as pool:
+        assert len(set(pool.work_stream((hash, ("a string",)) for _ in range(60)).retrieve_iter())) == 1
+        assert sum(each["tasks"] > 1 for each in pool.stats()) > 1
+
+
 def test_what_each_actor_did_is_told(nodes: Any) -> None:
     with started(bu.WorkerRayPool(actors=3)) as pool:
         before = sum(each["tasks"] for each in pool.stats())
