@@ -268,10 +268,10 @@ def on_ray(kind: str, title: str, unit: str, reading: Reading, epochs: int) -> P
         Column("of that Ray's start, s", figure("connect_seconds")),
         Column("CPU of all processes, ms a batch", per_batch("cpu_seconds", MILLI)),
     )
+    usual = ("ours-processes", *(variant.name for variant in ray_cluster.VARIANTS if kind in variant.workloads))
     return Part(
-        name=f"ray-{kind}", title=title, kind=kind, unit=unit, reading=reading, columns=columns,
-        usual=("ours-processes", *(variant.name for variant in ray_cluster.VARIANTS)), settings={"epochs": epochs},
-        trial="started", fresh=True,
+        name=f"ray-{kind}", title=title, kind=kind, unit=unit, reading=reading, columns=columns, usual=usual,
+        settings={"epochs": epochs}, trial="started", fresh=True,
     )  # fmt: skip
 
 
