@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.peers import adapters, augmentations, cached, devices, tf_cache
+from benchmarks.peers import adapters, augmentations, cached, devices, ray_cluster, tf_cache
 from benchmarks.peers.torch_dataloader import VARIANTS as DATALOADERS
 from benchmarks.plan import Part, Study, unchanged
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
@@ -251,6 +251,30 @@ ORDER = Part(
     usual=("plain", "ours-serial", "batchup-serial"),
     fresh=True,
 )
+RAY = {
+    "arrays": ("Arrays in memory", "GB/s", GIGABYTES, 2),
+    "images": ("JPEG files decoded to 224x224 RGB", "images/s", rate("samples"), 1),
+    "empty": ("Batches of 64 samples of 4 bytes, a map that does nothing", "batches/s", BATCHES, 1),
+}
+"""What Ray is measured on: the title, what matters most, the epochs of a turn."""
+
+
+def on_ray(kind: str, title: str, unit: str, reading: Reading, epochs: int) -> Part:
+    """The rate of actors on this machine, with the time to the first batch, Ray's own start in it."""
+    columns = (
+        *with_range(f"{unit}, median", reading),
+        Column("ms a batch", lambda epoch: MILLI * epoch.seconds / epoch.batches),
+        Column("first batch, s", first_batch()),
+        Column("of that Ray's start, s", figure("connect_seconds")),
+        Column("CPU of all processes, ms a batch", per_batch("cpu_seconds", MILLI)),
+    )
+    usual = ("ours-processes", *(variant.name for variant in ray_cluster.VARIANTS if kind in variant.workloads))
+    return Part(
+        name=f"ray-{kind}", title=title, kind=kind, unit=unit, reading=reading, columns=columns, usual=usual,
+        settings={"epochs": epochs}, trial="started", fresh=True,
+    )  # fmt: skip
+
+
 LOADED = {
     "digits": ("TensorDataset, 60,000 pictures of 784 bytes", 256, 5),
     "arrays": ("TensorDataset, 20,000 pictures of 49 kB", 64, 1),
@@ -351,6 +375,12 @@ ALL = (
         title="augment: operations on batches of 64 images, 224x224x3, by one thread",
         parts=tuple(augmented(*each) for each in enumerate(augmentations.OPERATIONS)),
         rounds=7,
+    ),
+    Study(
+        name="ray",
+        title="ray: actors of Ray's on one machine",
+        rounds=3,
+        parts=tuple(on_ray(kind, *about) for kind, about in RAY.items()),
     ),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
 )

@@ -40,7 +40,7 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
     Settings: ``epochs`` a turn, 1 where it is not given; ``rest``, the seconds that it may take to come to rest.
     Figures: ``cpu_seconds``, user and system, of all processes; ``consumer_cpu_seconds``, of this process alone;
     ``growth_bytes``, how far this process's peak of resident memory is above what it was before; after it all, those of
-    :func:`~benchmarks.processes.footprint`, of all processes.
+    :func:`~benchmarks.processes.footprint`, of all processes; what the feed has measured itself, its ``figures``.
     """
     count = int(settings.get("epochs", 1)) if number else 1
     meter = CpuMeter()
@@ -50,6 +50,7 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
     done = [run_epoch(partial(feed.epoch, k), workload, check_x=number == 0) for k in numbers]
     figures = {"consumer_cpu_seconds": time.process_time() - begin, "cpu_seconds": meter.seconds()}
     figures |= {"growth_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0 - before, **footprint()}
+    figures |= getattr(feed, "figures", {})
     if number == 0:
         come_to_rest(settings.get("rest", 0.0))
     return Epoch(
@@ -60,6 +61,16 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
         bytes=sum(epoch.bytes for epoch in done),
         figures=figures,
     )
+
+
+def started(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
+    """Run a first epoch, then what :func:`epochs` calls a later turn, whose figures these are, in one go.
+
+    For what cannot wait while others have their turn, as it never rests, or holds too much memory.
+    ``first_batch_seconds`` is that of the first epoch.
+    """
+    first = epochs(feed, workload, 0, {})
+    return replace(epochs(feed, workload, 1, settings), first_batch_seconds=first.first_batch_seconds)
 
 
 def run_epoch(begin: Callable[[], Iterator[Batch]], workload: Workload, *, check_x: bool) -> Epoch:
@@ -215,6 +226,7 @@ def _copy_seconds(nbytes: int) -> float:
 
 TRIALS: Mapping[str, Callable[[Feed, Workload, int, Mapping[str, float]], Epoch]] = {
     "epochs": epochs,
+    "started": started,
     "operation": operation,
     "consumer": consumer,
     "startup": startup,

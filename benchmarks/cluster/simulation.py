@@ -38,8 +38,9 @@ class Costs:
     """What one batch costs, and what a lost node does; times in seconds, bandwidths in bytes a second.
 
     The bytes are 64 pictures of 224×224×3. Their time is that of 2,281 small JPEG files a second by two CPUs
-    (``docs/benchmarks.md``, "Pictures", "fast"), or 56 ms a batch of one CPU. The times of a call, the copy and the
-    restart are assumptions until ``benchmarks ray`` has measured them.
+    (``docs/benchmarks.md``, "Pictures", "fast"), or 56 ms a batch of one CPU. The times of a call and a result and the
+    copy are those of the Ray pool's thread, measured on the same machine with batches of 9.6 MB from two actors
+    (``docs/benchmarks.md``, "Ray"). The network, its latency, the variation and the restart are assumptions.
 
     Ray counts a node as dead after ``health_check_failure_threshold`` = 5 failed checks, ``health_check_period_ms`` =
     3,000 apart (``src/ray/common/ray_config_def.h`` of Ray 2.60): 15 s at most where checks are refused at once, as by
@@ -49,9 +50,9 @@ class Costs:
     batch_seconds: float = 64 * 2 / 2281  # mean, of an actor on a node at full speed
     variation: float = 0.2  # standard deviation of that by its mean; the distribution is log-normal
     batch_bytes: int = 64 * 224 * 224 * 3
-    submit_seconds: float = 0.25e-3  # of the dispatcher, a call
-    take_seconds: float = 0.5e-3  # of the dispatcher, a result, without the copy
-    copy_bandwidth: float = 5e9
+    submit_seconds: float = 0.3e-3  # of the dispatcher, a call
+    take_seconds: float = 0.2e-3  # of the dispatcher, a result, without the copy
+    copy_bandwidth: float = 6e9
     network_bandwidth: float = 25e9 / 8  # of the consumer's machine, shared by all actors
     latency: float = 0.2e-3  # of a message, one way
     noticed_seconds: float = 15.0  # from a node's loss until the schedule hears of it

@@ -123,6 +123,20 @@ def test_a_quick_run_measures_torch_and_batchup_too(name: str, scratch: Path, tm
 
 
 @pytest.mark.thorough
+def test_a_quick_run_on_ray_measures_all_and_tells_of_its_start(scratch: Path, tmp_path: Path) -> None:
+    for library in ("ray", "pyarrow", "sklearn", "simplejpeg"):
+        pytest.importorskip(library, reason="the study compares its ways to read pictures, too")
+    parts = STUDIES["ray"].parts[:2]
+    found = run(scratch, tmp_path, "ray", "--parts", ",".join(part.name for part in parts))
+    assert found["ray"] == {part.name: measured(*(each.name for each in part.variants(None))) for part in parts}
+    arrays, _ = json.loads((tmp_path / "ray.json").read_text())["cases"]
+    for variant in arrays["variants"]:
+        for epoch in variant["rounds"]:
+            started = epoch["figures"].get("connect_seconds", 0.0)
+            assert (0 < started < epoch["first_batch_seconds"]) == ("ray" in variant["name"])
+
+
+@pytest.mark.thorough
 def test_a_quick_run_of_sizes_has_a_plot(scratch: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="draws the plot")
     found = run(scratch, tmp_path, "sizes", "--peers", "plain,ours-threads")

@@ -1,6 +1,6 @@
 """Every peer delivers every workload, under a name of its own.
 
-Those of other libraries leave processes behind, so that only the runs of whole studies have them.
+Those of other libraries, Ray among them, leave processes behind, so that only the runs of whole studies have them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tests.extent import thorough
 
 QUICK = {("arrays", "plain-threads"), ("arrays", "plain-processes"), ("arrays", "ours-serial"), ("python", "plain"),
          ("empty", "ours-threads"), ("order", "plain")}  # fmt: skip
-PAIRS = [(kind, variant.name) for kind in KINDS for variant in known(kind) if variant.family in ("plain", "ours")]
+PAIRS = [(kind, variant.name) for kind in KINDS for variant in known(kind)
+         if variant.family in ("plain", "ours") and "ray" not in variant.needs]  # fmt: skip
 
 
 def workload_of(kind: str, folder: Path) -> Workload:

@@ -53,9 +53,14 @@ class Actor:
         """Drop a constant."""
         WORKER_CONSTANTS.forget(number)
 
-    def run(self, kind: int, number: int, pickled: bytes, *buffers: Any) -> tuple[int, bytes, list[Any]]:
-        """Run a task; return the kind of the answer, its pickle, the memory of its large arrays."""
-        kind, _, pickled, made = self._runner.answer(Frame(Kind(kind), number, pickled, list(buffers)))
+    def run(self, task: list[Any]) -> tuple[int, bytes, list[Any]]:
+        """Run a task, one argument as Ray takes its time over each: the kind, the number, the pickle, its memory.
+
+        Returns:
+            The kind of the answer, its pickle, the memory of its large arrays.
+        """
+        kind, number, pickled, buffers = task
+        kind, _, pickled, made = self._runner.answer(Frame(Kind(kind), number, pickled, buffers))
         return int(kind), pickled, [np.frombuffer(each, np.uint8) for each in made]
 
 

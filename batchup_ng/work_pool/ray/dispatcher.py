@@ -383,7 +383,7 @@ class RayDispatcher:
                 worker.loading += 1
                 ref = actor.keep.remote(constant.number, constant.ref)  # type: ignore[attr-defined]  # a RayConstant
                 self._called(ref, partial(self._loaded, worker))
-        ref = actor.run.remote(int(kind), job.number, pickled, *[np.frombuffer(each, np.uint8) for each in buffers])
+        ref = actor.run.remote([int(kind), job.number, pickled, [np.frombuffer(each, np.uint8) for each in buffers]])
         worker.calls.add(ref)
         self._called(ref, partial(self._answered, worker, job, ref))
 

@@ -1,0 +1,234 @@
+"""Ray on this machine: bare actors, our pool of actors, Ray Data.
+
+Each variant has a Ray of its own, with as many CPUs as there are workers, which its first epoch starts and waits for;
+``figures["connect_seconds"]`` tells how long that took. Pictures are decoded by simplejpeg and resized by Pillow in all
+but ``ray-data``, as :class:`~batchup_ng.ImageFiles` does.
+
+``plain-ray`` copies each batch into memory that is used again, as ``ours-ray`` does; ``plain-ray-views`` hands out what
+lies in Ray's store, as ``ours-ray-views`` does. In both 16 calls are under way.
+
+``ray-data`` is what the guides of Ray Data show: a data set of blocks of 2,000 rows in Ray's store, read with the
+blocks in another order each epoch and shuffled among 1,000 rows ("local shuffle"), or ``read_images`` of shuffled
+paths, which decodes by Pillow. Of arrays it is spared the shuffle of all rows that everybody else does:
+``ray-data-shuffle`` has it, by ``random_shuffle``. ``ray-data-rows`` is the nearest to ours that Ray Data has: the
+shuffled row numbers are its data set, which tasks turn into batches, from the same data in Ray's store.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.base import OURS, Variant
+from benchmarks.peers.ours import OurFeed
+from benchmarks.peers.plain_threads import AHEAD
+from benchmarks.workloads import images, open_data
+from benchmarks.workloads.base import Batch, Data, Rows, Workload, shuffled
+
+BLOCK, LOCAL, TOGETHER = 2_000, 1_000, 16
+"""Rows of a block of ``ray-data``, and among how many they are shuffled; batches of a block of ``ray-data-rows``, which
+was slower with 1 and with 4."""
+
+
+class Connection:
+    """A Ray of this machine alone."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        import ray
+
+        self.ray = ray
+        self.options = {"num_cpus": workers, "object_store_memory": 3 * workload.nbytes + (1 << 30)}
+        self.figures: dict[str, float] = {}
+
+    def open(self) -> None:
+        """Start it if it does not run."""
+        if not self.ray.is_initialized():
+            begin = time.perf_counter()
+            self.ray.init("local", **self.options, include_dashboard=False, log_to_driver=False, logging_level="error")
+            self.figures["connect_seconds"] = time.perf_counter() - begin
+
+    def close(self) -> None:
+        self.ray.shutdown()
+
+
+class Ours(OurFeed):
+    """Our pool of actors."""
+
+    def __init__(self, workload: Workload, workers: int, *, copy: bool) -> None:
+        super().__init__(workload, workers)
+        import batchup_ng as bu
+
+        self.connection = Connection(workload, workers)
+        self.figures = self.connection.figures
+        self.make = partial(bu.WorkerRayPool, actors=workers, copy=copy)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.connection.open()
+        return super().epoch(number)
+
+    def close(self) -> None:
+        super().close()
+        self.connection.close()
+
+
+class Reader:
+    """An actor: reads batches into memory made once, which Ray copies."""
+
+    def __init__(self, data: Data, rows: int) -> None:
+        self.data = data
+        self.slot = data.batch(np.zeros(rows, np.int64))
+
+    def batch(self, rows: Rows) -> Batch:
+        out = [array[: len(rows)] for array in self.slot]
+        self.data.fill(rows, out)
+        return out
+
+
+class Feed:
+    """What the variants without us have in common."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        self.workload = images.decoded(workload, images.by_turbo) if workload.kind == "images" else workload
+        self.workers = workers
+        self.data = open_data(self.workload)
+        self.connection = Connection(workload, workers)
+        self.figures = self.connection.figures
+        self.stored: Any = None
+
+    def open(self) -> None:
+        """Start Ray, and what is kept from epoch to epoch."""
+        self.connection.open()
+        if self.stored is None:
+            self.stored = self.store(self.connection.ray)
+
+    def store(self, ray: Any) -> Any:
+        """The data in Ray's store."""
+        return ray.put(self.data)
+
+    def close(self) -> None:
+        self.stored = None
+        self.connection.close()
+
+
+class Actors(Feed):
+    """A loop over bare actors, which get row numbers; it has the batches in order."""
+
+    def __init__(self, workload: Workload, workers: int, *, copy: bool) -> None:
+        super().__init__(workload, workers)
+        self.slot = self.data.batch(np.zeros(workload.batch_size, np.int64)) if copy else None
+
+    def store(self, ray: Any) -> Any:
+        data, actor = ray.put(self.data), ray.remote(Reader)
+        return [actor.remote(data, self.workload.batch_size) for _ in range(self.workers)]
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.open()
+        running: deque[Any] = deque()
+        for k, rows in enumerate(shuffled(self.workload, number)):
+            if len(running) == AHEAD:
+                yield self.oldest(running)
+            running.append(self.stored[k % self.workers].batch.remote(rows))
+        while running:
+            yield self.oldest(running)
+
+    def oldest(self, running: deque[Any]) -> Batch:
+        """The next batch, once it is there."""
+        batch: Batch = self.connection.ray.get(running.popleft())
+        if self.slot is None:
+            return batch
+        copies = [array[: len(each)] for array, each in zip(self.slot, batch, strict=True)]
+        for copy, each in zip(copies, batch, strict=True):
+            copy[...] = each
+        return copies
+
+
+def read(table: dict[str, Any], data: Any) -> dict[str, Any]:
+    """A batch of Ray Data's from one of row numbers."""
+    import ray
+
+    return dict(zip("xy", ray.get(data).batch(table["data"]), strict=False))
+
+
+class DataOfRows(Feed):
+    """Ray Data over row numbers."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.open()
+        size = self.workload.batch_size
+        order = np.concatenate(list(shuffled(self.workload, number)))
+        rows = self.connection.ray.data.from_numpy(np.split(order, range(size * TOGETHER, len(order), size * TOGETHER)))
+        batches = rows.map_batches(read, batch_size=size, fn_kwargs={"data": self.stored})
+        for table in batches.iter_batches(batch_size=size, batch_format="numpy", prefetch_batches=AHEAD):
+            yield list(table.values())
+
+
+class DataOfBlocks(Feed):
+    """Ray Data over blocks of the samples."""
+
+    def __init__(self, workload: Workload, workers: int, *, whole: bool = False) -> None:
+        super().__init__(workload, workers)
+        self.whole = whole
+
+    def store(self, ray: Any) -> Any:
+        import pyarrow
+        from ray.data.extensions import ArrowTensorArray
+
+        x, y = self.data.columns
+        parts = [slice(k, k + BLOCK) for k in range(0, len(y), BLOCK)]
+        tables = [pyarrow.table({"x": ArrowTensorArray.from_numpy(x[part]), "y": y[part]}) for part in parts]
+        return ray.data.from_arrow(tables)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.open()
+        size = {"batch_size": self.workload.batch_size, "batch_format": "numpy", "prefetch_batches": AHEAD}
+        if self.whole:
+            batches = self.stored.random_shuffle(seed=number).iter_batches(**size)
+        else:
+            local = {"local_shuffle_buffer_size": LOCAL, "local_shuffle_seed": number}
+            batches = self.stored.randomize_block_order(seed=number).iter_batches(**size, **local)
+        for table in batches:
+            yield table["x"], table["y"]
+
+
+class DataOfFiles(Feed):
+    """Ray Data over pictures; their labels are looked up by path."""
+
+    def store(self, ray: Any) -> Any:
+        pictures, labels = self.data.columns
+        return dict(zip(pictures.paths, labels, strict=True))
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.open()
+        read = self.connection.ray.data.read_images(
+            list(self.stored), size=images.SIZE, mode="RGB", include_paths=True, shuffle="files"
+        )
+        for table in read.iter_batches(
+            batch_size=self.workload.batch_size, batch_format="numpy", prefetch_batches=AHEAD
+        ):
+            yield table["image"], np.array([self.stored[path] for path in table["path"]])
+
+
+def by_kind(workload: Workload, workers: int) -> Feed:
+    """Ray Data as its guides use it."""
+    return (DataOfFiles if workload.kind == "images" else DataOfBlocks)(workload, workers)
+
+
+make = partial(Variant, module=__name__, needs=("ray",), copies=2, workloads=("arrays", "images", "empty"), usual=False)
+ours = partial(make, family=OURS, needs=("batchup_ng", "ray"))
+theirs = partial(make, family="ray", needs=("ray", "pyarrow"))
+VARIANTS = (
+    make(name="plain-ray", family="plain", open=partial(Actors, copy=True)),
+    make(name="plain-ray-views", family="plain", open=partial(Actors, copy=False)),
+    ours(name="ours-ray", open=partial(Ours, copy=True)),
+    ours(name="ours-ray-views", open=partial(Ours, copy=False)),
+    theirs(name="ray-data", open=by_kind, workloads=("arrays", "images")),
+    theirs(name="ray-data-rows", open=DataOfRows),
+    theirs(name="ray-data-shuffle", open=partial(DataOfBlocks, whole=True), workloads=("arrays",)),
+)
