@@ -61,6 +61,11 @@ class Cluster:
         """Return whether the connection is still the one that was made."""
         return bool(self.ray.is_initialized() and self.ray.get_runtime_context().get_job_id() == self._job)
 
+    def check(self) -> None:
+        """Raise a ``ConnectionError`` if the connection was ended: Ray would start a cluster of its own for a call."""
+        if not self.ray.is_initialized():
+            raise ConnectionError("the program is not connected to Ray")
+
     def leave(self) -> None:
         """End the connection if nobody else of ours uses it."""
         global _users
@@ -78,5 +83,6 @@ class Cluster:
 
     def free(self) -> dict[str, float]:
         """Return how much of each resource is free now, in all nodes together."""
+        self.check()
         found = self.ray.available_resources()
         return {name: amount for name, amount in found.items() if not name.startswith(("node:", "memory", "object_"))}

@@ -238,6 +238,7 @@ class RayDispatcher:
                     self._give_up(seat)
             self.size = max(1, len(self._seats) + (0 if absent else self._cluster.room_for(self._need)))
         while len(self._seats) < self.size:
+            self._cluster.check()
             seat = Seat(self._new_actor(), now)
             self._seats.append(seat)
             self._greet(seat)
@@ -265,13 +266,16 @@ class RayDispatcher:
     def _greet(self, seat: Seat) -> None:
         """Ask an actor to say that it is up."""
         if seat in self._seats:
-            self._called(seat.actor.greet.remote(), partial(self._greeted, seat))
+            self._call(seat.actor.greet, partial(self._greeted, seat))
 
-    def _called(self, ref: Any, then: Callable[[Any], Any]) -> None:
-        """Have the answer of a call come to the inbox."""
-        ref.future().add_done_callback(lambda answer: self._inbox.put(partial(then, answer)))
+    def _call(self, method: Any, then: Callable[[Any, Any], Any], *args: Any) -> Any:
+        """Call a method of an actor; have its answer come to the inbox. Return Ray's reference to it."""
+        self._cluster.check()
+        ref = method.remote(*args)
+        ref.future().add_done_callback(lambda answer: self._inbox.put(partial(then, ref, answer)))
+        return ref
 
-    def _greeted(self, seat: Seat, answer: Any) -> None:
+    def _greeted(self, seat: Seat, ref: Any, answer: Any) -> None:
         if seat not in self._seats:
             return
         failed, error = None, answer.exception()
@@ -289,6 +293,7 @@ class RayDispatcher:
                     self._refuse(f"an actor cannot be started: {last_line(error)}")
                     return
                 self._last_death = failed
+                self._cluster.check()
                 seat.actor = self._new_actor()
         else:
             self._refuse(f"an actor cannot be started: {last_line(error)}")
@@ -368,6 +373,7 @@ class RayDispatcher:
             if isinstance(action, Send):
                 self._send(action.worker, action.job)
             elif isinstance(action, Kill):
+                self._cluster.check()
                 self._ray.kill(action.worker.seat.actor, no_restart=False)
                 action.worker.calls.clear()
                 self._died(action.worker)
@@ -381,13 +387,14 @@ class RayDispatcher:
             if constant.number not in worker.constants:
                 worker.constants.add(constant.number)
                 worker.loading += 1
-                ref = actor.keep.remote(constant.number, constant.ref)  # type: ignore[attr-defined]  # a RayConstant
-                self._called(ref, partial(self._loaded, worker))
-        ref = actor.run.remote([int(kind), job.number, pickled, [np.frombuffer(each, np.uint8) for each in buffers]])
-        worker.calls.add(ref)
-        self._called(ref, partial(self._answered, worker, job, ref))
+                ref = constant.ref  # type: ignore[attr-defined]  # it is a RayConstant
+                self._call(actor.keep, partial(self._loaded, worker), constant.number, ref)
+        arrays = [np.frombuffer(each, np.uint8) for each in buffers]
+        worker.calls.add(
+            self._call(actor.run, partial(self._answered, worker, job), [int(kind), job.number, pickled, arrays])
+        )
 
-    def _loaded(self, worker: RayWorker, answer: Any) -> None:
+    def _loaded(self, worker: RayWorker, ref: Any, answer: Any) -> None:
         if worker in self._schedule.workers and answer.exception() is None:
             self._schedule.loaded(worker, time.monotonic())
 
@@ -430,7 +437,7 @@ class RayDispatcher:
         for worker in self._schedule.workers:
             if number in worker.constants:
                 worker.constants.discard(number)
-                worker.seat.actor.forget.remote(number)
+                self._call(worker.seat.actor.forget, _nothing, number)
 
     def _error_of(self, job: ProcessJob, why: str) -> BaseException:
         if why is LATE:
@@ -493,5 +500,5 @@ def _no_turn(future: TaskFuture, deadline: float) -> None:
     """There is nothing that a consumer which waits could do."""
 
 
-def _nothing() -> None:
+def _nothing(*_: Any) -> None:
     """Wakes the dispatcher up."""
