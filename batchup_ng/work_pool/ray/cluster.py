@@ -1,4 +1,4 @@
-"""The connection of this program to a Ray cluster, which its pools share.
+"""The connection of this program to a Ray cluster, which its pools share; how actors are asked for there.
 
 A program that is connected already stays so. Else the first pool connects it, or starts a cluster on this machine, and
 the last one that is closed ends that.
@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from ...errors import ArgumentError
+from ..processes.process import same_bits
 
 _lock = threading.Lock()
 _users = 0  # pools that use a connection that a pool made
@@ -86,3 +87,21 @@ class Cluster:
         self.check()
         found = self.ray.available_resources()
         return {name: amount for name, amount in found.items() if not name.startswith(("node:", "memory", "object_"))}
+
+
+def actor_options(need: dict[str, float], runtime_env: dict[str, Any] | None) -> dict[str, Any]:
+    """Return how Ray is to make actors."""
+    runtime_env = runtime_env or {}
+    return {
+        "num_cpus": need.get("CPU", 0.0),
+        "resources": {name: amount for name, amount in need.items() if name != "CPU"},
+        "runtime_env": {**runtime_env, "env_vars": {**same_bits(1), **runtime_env.get("env_vars", {})}},
+        "scheduling_strategy": "SPREAD",
+        "max_restarts": -1,
+        "max_task_retries": 0,
+    }
+
+
+def last_line(error: BaseException) -> str:
+    """Return what Ray says behind its traceback."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()

@@ -34,13 +34,12 @@ from ...errors import ClusterError, PoolBroken, PoolClosed, SampleTimeout, Worke
 from ...memory_pool import ALIGNMENT, BufferPool
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of
-from ..processes.process import same_bits
 from ..processes.protocol import Frame, Kind
 from ..processes.schedule import LATE, Action, Kill, Schedule, ScheduledWorker, Send
 from ..processes.signals import leave_interrupts_to_others
 from ..task import Submission, Task, TaskFuture
 from .actor import Actor, Greeting
-from .cluster import Cluster
+from .cluster import Cluster, actor_options, last_line
 
 ROOM_TIMEOUT = 8.0
 """Seconds that a cluster which had no room for an actor is given to have some."""
@@ -104,7 +103,7 @@ class RayDispatcher:
         self._need = need
         self._patience = START_TIMEOUT * (10 if has_env else 1)
         self._copy = copy
-        self._new_actor = cluster.ray.remote(Actor).options(**_options(need, cluster.runtime_env)).remote
+        self._new_actor = cluster.ray.remote(Actor).options(**actor_options(need, cluster.runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
         self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1)
         self._seats: list[Seat] = []
@@ -476,24 +475,6 @@ class RayDispatcher:
         if self._ended:
             return ClusterError(self._ended)
         return PoolClosed("the pool was closed before this result was made")
-
-
-def _options(need: dict[str, float], runtime_env: dict[str, Any] | None) -> dict[str, Any]:
-    """Return how Ray is to make actors."""
-    runtime_env = runtime_env or {}
-    return {
-        "num_cpus": need.get("CPU", 0.0),
-        "resources": {name: amount for name, amount in need.items() if name != "CPU"},
-        "runtime_env": {**runtime_env, "env_vars": {**same_bits(1), **runtime_env.get("env_vars", {})}},
-        "scheduling_strategy": "SPREAD",
-        "max_restarts": -1,
-        "max_task_retries": 0,
-    }
-
-
-def last_line(error: BaseException) -> str:
-    """Return what Ray says behind its traceback."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
 def _no_turn(future: TaskFuture, deadline: float) -> None:
