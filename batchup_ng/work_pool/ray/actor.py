@@ -15,6 +15,7 @@ from ..._version import __version__
 from ...errors import ClusterError
 from ..processes.execution import TaskRunner
 from ..processes.protocol import Frame, Kind
+from ..processes.serialization import SMALLEST_APART
 from ..processes.shared_constants import WORKER_CONSTANTS
 
 FileFacts = tuple[str, int, int]
@@ -45,8 +46,9 @@ class Actor:
         return tuple(Greeting(__version__, *self._here, os.getpid()))
 
     def keep(self, number: int, constant: tuple[bytes, list[FileFacts], list[Any]]) -> None:
-        """Load a constant: its pickle, the files that it reads, the memory of its arrays, which is read-only."""
-        pickled, files, buffers = constant
+        """Load a constant: its pickle, the files that it reads, its arrays, large ones of which are read-only."""
+        pickled, files, arrays = constant
+        buffers = [each if each.nbytes >= SMALLEST_APART else bytearray(each) for each in arrays]
         WORKER_CONSTANTS.put(CheckedFrame(Kind.CONSTANT, number, pickled, buffers, files, self._here[1]))
 
     def forget(self, number: int) -> None:

@@ -79,11 +79,12 @@ class Cluster:
 
     def room_for(self, need: dict[str, float]) -> int:
         """Return for how many actors that need so much of each resource there is room now, if nodes shared theirs."""
-        free = self.free()
+        self.check()
+        free = self.ray.available_resources()
         return min([int(free.get(name, 0.0) / amount) for name, amount in need.items()])
 
     def free(self) -> dict[str, float]:
-        """Return how much of each resource is free now, in all nodes together."""
+        """Return how much of each resource is free now, in all nodes together; without what Ray sets for itself."""
         self.check()
         found = self.ray.available_resources()
         return {name: amount for name, amount in found.items() if not name.startswith(("node:", "memory", "object_"))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,23 @@ def test_batches_that_are_not_copied_are_read_only(nodes: Any) -> None:
         given = list(pool.parallel_data_source(source).batch_iterator(50_000))
     assert not given[0][0].flags.writeable
     np.testing.assert_array_equal(np.concatenate([x for (x,) in given]), np.arange(200_000.0))
+
+
+def counting(x: np.ndarray, *, count: np.ndarray) -> Any:
+    count += 1
+    return (x,)
+
+
+def test_a_map_may_write_to_small_arrays_of_its_own(nodes: Any) -> None:
+    source = bu.ArrayDataSource([np.arange(8)]).map(partial(counting, count=np.zeros(1)))
+    with bu.WorkerRayPool(actors=1) as pool:
+        assert len(list(pool.parallel_data_source(source).batch_iterator(4))) == 2
+
+
+def test_resources_that_ray_sets_for_itself_have_room(nodes: Any) -> None:
+    name = f"node:{nodes.head_node.node_ip_address}"
+    with bu.WorkerRayPool(num_cpus=0.001, resources={name: 0.25}) as pool:
+        assert pool.processes == 4
 
 
 @pytest.mark.parametrize("cpus", [0.5, 2])
