@@ -56,12 +56,18 @@ class Actor:
         WORKER_CONSTANTS.forget(number)
 
     def run(self, task: list[Any]) -> tuple[int, bytes, list[Any]]:
-        """Run a task, one argument as Ray takes its time over each: the kind, the number, the pickle, its memory.
+        """Run a task, one argument as Ray takes its time over each.
+
+        Args:
+            task: The greeting of the actor that is meant, the kind, the number, the pickle, its memory.
 
         Returns:
-            The kind of the answer, its pickle, the memory of its large arrays.
+            The kind of the answer, its pickle, the memory of its large arrays. If that actor died while it had nothing
+            to do, and Ray started this one in its place: ``READY``, nothing, the greeting of this one.
         """
-        kind, number, pickled, buffers = task
+        greeting, kind, number, pickled, buffers = task
+        if greeting != self.greet():
+            return int(Kind.READY), b"", list(self.greet())
         kind, _, pickled, made = self._runner.answer(Frame(Kind(kind), number, pickled, buffers))
         return int(kind), pickled, [np.frombuffer(each, np.uint8) for each in made]
 

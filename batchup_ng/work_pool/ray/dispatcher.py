@@ -282,6 +282,7 @@ class RayDispatcher:
             greeting = Greeting(*answer.result())
             if seat.greeting is not None and seat.greeting[1:] == greeting[1:]:
                 failed = "it is still being ended"
+                self._start_again(seat)  # for a call may fail of something else than the death of its actor
             elif greeting.version != __version__:
                 self._refuse(f"node {greeting.address} has batchup_ng {greeting.version}, and here is {__version__}")
                 return
@@ -317,6 +318,11 @@ class RayDispatcher:
         for seat in list(self._seats):
             self._give_up(seat)
 
+    def _start_again(self, seat: Seat) -> None:
+        """End an actor, which Ray starts again."""
+        self._cluster.check()
+        self._ray.kill(seat.actor, no_restart=False)
+
     def _give_up(self, seat: Seat) -> None:
         """End an actor for good."""
         self._seats.remove(seat)
@@ -339,10 +345,13 @@ class RayDispatcher:
             self._later(NODE_GRACE, partial(self._bury, greeting.node))
 
     def _bury(self, node: str) -> None:
-        """Hand out again what the actors had that were lost on a node; if several, no task of theirs is to blame."""
+        """Hand out again what the actors had that were lost on a node; if several, no task of theirs is to blame.
+
+        But that of an actor which never finished one is: else tasks that all kill their actors would do so for ever.
+        """
         lost = self._lost_of.pop(node)
         for worker in lost:
-            worker.killed = len(lost) > 1
+            worker.killed = len(lost) > 1 and worker.finished > 0
         for worker in lost:
             self._died(worker)
 
@@ -372,8 +381,7 @@ class RayDispatcher:
             if isinstance(action, Send):
                 self._send(action.worker, action.job)
             elif isinstance(action, Kill):
-                self._cluster.check()
-                self._ray.kill(action.worker.seat.actor, no_restart=False)
+                self._start_again(action.worker.seat)
                 action.worker.calls.clear()
                 self._died(action.worker)
             else:
@@ -389,13 +397,19 @@ class RayDispatcher:
                 ref = constant.ref  # type: ignore[attr-defined]  # it is a RayConstant
                 self._call(actor.keep, partial(self._loaded, worker), constant.number, ref)
         arrays = [np.frombuffer(each, np.uint8) for each in buffers]
-        worker.calls.add(
-            self._call(actor.run, partial(self._answered, worker, job), [int(kind), job.number, pickled, arrays])
-        )
+        task = [tuple(worker.seat.greeting or ()), int(kind), job.number, pickled, arrays]
+        worker.calls.add(self._call(actor.run, partial(self._answered, worker, job), task))
 
     def _loaded(self, worker: RayWorker, ref: Any, answer: Any) -> None:
-        if worker in self._schedule.workers and answer.exception() is None:
+        if worker in self._schedule.workers:
             self._schedule.loaded(worker, time.monotonic())
+
+    def _renewed(self, worker: RayWorker, greeting: Greeting) -> None:
+        """An actor died while it had nothing to do, which nobody noticed; the one in its place has no constants."""
+        if worker.seat.greeting != greeting:
+            worker.seat.greeting = greeting
+            worker.seat.restarts += 1
+            worker.constants.clear()
 
     def _answered(self, worker: RayWorker, job: ProcessJob, ref: Any, answer: Any) -> None:
         """Receive the answer of a call: give its actor new work first, then hand over what came."""
@@ -406,9 +420,24 @@ class RayDispatcher:
         if error is not None and not isinstance(error, self._ray.exceptions.RayTaskError):
             self._lost(worker, last_line(error))
             return
+        if error is None and answer.result()[0] == Kind.READY:
+            self._renewed(worker, Greeting(*answer.result()[2]))
+            self._send(worker, job)
+            return
         worker.seat.tasks += 1
-        self._do(self._schedule.result(worker, job, time.monotonic()))
+        try:
+            self._do(self._schedule.result(worker, job, time.monotonic()))
+            self._hand_over(worker, job, answer)
+        except BaseException:
+            if not job.done():  # it has to fail with all others
+                job.finished = False
+                worker.jobs.append(job)
+            raise
+
+    def _hand_over(self, worker: RayWorker, job: ProcessJob, answer: Any) -> None:
+        """Settle a job by what came."""
         job.task = DONE
+        error = answer.exception()
         if error is not None:
             node = "" if worker.seat.greeting is None else worker.seat.greeting.address
             job.set_exception(

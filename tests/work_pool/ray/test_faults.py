@@ -104,6 +104,37 @@ def test_all_actors_killed_at_once_cost_nothing(pool: Any) -> None:
     assert sum(each["restarts"] for each in pool.stats()) >= 1
 
 
+def test_actors_that_die_while_they_have_nothing_to_do_cost_nothing(pool: Any) -> None:
+    parallel = pool.parallel_data_source(faulty.source(), 6)
+    check(list(parallel.batch_iterator(faulty.SIZE, 5, epoch=1)))
+    killed = actors()
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    while len(actors() - killed) < pool.processes:
+        time.sleep(0.05)
+    check(list(parallel.batch_iterator(faulty.SIZE, 5, epoch=1)))  # by actors that were never sent the source
+    assert sum(each["restarts"] for each in pool.stats()) >= 1
+
+
+def test_an_actor_that_is_there_although_a_call_of_it_failed_is_made_again(pool: Any) -> None:
+    owner = pool._dispatcher
+    for worker in owner._schedule.workers[:1]:
+        owner._inbox.put(partial(owner._lost, worker, "the connection to it was lost"))
+    while sum(each["restarts"] for each in pool.stats()) < 1:
+        time.sleep(0.05)
+    assert len(pool.stats()) == pool.processes
+    check(list(batches(pool)))
+
+
+@pytest.mark.thorough
+def test_samples_that_all_kill_their_actors_are_told_of(nodes: Any) -> None:
+    with bu.WorkerRayPool(actors=6) as pool:  # of which several die at once, as if their node were lost
+        local_cluster.started(pool)
+        source = faulty.source(lambda x, y: faulty.die())
+        with batches(pool, source) as iterator, pytest.raises(BatchError, match="died"):
+            list(iterator)
+
+
 @pytest.mark.parametrize("act", [faulty.die, faulty.leave])
 def test_an_actor_that_dies_once_in_its_task_costs_nothing(pool: Any, tmp_path: Path, act: Any) -> None:
     with batches(pool, faulty.source(faulty.Once(tmp_path / "mark", 100, act))) as iterator:
@@ -316,6 +347,28 @@ with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
     list(iterator)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=local_cluster.ROOT, capture_output=True, text=True)
+    assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr, (
+        done.stderr
+    )
+
+
+def test_a_result_that_comes_as_the_connection_ends_is_not_waited_for(nodes: Any) -> None:
+    program = f"""
+import batchup_ng as bu, ray
+from tests.work_pool.ray import faulty
+with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
+    iterator = pool.parallel_data_source(faulty.source(faulty.slow), 6).batch_iterator(8)
+    next(iterator)
+    answered = pool._dispatcher._answered
+    def ending(*what):
+        ray.shutdown()
+        answered(*what)
+    pool._dispatcher._answered = ending
+    list(iterator)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=local_cluster.ROOT, capture_output=True, text=True, timeout=60
+    )
     assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr, (
         done.stderr
     )
