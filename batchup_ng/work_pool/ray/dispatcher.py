@@ -15,7 +15,6 @@ answers, and is then a worker that has nothing yet.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import heapq
 import itertools
 import math
@@ -35,11 +34,12 @@ from ...memory_pool import ALIGNMENT, BufferPool
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of
 from ..processes.protocol import Frame, Kind
-from ..processes.schedule import LATE, Action, Kill, Schedule, ScheduledWorker, Send
+from ..processes.schedule import LATE, Action, Kill, Schedule, Send
 from ..processes.signals import leave_interrupts_to_others
 from ..task import Submission, Task, TaskFuture
 from .actor import Actor, Greeting
 from .cluster import Cluster, actor_options, last_line
+from .seat import RayWorker, Seat
 
 ROOM_TIMEOUT = 8.0
 """Seconds that a cluster which had no room for an actor is given to have some."""
@@ -65,38 +65,10 @@ CLOSE_TIMEOUT = 10.0
 """Seconds that ``close`` waits for the dispatcher's thread."""
 
 
-@dataclasses.dataclass(eq=False)
-class Seat:
-    """An actor, be it up or not; Ray starts it again when it dies.
-
-    `greeting` is what it said when it came up last, `absent_since` when it was missed first, 0.0 while it is up.
-    """
-
-    actor: Any
-    absent_since: float
-    greeting: Greeting | None = None
-    restarts: int = -1
-    tasks: int = 0
-
-
-@dataclasses.dataclass(eq=False)
-class RayWorker(ScheduledWorker[ProcessJob]):
-    """An actor from when it has come up to its death: the seat that it has, the constants that it was sent, its calls.
-
-    A call is kept as Ray's reference to its result, without which that would be dropped.
-    """
-
-    seat: Seat = dataclasses.field(kw_only=True)
-    constants: set[int] = dataclasses.field(default_factory=set)
-    calls: set[Any] = dataclasses.field(default_factory=set)
-
-
 class RayDispatcher:
     """Owns the actors and hands out tasks; knows nothing of the pool, which may be forgotten."""
 
-    def __init__(
-        self, cluster: Cluster, actors: int | None, need: dict[str, float], has_env: bool, copy: bool
-    ) -> None:
+    def __init__(self, cluster: Cluster, actors: int | None, need: dict[str, float], has_env: bool, copy: bool) -> None:
         self._cluster = cluster
         self._ray = cluster.ray
         self._wanted = actors
@@ -112,8 +84,6 @@ class RayDispatcher:
         self._timers: list[tuple[float, int, Callable[[], Any]]] = []
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._closed = self._left = False
         self._ended = ""  # why there is an end, where nobody closed the pool
         self._empty_since = 0.0  # since when no actor is up, where none is
@@ -121,6 +91,8 @@ class RayDispatcher:
         self._last_death = ""
         self._lost_of: dict[str, list[RayWorker]] = {}  # actors that were just lost, by their node
         self._limited = False  # whether a task has a time limit, which takes a look at all actors each time
+        self._thread = threading.Thread(target=self._run, name="batchup_ng-ray", daemon=True)
+        self._thread.start()
 
     # -- any thread --------------------------------------------------------------------------------------------
 
@@ -128,7 +100,6 @@ class RayDispatcher:
         """Have a task run by an actor."""
         check_process(self._owner_pid)
         self.check_open()
-        self._start()
         job = job_of(next(self._numbers), task, how, _no_turn)
         if not job.finished:
             self._inbox.put(partial(self._submitted, job))
@@ -164,23 +135,13 @@ class RayDispatcher:
         if os.getpid() != self._owner_pid:
             return  # a fork of the user's: the actors belong to its parent
         self.abandon()
-        thread = self._thread
-        if thread is None:
-            self._cluster.leave()
-        elif thread is not threading.current_thread():
-            thread.join(CLOSE_TIMEOUT)
+        if self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_TIMEOUT)
 
     def abandon(self) -> None:
         """Let the actors be ended, some time soon; it may be called inside any code."""
         self._closed = True
         self._inbox.put(_nothing)
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="batchup_ng-ray", daemon=True)
-                thread.start()
-                self._thread = thread
 
     # -- the dispatcher's thread, all that follows -------------------------------------------------------------
 

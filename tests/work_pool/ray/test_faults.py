@@ -421,6 +421,22 @@ with bu.WorkerRayPool("local", actors=1) as pool:
     assert psutil.wait_procs(started, timeout=10.0)[1] == []
 
 
+def test_a_pool_that_is_forgotten_before_it_was_used_ends_the_cluster_that_it_started(tmp_path: Path) -> None:
+    program = """
+import batchup_ng as bu, ray, time
+pool = bu.WorkerRayPool("local", actors=1)
+del pool
+while ray.is_initialized():
+    time.sleep(0.05)
+print("ended")
+"""
+    env = {**os.environ, **local_cluster.settings()}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
+    assert "ended" in done.stdout, done.stderr
+
+
 def test_a_closed_pool_says_so(nodes: Any) -> None:
     pool = bu.WorkerRayPool(actors=1)
     iterator = batches(pool)
