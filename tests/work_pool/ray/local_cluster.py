@@ -48,6 +48,17 @@ def remove_node(cluster: Any, node: Any, kill: bool = False) -> None:
         process.wait()
 
 
+@contextlib.contextmanager
+def node(cluster: Any, cpus: int, **options: Any) -> Iterator[Any]:
+    """Give one more node, which is removed at the end if it is still there."""
+    made = add_node(cluster, cpus, **options)
+    try:
+        yield made
+    finally:
+        if made in cluster.worker_nodes:
+            remove_node(cluster, made)
+
+
 def started(pool: Any) -> Any:
     """Return a pool whose actors have all come up."""
     pool.work_stream(iter([(len, ("",))])).retrieve()
