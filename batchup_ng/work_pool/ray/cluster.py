@@ -14,6 +14,7 @@ from ..processes.process import same_bits
 
 _lock = threading.Lock()
 _users = 0  # pools that use a connection that a pool made
+_made_for: str | None = None  # the address= of that pool
 
 
 def ray_module() -> Any:
@@ -41,19 +42,19 @@ class Cluster:
     """
 
     def __init__(self, address: str | None, runtime_env: dict[str, Any] | None) -> None:
-        global _users
+        global _users, _made_for
         ray = self.ray = ray_module()
         self.runtime_env = runtime_env
         with _lock:
             self._ours = _users > 0
             if not ray.is_initialized():
                 ray.init(address=address, runtime_env=runtime_env)
-                self._ours, self.runtime_env = True, None
-            elif address not in (None, "auto", ray.get_runtime_context().gcs_address):
+                self._ours, self.runtime_env, _made_for = True, None, address
+            here = ray.get_runtime_context().gcs_address
+            if address not in (None, "auto", here, _made_for if self._ours else None):
                 raise ArgumentError(
-                    f"address must be that of the cluster which this program is connected to already, "
-                    f"{ray.get_runtime_context().gcs_address!r}, not {address!r}; leave it out, or call ray.shutdown() "
-                    f"first"
+                    f"address must be that of the cluster which this program is connected to already, {here!r}, not "
+                    f"{address!r}; leave it out, or call ray.shutdown() first"
                 )
             _users += self._ours
         self._job = ray.get_runtime_context().get_job_id()
@@ -81,7 +82,7 @@ class Cluster:
         """Return for how many actors that need so much of each resource there is room now, if nodes shared theirs."""
         self.check()
         free = self.ray.available_resources()
-        return min([int(free.get(name, 0.0) / amount) for name, amount in need.items()])
+        return min([int(free.get(name, 0.0) / amount + 1e-9) for name, amount in need.items()])
 
     def free(self) -> dict[str, float]:
         """Return how much of each resource is free now, in all nodes together; without what Ray sets for itself."""

@@ -169,7 +169,7 @@ class RayDispatcher:
         now = time.monotonic()
         while self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        if self._limited and self._schedule.next_tick() <= now:
+        if self._limited and self._inbox.empty() and self._schedule.next_tick() <= now:
             self._do(self._schedule.tick(now))
 
     def _later(self, seconds: float, call: Callable[[], Any]) -> None:
@@ -445,12 +445,14 @@ class RayDispatcher:
         """Leave nothing of the actors: the dispatcher's last act."""
         self._fail_all(self._end())
         self._schedule.take_all()
-        for seat in list(self._seats):
-            self._give_up(seat)
-        self._left = True
-        self._drain()
-        self._memory.clear()
-        self._cluster.leave()
+        try:
+            for seat in list(self._seats):
+                self._give_up(seat)
+        finally:
+            self._left = True
+            self._drain()
+            self._memory.clear()
+            self._cluster.leave()
 
     def _drain(self) -> None:
         """Fail tasks that were submitted when nobody was there any more; on any thread."""

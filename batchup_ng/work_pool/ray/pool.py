@@ -7,6 +7,7 @@ the program ends, the dispatcher is closed.
 from __future__ import annotations
 
 import atexit
+import math
 import weakref
 from typing import Any
 
@@ -143,8 +144,8 @@ def _checked_need(num_cpus: Any, resources: Any) -> dict[str, float]:
         shown = "num_cpus" if name == "CPU" else f"resources[{name!r}]"
         if isinstance(amount, bool) or not isinstance(amount, (int, float)):
             raise ArgumentTypeError(f"{shown} must be a number, not {amount!r}; pass 1, or 0.5")
-        if amount < 0 or not name:
-            raise ArgumentError(f"{shown} must not be below 0, and {amount!r} is; pass 1, or 0.5")
+        if not 0 <= amount < math.inf or not name:
+            raise ArgumentError(f"{shown} must not be below 0, and finite, which {amount!r} is not; pass 1, or 0.5")
     return {name: float(amount) for name, amount in need.items() if amount} or {"CPU": 0.001}
 
 

@@ -404,7 +404,7 @@ def test_a_program_that_is_killed_ends_the_cluster_that_it_started(nodes: Any, t
     program = """
 import batchup_ng as bu
 from tests.work_pool.ray import faulty
-with bu.WorkerRayPool("local", actors=1) as pool:
+with bu.WorkerRayPool("local", actors=1) as pool, bu.WorkerRayPool("local", actors=1):
     for _ in pool.parallel_data_source(faulty.source(faulty.slow).repeat(1000)).batch_iterator(8):
         print("batch", flush=True)
 """

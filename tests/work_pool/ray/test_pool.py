@@ -105,6 +105,7 @@ def test_bad_arguments_are_refused_before_anything_is_started() -> None:
     for options, told in (
         ({"actors": 0}, "actors must be at least 1"),
         ({"num_cpus": -1}, "num_cpus must not be below 0"),
+        ({"num_cpus": float("nan")}, "num_cpus must not be below 0, and finite"),
         ({"num_cpus": "2"}, "num_cpus must be a number"),
         ({"resources": {"disk": "x"}}, r"resources\['disk'\] must be a number"),
         ({"address": "ray://head:10001"}, "has no object store"),
