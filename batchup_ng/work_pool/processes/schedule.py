@@ -233,7 +233,7 @@ class Schedule(Generic[W, J]):
         return workers
 
     def reset(self) -> None:
-        """Forget that no worker could be kept alive. There is none, and no job."""
+        """Forget that workers could not be kept alive."""
         self._barren, self.given_up = 0, False
 
     # -- how it is done ------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..._version import __version__
-from ...errors import ClusterError, PoolBroken, PoolClosed, SampleTimeout, WorkerDied
+from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import ALIGNMENT, BufferPool
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of
@@ -265,6 +265,7 @@ class RayDispatcher:
         seat.greeting, seat.absent_since, seat.restarts = greeting, 0.0, seat.restarts + 1
         now = time.monotonic()
         worker = RayWorker(now, seat=seat)
+        self._schedule.reset()  # which never gives up: Ray starts actors again; `_look_for_room` says if none comes up
         self._schedule.add(worker)
         self._do(self._schedule.ready(worker, now))
 
@@ -324,8 +325,6 @@ class RayDispatcher:
         self._do(self._schedule.died(worker, now))
         if not self._schedule.workers:
             self._empty_since = now
-        if self._schedule.broken:
-            self._schedule.reset()
         self._greet(worker.seat)
 
     # -- tasks -------------------------------------------------------------------------------------------------
@@ -431,8 +430,6 @@ class RayDispatcher:
     def _error_of(self, job: ProcessJob, why: str) -> BaseException:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
-        if self._schedule.broken:
-            return PoolBroken(f"actors cannot be kept alive: {self._last_death}; others died before they did anything")
         return WorkerDied(f"{self._last_death}, while it ran this task")
 
     def _fail_all(self, error: Exception) -> None:

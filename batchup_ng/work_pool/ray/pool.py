@@ -106,6 +106,7 @@ class WorkerRayPool(AbstractWorkerPool):
         self.check_open()
         if isinstance(x, RayConstant):
             return x
+        self._cluster.check()
         constant = RayConstant(x, self._cluster.ray)
         weakref.finalize(constant, self._dispatcher.forget, constant.number).atexit = False
         return constant
