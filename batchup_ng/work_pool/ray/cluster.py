@@ -13,8 +13,24 @@ from ...errors import ArgumentError
 from ..processes.process import same_bits
 
 _lock = threading.Lock()
-_users = 0  # pools that use a connection that a pool made
-_made_for: str | None = None  # the address= of that pool
+
+
+class _Connection:
+    """A connection that a pool made: which, for which `address`, and how many pools use it."""
+
+    def __init__(self, ray: Any, address: str | None) -> None:
+        self.identity = _identity(ray)
+        self.address = address
+        self.users = 0
+
+
+_made: _Connection | None = None  # the last one
+
+
+def _identity(ray: Any) -> tuple[str, str]:
+    """Return what no other connection has: jobs are numbered by cluster, nodes are named at random."""
+    context = ray.get_runtime_context()
+    return context.get_node_id(), context.get_job_id()
 
 
 def ray_module() -> Any:
@@ -42,26 +58,27 @@ class Cluster:
     """
 
     def __init__(self, address: str | None, runtime_env: dict[str, Any] | None) -> None:
-        global _users, _made_for
+        global _made
         ray = self.ray = ray_module()
         self.runtime_env = runtime_env
         with _lock:
-            self._ours = _users > 0
             if not ray.is_initialized():
                 ray.init(address=address, runtime_env=runtime_env)
-                self._ours, self.runtime_env, _made_for = True, None, address
+                self.runtime_env, _made = None, _Connection(ray, address)
+            self._identity = _identity(ray)
+            self._made = _made if _made is not None and _made.identity == self._identity else None
             here = ray.get_runtime_context().gcs_address
-            if address not in (None, "auto", here, _made_for if self._ours else None):
+            if address not in (None, "auto", here, self._made and self._made.address):
                 raise ArgumentError(
                     f"address must be that of the cluster which this program is connected to already, {here!r}, not "
                     f"{address!r}; leave it out, or call ray.shutdown() first"
                 )
-            _users += self._ours
-        self._job = ray.get_runtime_context().get_job_id()
+            if self._made is not None:
+                self._made.users += 1
 
     def connected(self) -> bool:
         """Return whether the connection is still the one that was made."""
-        return bool(self.ray.is_initialized() and self.ray.get_runtime_context().get_job_id() == self._job)
+        return bool(self.ray.is_initialized() and _identity(self.ray) == self._identity)
 
     def check(self) -> None:
         """Raise a ``ConnectionError`` if the connection was ended: Ray would start a cluster of its own for a call."""
@@ -70,13 +87,12 @@ class Cluster:
 
     def leave(self) -> None:
         """End the connection if nobody else of ours uses it."""
-        global _users
         with _lock:
-            if self._ours:
-                self._ours = False
-                _users -= 1
-                if not _users and self.connected():
+            if self._made is not None:
+                self._made.users -= 1
+                if not self._made.users and self.connected():
                     self.ray.shutdown()
+                self._made = None
 
     def room_for(self, need: dict[str, float]) -> int:
         """Return for how many actors that need so much of each resource there is room now, if nodes shared theirs."""

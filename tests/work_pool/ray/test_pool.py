@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from functools import partial
 from typing import Any
 
@@ -14,7 +16,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import repair
 
 from ..pool_contract import PoolContract
-from .local_cluster import started
+from .local_cluster import ROOT, started
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
 
@@ -120,6 +122,20 @@ def test_another_cluster_than_the_one_the_program_is_connected_to_is_refused(nod
         bu.WorkerRayPool("127.0.0.1:1")
     with bu.WorkerRayPool(nodes.address, actors=1), bu.WorkerRayPool("auto", actors=1):
         pass
+
+
+def test_a_connection_that_the_user_made_after_that_of_a_pool_stays(nodes: Any) -> None:
+    program = f"""
+import batchup_ng as bu, ray
+forgotten = bu.WorkerRayPool({nodes.address!r}, actors=1)
+ray.shutdown()
+ray.init({nodes.address!r})
+with bu.WorkerRayPool(actors=1):
+    forgotten.close()
+assert ray.is_initialized()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.thorough
