@@ -22,6 +22,8 @@ from .accessors import (
     ImageBytes,
     ImageFiles,
     MapStyle,
+    NpyRows,
+    NpzRows,
     RandomResizedCrop,
 )
 from .data_source import (
@@ -134,6 +136,8 @@ __all__ = [
     "MapStyle",
     "MixtureSampler",
     "NotReproducible",
+    "NpyRows",
+    "NpzRows",
     "PadColumns",
     "PoolBroken",
     "PoolClosed",

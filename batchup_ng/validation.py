@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +16,9 @@ from .errors import ArgumentError, ArgumentTypeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
+"""A size in bytes, with the unit, if there is one, and the letter that makes it a power of 1,024."""
 
 TO_BATCH_ITERATOR = "pass it to batch_iterator or epochs of the source that this returns"
 
@@ -160,3 +164,18 @@ def no_unknown(
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known) or 'no options'}"
         raise ArgumentTypeError(f"{where} got an unexpected option {name!r}{hint}")
+
+
+def size_in_bytes(name: str, value: Any) -> int:
+    """Return a size as a number of bytes: an int, or a string such as ``"500MB"``, ``"8GiB"``.
+
+    >>> size_in_bytes("limit", "1.5 kB"), size_in_bytes("limit", "8GiB")
+    (1500, 8589934592)
+    """
+    if not isinstance(value, str):
+        return not_negative(name, value)
+    found = SIZE.fullmatch(value.strip())
+    if found is None:
+        raise ArgumentError(f'{name} must be a size in bytes, not {value!r}; pass an int, or a string such as "8GB"')
+    number, unit, binary = found.groups(default="")
+    return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " "))

@@ -38,6 +38,8 @@ def resume(path: Path) -> None:
 READERS: dict[str, Callable[[Path], Any]] = {
     "ImageFiles": lambda path: bu.ImageFiles([path], 8)[0],
     "ImageBytes": lambda path: bu.ImageBytes([path.read_bytes()], 8)[0],
+    "NpyRows": bu.NpyRows,
+    "NpzRows": bu.NpzRows,
     "BatchIterator.load_state": resume,
     "data_source.from_csv": bu.from_csv,
     "data_source.from_folder": lambda path: bu.from_folder(path.parent, exclude=path),

@@ -6,6 +6,7 @@ from .crops import CenterCrop, RandomResizedCrop
 from .image_bytes import ImageBytes
 from .image_files import ImageFiles
 from .map_style import MapStyle
+from .storage import NpyRows, NpzRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "ImageBytes",
     "ImageFiles",
     "MapStyle",
+    "NpyRows",
+    "NpzRows",
     "RandomResizedCrop",
     "gather",
 ]

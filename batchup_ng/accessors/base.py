@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ..batch_layout import finished
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import SMALLEST_LEASE, Buffers
 from ..randomness import BatchKey
 from ..tensors import is_any_tensor
@@ -26,12 +26,16 @@ class Accessor(Protocol):
     The last two give rows in the order asked for, in memory of their own; an array of rows that the library hands to it
     is read-only. Negative rows count from the end, others out of range are an ``IndexError``. For processes it is
     pickled, for threads several rows may be asked for at once. NumPy arrays and memmaps are accessors as they are;
-    ``batchup_ng.testing.AccessorContract`` tests another. Two further methods are used where an accessor has them:
+    ``batchup_ng.testing.AccessorContract`` tests another. Further ones are used where an accessor has them:
 
     - ``read_into(rows, out)``, with the properties ``shape`` (of all the data, the first axis the rows') and ``dtype``,
       writes rows of one shape into memory that it is given, ``out: (len(rows), *shape[1:])`` of `dtype`, in C order,
       which saves a copy a batch.
     - ``sample_name(row)`` returns the path or key of a row, exactly as it was given, for errors; None if it has none.
+
+    - ``natural_block`` says how many neighbouring rows are as cheap to read together as one, those of a chunk of a
+      compressed file, say, and ``natural_window`` how many such blocks may be mixed so that each is read once.
+    - ``file_paths(rows)`` returns the files that rows are read from, which a pool on other machines looks for there.
 
     One whose rows are drawn at random has ``draws = True``; its ``read_into(rows, out, rng)`` is given the
     :class:`~batchup_ng.SampleRng` of the batch as well. To have its rows kept in a file by :class:`~batchup_ng.Cached`,
@@ -162,3 +166,19 @@ def chosen_rows(key: Any, length: int) -> int | np.ndarray:
         f"an index must be a whole number, a slice, a 1-D array or list of whole numbers, or a boolean mask, "
         f"not {key!r:.80} of type {type(key).__name__}"
     )
+
+
+def rows_of(accessor: Any, key: Any) -> Any:
+    """Return what ``accessor[key]`` is, for an accessor with `read_into`, `shape` and `dtype`."""
+    chosen = chosen_rows(key, len(accessor))
+    several = np.atleast_1d(chosen)
+    out = np.empty((len(several), *accessor.shape[1:]), accessor.dtype)
+    accessor.read_into(several, out)
+    return out[0] if isinstance(chosen, int) else out
+
+
+def check_out(accessor: Any, rows: np.ndarray, out: np.ndarray) -> None:
+    """Refuse memory for `rows` that is not ``(len(rows), *shape[1:])`` of the accessor's dtype."""
+    if out.shape != (len(rows), *accessor.shape[1:]) or out.dtype != accessor.dtype:
+        wanted = f"{(len(rows), *accessor.shape[1:])} {accessor.dtype}"
+        raise ArgumentError(f"out must be {wanted}, not {out.shape} {out.dtype}; allocate it from shape and dtype")

@@ -10,7 +10,6 @@ import copy
 import hashlib
 import json
 import os
-import re
 import sys
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
 from ..system_limits import available
 from ..tensors import is_any_tensor
 from ..warn import warn_consumer
-from .base import checked_rows, chosen_rows, fill_rows, fingerprint_of, sample_name
+from .base import check_out, checked_rows, fill_rows, fingerprint_of, rows_of, sample_name
 from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
@@ -31,10 +30,6 @@ LAYOUT = 1
 
 ROOM_TO_SPARE = 0.8
 """The part of the free memory that rows may take; the rest is for batches and what else the program needs."""
-
-SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
-"""A size in bytes, with the unit, if there is one, and the letter that makes it a power of 1,024."""
-
 
 class Cached:
     """The rows of an accessor, each of which is read from it once and then kept: decode once, train many epochs.
@@ -112,11 +107,7 @@ class Cached:
         Raises:
             IndexError: a row is out of range, or a mask has another length.
         """
-        chosen = chosen_rows(rows, len(self))
-        several = np.atleast_1d(chosen)
-        out = np.empty((len(several), *self.shape[1:]), self.dtype)
-        self.read_into(several, out)
-        return out[0] if isinstance(chosen, int) else out
+        return rows_of(self, rows)
 
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write `rows`, ``(n,) int``, into `out`, ``(n, ...)`` of `dtype`: those that are kept by one gather.
@@ -124,9 +115,7 @@ class Cached:
         The others are read from the accessor, all at once, then kept. Raises what that raises.
         """
         rows = checked_rows(rows, len(self))
-        if out.shape != (len(rows), *self.shape[1:]) or out.dtype != self.dtype:
-            wanted = f"{(len(rows), *self.shape[1:])} {self.dtype}"
-            raise ArgumentError(f"out must be {wanted}, not {out.shape} {out.dtype}; allocate it from shape and dtype")
+        check_out(self, rows, out)
         there = self._rows.there(rows)
         if there.all():
             fill_rows(self._rows.values, rows, out)
@@ -196,23 +185,8 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
 
 def _room(where: Any, limit: Any) -> int:
     """Return how many bytes rows may take."""
-    room = size_in_bytes("limit", limit)
+    room = validation.size_in_bytes("limit", limit)
     return room if where is not None else int(min(room, ROOM_TO_SPARE * available()))
-
-
-def size_in_bytes(name: str, value: Any) -> int:
-    """Return a size as a number of bytes: an int, or a string such as ``"500MB"``, ``"8GiB"``.
-
-    >>> size_in_bytes("limit", "1.5 kB"), size_in_bytes("limit", "8GiB")
-    (1500, 8589934592)
-    """
-    if not isinstance(value, str):
-        return validation.not_negative(name, value)
-    found = SIZE.fullmatch(value.strip())
-    if found is None:
-        raise ArgumentError(f'{name} must be a size in bytes, not {value!r}; pass an int, or a string such as "8GB"')
-    number, unit, binary = found.groups(default="")
-    return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " "))
 
 
 def _form_of(accessor: Any) -> Form:

@@ -15,6 +15,7 @@ from ..accessors.image_bytes import ImageBytes
 from ..accessors.map_style import MapStyle
 from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
+from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..display import array_words, listed
 from ..errors import ArgumentError, ArgumentTypeError
@@ -25,6 +26,9 @@ from ..sampling.plans.rows import read_only
 from .hooks import SourceNode, joined_names
 from .indexed import INDEX, with_rows
 from .random_access import RandomAccessDataSource
+
+DESCRIBED = (MapStyle, Pictures, Cached, StoredRows)
+"""What says itself what it is, by its ``repr``."""
 
 
 class ArrayDataSource(RandomAccessDataSource):
@@ -111,7 +115,7 @@ class ArrayDataSource(RandomAccessDataSource):
         return made
 
     def _facts(self) -> list[str]:
-        words = [repr(a) if isinstance(a, (MapStyle, Pictures, Cached)) else array_words(a) for a in self.data]
+        words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, self._names, words)
         return [*super()._facts(), listed(list(named))]
 
@@ -181,7 +185,7 @@ def _is_plain(array: Any) -> bool:
     array = _unscaled(array)
     if type(array) is ImageBytes:
         return isinstance(array.encoded, (list, tuple, np.ndarray))
-    return isinstance(array, (np.ndarray, Pictures))
+    return isinstance(array, (np.ndarray, Pictures)) or (isinstance(array, StoredRows) and not array.runs_user_code)
 
 
 def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors import shared_rows
-from batchup_ng.accessors.cached import size_in_bytes
 from batchup_ng.system_limits import entries
 from batchup_ng.testing.accessors import AccessorContract
+from batchup_ng.validation import size_in_bytes
 
 from .counting import Counting
 from .image_helpers import by_pillow, paths_of_all_kinds, save

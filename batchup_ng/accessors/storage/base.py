@@ -1,0 +1,257 @@
+"""Rows in files that are opened when they are first read, in each process anew: what all formats share.
+
+A format derives from :class:`StoredArray`, if its rows are of one shape and dtype, or from :class:`StoredValues`. It
+says how a file is opened and how some rows are read; all else is here: indices, pickling, handles, changed files,
+errors.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...error_context import shortened
+from ...errors import BatchupError, SampleReadError
+from ..base import check_out, checked_rows, chosen_rows, rows_of
+
+RUN_BYTES = 1 << 20
+"""Bytes that are worth reading in one go where storage has no chunks of its own: disks and networks wait for each."""
+
+WINDOW_BYTES = 256 << 20
+"""Bytes of rows that a shuffle of blocks mixes where no cache says how many."""
+
+
+class StoredRows(ABC):
+    """Rows in one file, or several.
+
+    What is pickled are the paths and options: each process opens the files itself when it first reads from them, and
+    each thread where a handle is not safe among threads (`each_thread`). A file whose size or time of change is not
+    that of when this was made is refused, on any machine: copy files by what keeps their times.
+
+    Attributes:
+        paths: The files, absolute.
+
+    Args:
+        paths: The files, at least one.
+
+    Raises:
+        SampleReadError: one of them is not there; ``.source`` is its path.
+    """
+
+    each_thread: ClassVar[bool] = False
+    runs_user_code: bool = False
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        self.paths = tuple(os.path.abspath(os.fspath(path)) for path in paths)
+        self._stamps = [_stamp(path) for path in self.paths]
+        self._handles: dict[tuple[int, int, int], Any] = {}
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def _open(self, path: str) -> Any:
+        """Open a file and return the handle by which it is read."""
+
+    def _close(self, handle: Any) -> None:
+        """Close what :meth:`_open` returned."""
+        handle.close()
+
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one."""
+        return 1
+
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix so that each is read once."""
+        return 16
+
+    def close(self) -> None:
+        """Close the files that this process has open; the next reading opens them again."""
+        handles, self._handles = self._handles, {}
+        for (_, pid, _), handle in handles.items():
+            if pid == os.getpid():  # those of a process that was forked from are its own
+                self._close(handle)
+
+    def file_paths(self, rows: Sequence[int]) -> list[str]:
+        """Return the files that `rows` are read from."""
+        return list(self.paths)
+
+    def sample_name(self, row: int) -> str | None:
+        """Return the file of a row."""
+        return self.paths[0]
+
+    def fingerprint(self) -> list[Any]:
+        """Return what the rows depend on: files with their sizes and times, and the options."""
+        return [type(self).__name__, self.paths, self._stamps, self._options()]
+
+    def _options(self) -> list[Any]:
+        """Return the options on which the rows depend, as JSON has them."""
+        return []
+
+    def _handle(self, number: int = 0) -> Any:
+        """Return the file of that number, open, if it is still what it was.
+
+        Raises:
+            SampleReadError: it is not, or cannot be opened.
+        """
+        path = self.paths[number]
+        if _stamp(path) != self._stamps[number]:
+            raise SampleReadError(
+                f"{_called(path)} has changed since it was first opened; make the accessor and the source anew", path
+            )
+        key = number, os.getpid(), threading.get_ident() if self.each_thread else 0
+        handle = self._handles.get(key)
+        if handle is None:
+            opened = self._opened(path)
+            handle = self._handles.setdefault(key, opened)
+            if handle is not opened:  # another thread was first
+                self._close(opened)
+        return handle
+
+    def _opened(self, path: str) -> Any:
+        try:
+            return self._open(path)
+        except (BatchupError, ImportError, MemoryError):
+            raise
+        except Exception as error:  # whatever a library makes of what the file holds
+            raise SampleReadError(
+                f"{_called(path)} cannot be opened by {type(self).__name__} ({_reason(error)})", path
+            ) from error
+
+    def _unreadable(self, rows: np.ndarray, error: Exception) -> Exception:
+        """Return the error for rows that could not be read."""
+        if isinstance(error, (BatchupError, MemoryError)):
+            return error
+        name = self.sample_name(int(rows[0]))
+        which = f"row {rows[0]}" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]}"
+        return SampleReadError(f"{which} of {_called(name or self.paths[0])} cannot be read ({_reason(error)})", name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_handles": {}}
+
+    def __repr__(self) -> str:
+        where = shortened(repr(self.paths[0]), 200) if len(self.paths) == 1 else f"{len(self.paths)} files"
+        return f"{type(self).__name__}({where}, {len(self)} rows)"
+
+
+class StoredArray(StoredRows):
+    """Rows of one shape and dtype.
+
+    ``a[int]`` is one row; ``a[slice]``, ``a[index array]`` and ``a[boolean mask]`` are ``(n, *shape[1:])`` of `dtype`,
+    in the order asked for, in memory of their own.
+    """
+
+    _shape: tuple[int, ...]  # which a format sets when it is made, as it does `_dtype`
+    _dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all the data, the first axis that of the rows."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the rows."""
+        return self._dtype
+
+    @abstractmethod
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows`, ``(n,) int64`` in range, n > 0, into `out`, ``(n, *shape[1:])``."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one."""
+        return max(1, RUN_BYTES // max(1, self.row_bytes))
+
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix so that each is read once."""
+        return max(2, WINDOW_BYTES // max(1, self.natural_block * self.row_bytes))
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return `rows`.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+            SampleReadError: the file has changed or cannot be read; ``.source`` is its path.
+        """
+        return rows_of(self, rows)
+
+    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows`, ``(n,) int``, into `out`, ``(n, *shape[1:])`` of `dtype`; raises what indexing does."""
+        rows = checked_rows(rows, len(self))
+        check_out(self, rows, out)
+        if len(rows):
+            try:
+                self._fill(rows, out)
+            except Exception as error:
+                raise self._unreadable(rows, error) from error
+
+
+class StoredValues(StoredRows):
+    """Rows that differ in shape, or are no arrays: several of them are a list."""
+
+    @abstractmethod
+    def _values(self, rows: np.ndarray) -> list[Any]:
+        """Return `rows`, ``(n,) int64`` in range, n > 0."""
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return one row for an int, else a list of rows, in the order asked for.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+            SampleReadError: the file has changed or cannot be read; ``.source`` is its path.
+        """
+        chosen = chosen_rows(rows, len(self))
+        several = np.atleast_1d(chosen).astype(np.int64, copy=False)
+        try:
+            values = self._values(several) if len(several) else []
+        except Exception as error:
+            raise self._unreadable(several, error) from error
+        return values[0] if isinstance(chosen, int) else values
+
+
+def runs(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Give each run of consecutive rows among `rows`, as they are: its first row, its length, its place.
+
+    >>> list(runs(np.array([4, 5, 6, 1, 9])))
+    [(4, 3, 0), (1, 1, 3), (9, 1, 4)]
+    """
+    starts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
+    lengths = np.diff(starts, append=len(rows))
+    return zip(rows[starts].tolist(), lengths.tolist(), starts.tolist(), strict=True)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Return by what a change of a file is noticed: its size and time of change."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise SampleReadError(f"{_called(path)} cannot be opened ({_reason(error)})", path) from error
+    return found.st_size, found.st_mtime_ns
+
+
+def _called(path: str) -> str:
+    return shortened(repr(path), 400)
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, without control characters, which may come out of the file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{type(error).__name__}: {error.strerror}"
+    return f"{type(error).__name__}: {shortened(repr(str(error))[1:-1], 500)}"

@@ -1,0 +1,117 @@
+"""Arrays that ``numpy.save`` and ``numpy.savez`` wrote, by memory map."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import struct
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, SampleReadError
+from ..base import fill_rows
+from .base import StoredArray
+
+LOCAL_HEADER = struct.Struct("<26x2H")
+"""Of a member of a zip file: what stands before the lengths of its name and of its extra field (APPNOTE.TXT, 4.3.7)."""
+
+LONGEST_HEADER = 12 + 10_000
+"""Bytes that NumPy reads of a header, with what stands before it: ``max_header_size``."""
+
+
+class NpyRows(StoredArray):
+    """The rows of an array that ``numpy.save`` wrote, which may be larger than memory.
+
+    Beside ``numpy.load(path, mmap_mode="r")``, which a source takes as well, it notices that the file has changed, and
+    is pickled as its path.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.arange(6).reshape(3, 2))
+    ...     NpyRows(f"{folder}/x.npy")[[2, 0]].tolist()
+    [[4, 5], [0, 1]]
+
+    Args:
+        path: The file.
+
+    Raises:
+        SampleReadError: it is not there, is no such file, is shorter than it says, or holds objects.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__([path])
+        array: np.ndarray = self._handle()
+        if array.ndim == 0:
+            raise SampleReadError(f"{self.paths[0]!r} holds a single value, not rows", self.paths[0])
+        self._shape, self._dtype = array.shape, array.dtype
+
+    def _open(self, path: str) -> np.ndarray:
+        with open(path, "rb") as file:
+            return _mapped(file, 0, os.fstat(file.fileno()).st_size)
+
+    def _close(self, handle: np.ndarray) -> None:
+        pass  # the map goes with the last reference to it: a thread may be reading
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        fill_rows(self._handle(), rows, out)
+
+
+class NpzRows(NpyRows):
+    """The rows of one array of those that ``numpy.savez`` wrote into a file.
+
+    Args:
+        path: The file.
+        name: Which array; it may be left out where there is only one.
+
+    Raises:
+        SampleReadError: as :class:`NpyRows`; or the array is compressed, as by ``savez_compressed``, which cannot be
+            read by rows.
+        ArgumentError: there is no array of that name.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.name = name
+        super().__init__(path)
+
+    def _options(self) -> list[Any]:
+        return [self.name]
+
+    def _open(self, path: str) -> np.ndarray:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            names = [each.removesuffix(".npy") for each in archive.namelist()]
+            name = names[0] if self.name is None and len(names) == 1 else self.name
+            if name not in names:
+                listed = ", ".join(map(repr, names[:20]))
+                raise ArgumentError(f"name must be one of the arrays of {path!r}, not {self.name!r}; it has {listed}")
+            member = archive.infolist()[names.index(name)]
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise SampleReadError(
+                    f"{path!r}: array {name!r} is compressed, and cannot be read by rows; load it whole by numpy.load "
+                    f"if memory has room, or save it by numpy.savez",
+                    path,
+                )
+            file.seek(member.header_offset)
+            start = member.header_offset + LOCAL_HEADER.size + sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size)))
+            return _mapped(file, start, start + member.file_size)
+
+
+def _mapped(file: Any, start: int, end: int) -> np.ndarray:
+    """Return the array whose header begins at `start` of a file, and which ends before `end`, mapped read-only."""
+    file.seek(start)
+    head = io.BytesIO(file.read(LONGEST_HEADER))  # for NumPy would take the memory that a header says it needs
+    version = np.lib.format.read_magic(head)
+    reads_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = reads_header(head)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, whose pickles could run code")
+    offset = start + head.tell()
+    needed = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if offset + needed > end:
+        raise ValueError(f"{end - start} bytes are there, and {offset + needed - start} are needed")
+    if not needed:
+        return np.empty(shape, dtype)
+    mapped = mmap.mmap(file.fileno(), offset + needed, access=mmap.ACCESS_READ)
+    return np.ndarray(shape, dtype, mapped, offset, order="F" if fortran else "C")

@@ -1,0 +1,180 @@
+"""What every accessor over stored rows must do, beside what every accessor must."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.accessors.base import fingerprint_of
+from batchup_ng.errors import BatchError, SampleReadError
+from batchup_ng.testing.accessors import AccessorContract, Made, assert_same_rows
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.extent import methods
+
+PATIENCE = 60
+"""Seconds after which a child that does not end is taken for stuck."""
+
+
+def delivered(source: Any, pool: AbstractWorkerPool) -> list[Any]:
+    """Return the rows of a shuffled epoch, in order of their numbers."""
+    rows: dict[int, Any] = {}
+    for numbers, values in pool.parallel_data_source(source).batch_iterator(3, shuffle=1):
+        rows.update(zip(numbers.tolist(), values, strict=True))
+    return [rows[number] for number in sorted(rows)]
+
+
+def native(rows: list[Any]) -> list[Any]:
+    """Return rows with the byte order of this machine, which batches have."""
+    return [row.astype(row.dtype.newbyteorder("=")) if hasattr(row, "dtype") else row for row in rows]
+
+
+def replaced(path: Path) -> None:
+    """Put another file of the same size in the place of one."""
+    other = path.with_name("other")
+    other.write_bytes(bytes(path.stat().st_size))
+    other.replace(path)
+
+
+def shortened(path: Path) -> None:
+    """Cut a file in half."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
+class StoredContract(AccessorContract):
+    """The contract; `make` writes its files below `tmp_path`, the first of them that of the first row."""
+
+    library: ClassVar[tuple[str, str] | None] = None
+    """The optional library by which the format is read, and the extra that installs it."""
+
+    @pytest.fixture
+    def source(self, made: Made) -> Any:
+        """A source that gives the rows, each with its number."""
+        return bu.ArrayDataSource([made[0]], include_indices=True)
+
+    def test_every_pool_gives_the_rows(self, made: Made, source: Any, pools: list[AbstractWorkerPool]) -> None:
+        for pool in [bu.SerialPool(), *pools]:
+            assert_same_rows(delivered(source, pool), native(made[1]))
+
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("method", methods("forkserver"))
+    def test_every_way_to_start_a_process_gives_the_rows(self, made: Made, source: Any, method: str) -> None:
+        with bu.WorkerProcessPool(2, start_method=method) as pool:
+            assert_same_rows(delivered(source, pool), native(made[1]))
+
+    def test_a_pickle_is_small_and_opens_the_files_anew(self, made: Made) -> None:
+        accessor, expected = made
+        accessor[0]
+        pickled = pickle.dumps(accessor)
+        assert len(pickled) < 5000
+        accessor.close()
+        assert_same_rows(pickle.loads(pickled)[:], expected)
+
+    def test_a_fork_reads_what_was_opened_before(self, made: Made) -> None:
+        accessor, expected = made
+        accessor[0]
+        child = os.fork()
+        if child == 0:
+            signal.alarm(PATIENCE)
+            try:
+                for _ in range(20):
+                    assert_same_rows(accessor[:], expected)
+                accessor.close()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        for _ in range(20):
+            assert_same_rows(accessor[::-1], expected[::-1])
+        assert os.waitpid(child, 0)[1] == 0
+        assert_same_rows(accessor[:], expected)
+
+    def test_closing_lets_go_of_the_files(self, made: Made) -> None:
+        accessor, expected = made
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            assert_same_rows(accessor[:], expected)
+            accessor.close()
+            accessor.close()
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+    @pytest.mark.parametrize("change", [replaced, shortened, Path.unlink, os.utime], ids=lambda change: change.__name__)
+    def test_f26_a_file_that_changes_is_named(self, made: Made, change: Callable[[Path], Any]) -> None:
+        accessor, _ = made
+        accessor[0]
+        path = Path(accessor.file_paths([0])[0])
+        change(path)
+        with pytest.raises(SampleReadError, match=r"has changed since|No such file") as caught:
+            accessor[np.array([1, 0])]
+        assert caught.value.source == str(path)
+
+    def test_f26_a_file_that_changes_in_mid_epoch_is_named(self, made: Made, pools: list[AbstractWorkerPool]) -> None:
+        accessor, _ = made
+        path = Path(accessor.file_paths([0])[0])
+        source = bu.ArrayDataSource([accessor]).repeat(100)
+        for pool in pools:
+            kept = path.with_name("kept")
+            shutil.copy2(path, kept)
+            batches = pool.parallel_data_source(source, batch_buffer_size=2).batch_iterator(len(accessor))
+            next(batches)
+            shortened(path)
+            with pytest.raises(BatchError, match=r"has changed since it was first opened") as caught:
+                list(batches)
+            assert isinstance(caught.value, SampleReadError)
+            kept.replace(path)
+
+    def test_the_name_of_a_row_says_its_file(self, made: Made) -> None:
+        accessor, _ = made
+        assert str(accessor.sample_name(1)).startswith(accessor.file_paths([1])[0])
+
+    def test_the_fingerprint_is_that_of_the_file(self, made: Made) -> None:
+        accessor, _ = made
+        before = fingerprint_of(accessor)
+        assert fingerprint_of(pickle.loads(pickle.dumps(accessor))) == before
+        os.utime(accessor.file_paths([0])[0], ns=(1, 1))
+        assert fingerprint_of(pickle.loads(pickle.dumps(accessor))) == before, "it is that of when this was made"
+
+    def test_a_file_that_is_none_of_this_format_is_refused(self, made: Made, tmp_path: Path) -> None:
+        path = Path(made[0].file_paths([0])[0])
+        for content in (b"", b"\0", bytes(range(256)) * 40):
+            path.write_bytes(content)
+            with pytest.raises(SampleReadError) as caught:
+                self.opened(made[0])
+            assert str(path) in str(caught.value.source)
+        path.unlink()
+        with pytest.raises(SampleReadError, match="No such file"):
+            self.opened(made[0])
+
+    def opened(self, like: Any) -> Any:
+        """Return an accessor over the files of another, made anew by its class with the options of the other."""
+        return type(like)(like.paths[0])
+
+    def test_blocks_are_told(self, made: Made) -> None:
+        accessor, _ = made
+        assert accessor.natural_block >= 1
+        assert accessor.natural_window >= 1
+
+    def test_the_repr_says_what_it_is(self, made: Made) -> None:
+        text = repr(made[0])
+        assert text.startswith(f"{type(made[0]).__name__}(")
+        assert f"{len(made[0])} rows" in text
+
+    def test_a_library_that_is_missing_is_named_with_its_extra(
+        self, made: Made, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if self.library is None:
+            pytest.skip("this format needs no library")
+        module, extra = self.library
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=rf"pip install 'batchup_ng\[{extra}\]'"):
+            self.opened(made[0])

@@ -1,0 +1,158 @@
+"""Arrays that numpy.save and numpy.savez wrote."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, BatchupError, SampleReadError
+from batchup_ng.testing.accessors import Made
+
+from .stored_contract import StoredContract
+
+ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
+
+
+class TestNpy(StoredContract):
+    """A file of one array."""
+
+    array = ROWS
+
+    def make(self, tmp_path: Path) -> Made:
+        np.save(tmp_path / "x.npy", self.array)
+        return bu.NpyRows(tmp_path / "x.npy"), list(self.array)
+
+
+class TestFortranOrder(TestNpy):
+    """Columns first."""
+
+    array = np.asfortranarray(ROWS)
+
+
+class TestOtherByteOrder(TestNpy):
+    """Numbers as other machines have them."""
+
+    array = ROWS.astype(">f8")
+
+
+class TestNumbers(TestNpy):
+    """Rows that are numbers."""
+
+    array = np.arange(5.0)
+
+
+class TestNpz(StoredContract):
+    """A file of several arrays."""
+
+    def make(self, tmp_path: Path) -> Made:
+        np.savez(tmp_path / "x.npz", labels=np.arange(7), images=ROWS)
+        return bu.NpzRows(tmp_path / "x.npz", "images"), list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.NpzRows(like.paths[0], like.name)
+
+
+def test_headers_of_all_versions_are_read(tmp_path: Path) -> None:
+    for version in [(1, 0), (2, 0), (3, 0)]:
+        with open(tmp_path / "x.npy", "wb") as file:
+            np.lib.format.write_array(file, ROWS, version)
+        np.testing.assert_array_equal(bu.NpyRows(tmp_path / "x.npy")[:], ROWS)
+
+
+def test_rows_without_bytes_and_no_rows_are_read(tmp_path: Path) -> None:
+    for array in (np.zeros((0, 3)), np.zeros((4, 0))):
+        np.save(tmp_path / "x.npy", array)
+        rows = bu.NpyRows(tmp_path / "x.npy")
+        assert rows.shape == rows[:].shape == array.shape
+
+
+def test_a_single_value_is_no_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.float64(3))
+    with pytest.raises(SampleReadError, match="holds a single value, not rows"):
+        bu.NpyRows(tmp_path / "x.npy")
+
+
+def test_the_only_array_of_an_archive_needs_no_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", ROWS)
+    np.testing.assert_array_equal(bu.NpzRows(tmp_path / "x.npz")[2:], ROWS[2:])
+
+
+def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
+    for name in (None, "c"):
+        with pytest.raises(ArgumentError, match=f"name must be one of the arrays .* not {name!r}; it has 'a', 'b'"):
+            bu.NpzRows(tmp_path / "x.npz", name)
+
+
+def test_a_compressed_array_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", a=ROWS)
+    with pytest.raises(SampleReadError, match="'a' is compressed, and cannot be read by rows; load it whole"):
+        bu.NpzRows(tmp_path / "x.npz")
+
+
+def test_s1_objects_are_refused(tmp_path: Path) -> None:
+    class Canary:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "it ran"),)
+
+    np.save(tmp_path / "x.npy", np.array([Canary()] * 4, object), allow_pickle=True)
+    np.savez(tmp_path / "x.npz", np.array([Canary()] * 4, object))
+    for make, name in ((bu.NpyRows, "x.npy"), (bu.NpzRows, "x.npz")):
+        with pytest.raises(SampleReadError, match="Python objects"):
+            make(tmp_path / name)
+    assert not (tmp_path / "it ran").exists()
+
+
+def header(text: bytes, length: int | None = None) -> bytes:
+    """Return the beginning of a file, version 2."""
+    return b"\x93NUMPY\x02\x00" + (len(text) if length is None else length).to_bytes(4, "little") + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,), }\n"),
+        header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (4, 1099511627776, 1099511627776), }\n"),
+        header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (-4,), }\n"),
+        header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (4,), }\n", (1 << 32) - 1),
+        header(b"(" * 9000),
+    ],
+    ids=["8 TiB", "more than counts", "negative", "4 GiB of header", "deep"],
+)
+def test_s4_a_header_that_claims_too_much_is_refused_before_memory_is_taken(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(SampleReadError):
+        bu.NpyRows(tmp_path / "x.npy")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 64 << 20
+
+
+@given(st.data())
+def test_s10_whatever_a_file_holds_is_rows_or_our_error(tmp_path: Path, data: Any) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, ROWS)
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        start = content.index(b"\x93NUMPY")
+        content, path = content[start : content.index(b"PK\x01\x02")], tmp_path / "x.npy"
+    places = st.integers(0, len(content) - 1)
+    for place, value in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=9)):
+        content[place] = value
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))])
+    try:
+        rows = (bu.NpyRows if path.suffix == ".npy" else bu.NpzRows)(path)
+        assert len(rows[:5]) <= 5
+        pickle.loads(pickle.dumps(rows))
+    except BatchupError:
+        pass
