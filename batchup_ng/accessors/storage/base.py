@@ -225,6 +225,7 @@ class StoredValues(StoredRows):
             raise self._unreadable(several, error) from error
         return values[0] if isinstance(chosen, int) else values
 
+    __getitems__ = __getitem__  # by which MapStyle, which stacks rows that are dicts or tuples, asks for several
 
 def runs(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Give each run of consecutive rows among `rows`, as they are: its first row, its length, its place.
