@@ -28,7 +28,7 @@ from .data_source.epoch.epochs import Epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
-from .data_source.epoch_options import EpochOptions, epoch_options
+from .data_source.epoch_options import BLOCKS, EpochOptions, draws_seed, epoch_options, with_seed
 from .data_source.hooks import samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
@@ -107,7 +107,8 @@ class Loader:
         batch_size: Samples a batch; the last may have fewer.
         shuffle: None or False: in order. An int: a seed; the order of an epoch is a function of it and of the number of
             the epoch. True: a seed that is drawn now from NumPy's global state; states that are saved have it. A
-            generator: the order is drawn from it, and no state can be saved.
+            generator: the order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``:
+            shuffled so that what storage keeps together is read once, as ``batch_iterator`` of a source says.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes a few
             batches of a copy of the data when it is first iterated over, and chooses; ``repr`` tells what and why. The
             batches are the same whatever makes them.
@@ -162,11 +163,12 @@ class Loader:
             what = "that pool has its own" if not kind else "a SerialPool works on your thread"
             raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
         source = source_of(data)
-        self._seed_drawn = shuffle is True
+        self._seed_drawn = draws_seed(shuffle)
         if self._seed_drawn:
             if shard is not None:
-                raise ArgumentError("shuffle=True draws a seed in each process; with shard= pass the same int to all")
-            shuffle = seed_draw(GLOBAL)
+                why = f"shuffle={shuffle!r} draws a seed in each process"
+                raise ArgumentError(f"{why}; with shard= pass the same int to all")
+            shuffle = seed_draw(GLOBAL) if shuffle is True else (BLOCKS, seed_draw(GLOBAL))
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses what cannot be. "auto" is asked for later: Lightning begins the group of processes in fit.
@@ -325,7 +327,7 @@ class Loader:
             raise StateError(f"{what}{why}, not {state!r:.200}") from error
         progress, before = self._progress, self._progress.options
         if drawn is not None:
-            progress.options = {**before, "shuffle": drawn}
+            progress.options = {**before, "shuffle": (BLOCKS, drawn) if with_seed(before["shuffle"])[1] else drawn}
         try:
             if batches is not None:
                 made = prepare(self._with_plan(), self._options_of(number), batches)
@@ -441,8 +443,9 @@ class Loader:
             if progress.pool is None:
                 kind, options = progress.kind, progress.options
                 if kind == "auto":
-                    shuffled = options["shuffle"] not in (None, False)
-                    kind, progress.why = choose(progress.source, options["batch_size"], shuffled, self._timeout)
+                    kind, progress.why = choose(
+                        progress.source, options["batch_size"], options["shuffle"], self._timeout
+                    )
                 progress.pool = POOLS[kind](progress.workers)
             if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)

@@ -25,7 +25,10 @@ from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
 from .hooks import SourceNode, joined_names
 from .indexed import INDEX, with_rows
-from .random_access import RandomAccessDataSource
+from .random_access import RandomAccessDataSource, joint_blocks
+
+WINDOW = 16
+"""Blocks that are mixed where an accessor does not say how many."""
 
 DESCRIBED = (MapStyle, Pictures, Cached, StoredRows)
 """What says itself what it is, by its ``repr``."""
@@ -114,6 +117,11 @@ class ArrayDataSource(RandomAccessDataSource):
         made.data = cached_columns(self.data, where, limit)
         return made
 
+    def natural_blocks(self) -> tuple[int, int] | None:
+        found = [_stored(array) for array in self.data]
+        blocks = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
+        return joint_blocks(blocks)
+
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, self._names, words)
@@ -178,6 +186,12 @@ def _unscaled(array: Any) -> Any:
     if type(array) is Cached:
         return _unscaled(array.accessor)
     return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
+
+
+def _stored(array: Any) -> Any:
+    """Return the accessor that reads from storage, if one scales, keeps or decodes its rows."""
+    array = _unscaled(array)
+    return _stored(array.encoded) if type(array) is ImageBytes else array
 
 
 def _is_plain(array: Any) -> bool:

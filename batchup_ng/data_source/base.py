@@ -20,7 +20,7 @@ from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_b
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
 from .epoch_options import NEWER, EpochOptions
-from .hooks import SourceNode, any_node
+from .hooks import SourceNode, any_node, nodes_of
 from .looking import HasSamples
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean
 
@@ -228,6 +228,11 @@ class PlannedDataSource(EpochSource):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
             raise self._no_random_access("plan")
+        if options.blocks and not any(node.natural_blocks() for node in nodes_of(self)):
+            raise ArgumentError(
+                "shuffle='blocks' is for accessors that say their natural_block, such as NpyRows, and this source has "
+                "none: its samples may be read in any order; pass shuffle=True, or a seed"
+            )
         size, drop_last = options.batch_size, options.drop_last
         if options.rng is not None:
             return drawn_plan(self, options, options.rng, self.count(size, drop_last))

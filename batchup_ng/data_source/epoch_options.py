@@ -16,6 +16,9 @@ from ..randomness import OrderKey, numpy_rng
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
+BLOCKS = "blocks"
+"""What ``shuffle=`` says, alone or before a seed, to have neighbouring rows read together."""
+
 NEWER = ("epoch", "drop_last")
 """Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
 
@@ -27,6 +30,7 @@ class EpochOptions:
     batch_size: int
     shuffle: Any  # as the user gave it
     rng: Any  # the generator from which the order is drawn; None where the order is a function
+    blocks: bool  # whether storage has a say in the order
     shuffled: bool  # whether the order is a function of the seed; else it is in order, where there is no `rng`
     seed: int  # of the order, or of the maps' randomness where the order has none
     epoch: int
@@ -46,7 +50,7 @@ class EpochOptions:
 
     def order_key(self) -> OrderKey | None:
         """Return the key of the order at this node; None is in order."""
-        return OrderKey(self.seed, self.epoch, self.place) if self.shuffled else None
+        return OrderKey(self.seed, self.epoch, self.place, self.blocks) if self.shuffled else None
 
     def drawing_rng(self) -> Any:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""
@@ -101,17 +105,19 @@ def epoch_options(
         ArgumentTypeError: an option is of a wrong kind.
     """
     number = validation.not_negative("epoch", epoch)
-    rng, shuffled, seed = _order(shuffle)
+    seeded, blocks = with_seed(shuffle)
+    rng, shuffled, seed = _order(seeded)
     part = shard_of(shard, uneven, pad_mask)
-    if part.world > 1 and rng is numpy_rng.GLOBAL:
+    if part.world > 1 and (rng is numpy_rng.GLOBAL or draws_seed(shuffle)):
         raise ArgumentError(
-            "shuffle is True, which draws from NumPy's global state, of which each of the processes that share the "
-            "epoch has its own; pass the same int to all of them"
+            f"shuffle is {shuffle!r}, which draws from NumPy's global state, of which each of the processes that share "
+            f"the epoch has its own; pass the same int to all of them, or ('blocks', int)"
         )
     return EpochOptions(
         batch_size=validation.positive_int("batch_size", batch_size),
         shuffle=shuffle,
         rng=rng,
+        blocks=blocks,
         shuffled=shuffled,
         seed=seed,
         epoch=number,
@@ -121,6 +127,20 @@ def epoch_options(
         shard=part,
         policy=None if on_error is None else error_policy(on_error),
     )
+
+
+def draws_seed(shuffle: Any) -> bool:
+    """Return whether `shuffle` leaves the seed to NumPy's global state."""
+    return shuffle is True or (isinstance(shuffle, str) and shuffle == BLOCKS)
+
+
+def with_seed(shuffle: Any) -> tuple[Any, bool]:
+    """Return what `shuffle` says of the seed, and whether storage has a say in the order."""
+    if isinstance(shuffle, str) and shuffle == BLOCKS:
+        return numpy_rng.seed_draw(numpy_rng.GLOBAL), True
+    if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == BLOCKS:
+        return validation.not_negative("shuffle[1], a seed,", shuffle[1]), True
+    return shuffle, False
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:

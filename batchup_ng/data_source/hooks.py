@@ -112,6 +112,12 @@ class PlansRows(BatchupMethods):
             f"part of concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
         )
 
+    def natural_blocks(self) -> tuple[int, int] | None:
+        """Return how many neighbouring samples are as cheap to read together as one, and how many such blocks a shuffle
+        may mix so that storage reads each once; None where samples are cheap one by one, or are those of other sources.
+        """
+        return None
+
     def permutes_rows(self) -> bool:
         """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
         return False

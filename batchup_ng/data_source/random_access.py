@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,15 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
+from ..sampling.block_shuffle import BlockShuffleSampler
 from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
 from .hooks import SourceNode
+
+PART_BLOCKS = 4
+"""Blocks of storage that one of a part of the rows spans: it begins and ends within others, which are read twice."""
 
 
 class RandomAccessDataSource(PlannedDataSource):
@@ -88,7 +92,22 @@ class RandomAccessDataSource(PlannedDataSource):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if self._lists_rows_itself():
             return SourceNode.row_plan(self, batch_size, key, drop_last)
-        return self.sampler.row_plan(batch_size, key, drop_last)
+        sampler = self._in_blocks() if key is not None and key.blocks else self.sampler
+        return sampler.row_plan(batch_size, key, drop_last)
+
+    def _in_blocks(self) -> AbstractSampler:
+        """Return a sampler of the same rows whose shuffled order storage likes."""
+        found, sampler = self.natural_blocks(), self.sampler
+        if found is None:
+            return sampler
+        if not isinstance(sampler, StandardSampler):
+            raise ArgumentError(
+                f"shuffle='blocks' chooses a sampler, and this source has a {type(sampler).__name__}; leave one of the "
+                f"two out"
+            )
+        made = BlockShuffleSampler(sampler.length, *blocks_of_part(found, sampler.indices), sampler.repeats)
+        made.indices = sampler.indices
+        return made
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
         if self._lists_rows_itself():
@@ -109,3 +128,27 @@ class RandomAccessDataSource(PlannedDataSource):
                 f"cannot be indexed, nor be part of concat, filter, mix, subset, split or zip; leave its sampler out"
             )
         return self.sampler.rows_at(positions, None)
+
+
+def joint_blocks(found: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """Return the :meth:`~PlansRows.natural_blocks` of samples that have parts in several places: the longest."""
+    known = [each for each in found if each is not None]
+    if not known:
+        return None
+    longest = max(block for block, _ in known)
+    return longest, max(1, min(block * window for block, window in known) // longest)
+
+
+def blocks_of_part(found: tuple[int, int], rows: np.ndarray | None) -> tuple[int, int]:
+    """Return the blocks of positions in `rows`, some rows of storage whose blocks are `found`; None is all of them.
+
+    Raises:
+        ArgumentError: the rows do not increase, so that neighbours are not read together.
+    """
+    if rows is None or len(rows) < 2:
+        return found
+    if (rows[1:] <= rows[:-1]).any():
+        raise ArgumentError("shuffle='blocks' needs the rows of a subset, or indices=, in increasing order; sort them")
+    block, window = found
+    share = len(rows) / (int(rows[-1]) - int(rows[0]) + 1)
+    return max(1, round(PART_BLOCKS * block * share)), max(1, window // (PART_BLOCKS + 1))

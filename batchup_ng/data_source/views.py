@@ -19,7 +19,7 @@ from .base import AbstractDataSource
 from .composite import checked_source, checked_sources, join, join_samples
 from .hooks import joined_names
 from .looking import numbered_length
-from .random_access import RandomAccessDataSource
+from .random_access import RandomAccessDataSource, blocks_of_part, joint_blocks
 
 
 class _Rearranged(RandomAccessDataSource):
@@ -56,6 +56,10 @@ class SubsetDataSource(_Rearranged):
 
     def sample_name(self, rows: Any) -> str | None:
         return self.source.sample_name(self._own_rows(rows))
+
+    def natural_blocks(self) -> tuple[int, int] | None:
+        found = self.source.natural_blocks()
+        return None if found is None else blocks_of_part(found, self.rows)
 
     def _own_rows(self, rows: Any) -> Any:
         """Return the rows of the source that are these of the subset."""
@@ -95,6 +99,9 @@ class ConcatDataSource(_Rearranged):
                 samples[place] = sample
         return samples
 
+    def natural_blocks(self) -> tuple[int, int] | None:
+        return joint_blocks(source.natural_blocks() for source in self.sources)
+
     def _parts(self, rows: Any) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the numbers of the sources that rows belong to, and the places of those of each."""
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
@@ -131,6 +138,9 @@ class ZipDataSource(_Rearranged):
         each = enumerate(self.sources)
         parts = [one.read_samples(one.rows_at(rows), key.child(i), buffers) for i, one in each]
         return join_samples(parts, self.flatten)
+
+    def natural_blocks(self) -> tuple[int, int] | None:
+        return joint_blocks(source.natural_blocks() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

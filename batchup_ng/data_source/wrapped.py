@@ -62,5 +62,8 @@ class SameOrder(Wrapped):
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)
 
+    def natural_blocks(self) -> tuple[int, int] | None:
+        return self.source.natural_blocks()
+
     def permutes_rows(self) -> bool:
         return self.source.permutes_rows()

@@ -14,15 +14,16 @@ from .sample_rng import SampleRng
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OrderKey:
-    """Names the order of one epoch at one node of the graph of sources."""
+    """Names the order of one epoch at one node of the graph of sources; `blocks` says that storage has a say in it."""
 
     seed: int
     epoch: int
     path: tuple[int, ...] = ()
+    blocks: bool = False
 
     def child(self, number: int) -> OrderKey:
         """Return the key of this node's child of that number."""
-        return OrderKey(self.seed, self.epoch, (*self.path, number))
+        return OrderKey(self.seed, self.epoch, (*self.path, number), self.blocks)
 
     def word(self, *parts: int | str) -> int:
         """Return a 64-bit integer for the use that `parts` name."""

@@ -64,7 +64,7 @@ class BlockShuffleSampler(RepeatedSampler):
         starts, ends = self._start(windows, at), self._start(windows + 1, at)
         keys = words_at(key.word("windows", repeat), windows)
         slots, within = self._slots(starts + each_permuted(places - starts, ends - starts, keys), at)
-        return np.asarray(self._blocks(slots, at, key.word("blocks", repeat)) * self._block + within)
+        return np.asarray(self.map_indices(self._blocks(slots, at, key.word("blocks", repeat)) * self._block + within))
 
     def _windows(self, slots: np.ndarray) -> np.ndarray:
         """Return the window of the block at each slot; they share out the blocks evenly."""

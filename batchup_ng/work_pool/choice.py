@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.reading import MakeBatch
+from ..data_source.epoch_options import BLOCKS, with_seed
 from ..memory_pool import BufferPool
 from ..randomness.numpy_rng import globals_kept
 from .processes.serialization import dumps, load_result
@@ -61,8 +62,8 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(source: AbstractDataSource, batch_size: int, shuffled: bool, timeout: float | None = None) -> Choice:
-    """Return the pool that suits `source`: reads batches of an epoch, shuffled or not, of a copy of it.
+def choose(source: AbstractDataSource, batch_size: int, shuffle: Any, timeout: float | None = None) -> Choice:
+    """Return the pool that suits `source`: reads batches of an epoch, shuffled as that is, of a copy of it.
 
     The copy has the memory of large arrays, to read only, so that the choice changes no byte of any epoch. Where a
     `timeout` says that samples may hang, nothing is tried.
@@ -84,7 +85,8 @@ def choose(source: AbstractDataSource, batch_size: int, shuffled: bool, timeout:
     try:
         with globals_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they come when the batches are made
-            plan = copy.plan(batch_size, 0 if shuffled else None)
+            seed = None if shuffle is None or shuffle is False else (BLOCKS, 0) if with_seed(shuffle)[1] else 0
+            plan = copy.plan(batch_size, seed)
             return suited(read, range(int(min(plan.n_batches, BATCHES))))
     except Exception as error:
         return Choice("threads", f"the first batches could not be made: {type(error).__name__}")

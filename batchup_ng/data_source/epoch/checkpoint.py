@@ -16,20 +16,23 @@ from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ...sampling.plans.sharding import Reached
 from ..epoch_options import EpochOptions
-from ..hooks import SourceNode, any_node
+from ..hooks import SourceNode, any_node, nodes_of
 from .state import SavedEpoch, digest, from_state
 
 MAX_TOLD = 200
 """Characters of a state that tell what the source looked like; each may take 12 bytes as JSON."""
 
 
-def order_of(options: EpochOptions, stream: bool) -> str:
-    """Return what the order of an epoch is by, in a word; refuse one that is drawn from a generator."""
+def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
+    """Return what the order of an epoch is by, in words; refuse one that is drawn from a generator."""
     if options.rng is not None:
         raise StateError(
             "the order of this epoch is drawn from a generator (shuffle=True, a RandomState or a Generator), which "
             "others may draw from too, so that it cannot be saved or resumed; pass an int seed as shuffle="
         )
+    if options.blocks:
+        found = (node.natural_blocks() for node in nodes_of(source))
+        return f"blocks {sorted({each for each in found if each is not None})}"
     return "stream" if stream else "seed" if options.shuffled else "in order"
 
 
@@ -48,9 +51,10 @@ def resumed(
             f"this state is of another source: it was saved from {saved.told}, and this is {told}; the "
             f"graph, the lengths and the samplers must be the same"
         )
-    order = order_of(options, stream)
+    order = order_of(source, options, stream)
     if saved.order != order:
-        hint = f"; pass shuffle={saved.seed}" if saved.order == "seed" else ""
+        wanted = ("blocks", saved.seed) if saved.order.startswith("blocks") else saved.seed
+        hint = f"; pass shuffle={wanted}" if saved.order not in ("in order", "stream") else ""
         raise StateError(
             f"this state is of an epoch whose order is by {saved.order!r}, and this one's is by {order!r}{hint}"
         )
@@ -96,6 +100,8 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
             "give each rank its own"
         )
+    if options.blocks:
+        raise ArgumentError("shuffle='blocks' chooses which rows are read together, and this source only streams")
     if (options.shuffled or options.rng is not None) and not any_node(source, "heeds_shuffle"):
         raise ArgumentError(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "

@@ -166,8 +166,11 @@ class MakesEpochs(OpensEpochs):
             batch_size: Samples a batch; the last may have fewer.
             shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
                 ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
-                exactly as BatchUp drew it. True: drawn from NumPy's global state.
-            epoch: Number of the epoch, which with an int seed gives each epoch an order of its own; :meth:`epochs`
+                exactly as BatchUp drew it. True: drawn from NumPy's global state. ``("blocks", seed)``: a function of
+                the seed as well, by a :class:`~batchup_ng.BlockShuffleSampler`, whose blocks are those that the
+                accessors say are cheap to read together, and as many at a time as they have room for; ``"blocks"``
+                draws the seed from NumPy's global state.
+            epoch: Number of the epoch, which with a seed gives each epoch an order of its own; :meth:`epochs`
                 counts them. With `state` and without a number it is the state's.
             drop_last: Whether to leave out a last batch that is not whole.
             shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes, all of which have equally many

@@ -122,7 +122,7 @@ class Epoch:
             raise StateError(CANNOT)
         if self.chosen is not None:
             raise StateError("batches that were asked for by their numbers have no state; save their numbers")
-        order = order_of(options, self.plan is None)
+        order = order_of(self.source, options, self.plan is None)
         if self._identity is None:
             self._identity = identity(self.source)
         if self.plan is not None:

@@ -40,7 +40,7 @@ class SavedEpoch:
 
     source: str  # digest of the fingerprint of the source
     told: str  # what the source looked like, in words, for an error
-    order: str  # "in order", "seed" or "stream"
+    order: str  # "in order", "seed", "stream", or "blocks" and which
     seed: int  # of the order and of the maps' randomness
     epoch: int
     batch_size: int

@@ -1,0 +1,180 @@
+"""``shuffle="blocks"``: storage has a say in the order."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
+from batchup_ng.work_pool import AbstractWorkerPool
+
+
+class InBlocks:
+    """Rows, their own numbers, in blocks; counts how often a block is read with room for so many."""
+
+    def __init__(self, n: int, block: int, window: int) -> None:
+        self.n, self.natural_block, self.natural_window = n, block, window
+        self.kept: OrderedDict[int, None] = OrderedDict()
+        self.read = 0
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, rows: Any) -> Any:
+        rows = np.arange(self.n)[rows]
+        for block in np.atleast_1d(rows // self.natural_block).tolist():
+            self.read += block not in self.kept
+            self.kept[block] = None
+            self.kept.move_to_end(block)
+            if len(self.kept) > 2 * self.natural_window:
+                self.kept.popitem(last=False)
+        return rows
+
+
+def epoch(source: Any, shuffle: Any, **options: Any) -> list[int]:
+    return [int(row) for (rows,) in source.batch_iterator(7, shuffle=shuffle, **options) for row in rows]
+
+
+def test_each_row_once_and_each_block_about_once() -> None:
+    rows = InBlocks(1000, 10, 8)
+    source = bu.ArrayDataSource([rows])
+    order = epoch(source, ("blocks", 3))
+    assert sorted(order) == list(range(1000))
+    assert rows.read == 100
+    epoch(source, 3)
+    assert rows.read > 600, "a full shuffle reads nearly every row's block anew"
+
+
+def test_the_order_is_that_of_the_sampler() -> None:
+    source = bu.ArrayDataSource([InBlocks(100, 10, 4), np.arange(100)])
+    by_hand = bu.ArrayDataSource([np.arange(100)], sampler=bu.BlockShuffleSampler(100, 10, 4))
+    for number in range(3):
+        in_blocks = [y.tolist() for _, y in source.batch_iterator(7, shuffle=("blocks", 3), epoch=number)]
+        assert in_blocks == [y.tolist() for (y,) in by_hand.batch_iterator(7, shuffle=3, epoch=number)]
+
+
+def test_the_longest_blocks_of_several_columns_count_and_the_least_room() -> None:
+    source = bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 100), np.arange(100)])
+    assert source.natural_blocks() == (10, 4)
+    assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 2)]).natural_blocks() == (10, 1)
+    assert bu.ArrayDataSource([np.arange(100)]).natural_blocks() is None
+
+
+def test_an_accessor_may_say_no_more_than_its_block() -> None:
+    rows = InBlocks(100, 10, 4)
+    del rows.natural_window
+    assert bu.ArrayDataSource([rows]).natural_blocks() == (10, 16)
+
+
+def test_what_lies_around_an_accessor_does_not_hide_its_blocks() -> None:
+    class Encoded(InBlocks):
+        def __getitem__(self, rows: Any) -> Any:
+            return [b"" for _ in rows]
+
+    assert bu.ArrayDataSource([bu.ImageBytes(Encoded(100, 10, 4), 8)]).natural_blocks() == (10, 4)
+    source = bu.ArrayDataSource([InBlocks(100, 10, 4)]).map(lambda x: (x,)).with_index()
+    assert source.natural_blocks() == (10, 4)
+
+
+@given(share=st.floats(0.2, 1.0), seed=st.integers(0, 1000))
+def test_a_part_of_the_rows_reads_a_block_not_much_more_than_once(share: float, seed: int) -> None:
+    rows = InBlocks(2000, 10, 20)
+    part, _ = bu.ArrayDataSource([rows]).split((share * 0.99, 0.005), seed)
+    order = epoch(part, ("blocks", seed))
+    assert sorted(order) == sorted(part.rows.tolist())
+    assert rows.read <= 200 * 1.6
+    again = bu.ArrayDataSource([InBlocks(2000, 10, 20)], indices=part.rows)
+    assert sorted(epoch(again, ("blocks", seed))) == sorted(order)
+
+
+def test_sources_of_sources_have_blocks_too() -> None:
+    first, second = InBlocks(300, 10, 8), InBlocks(200, 20, 8)
+    joined = bu.ArrayDataSource([first]).concat(bu.ArrayDataSource([second]))
+    assert joined.natural_blocks() == (20, 4)
+    assert len(epoch(joined, ("blocks", 1))) == 500
+    assert first.read <= 40
+    assert second.read <= 12
+    beside = bu.ArrayDataSource([InBlocks(100, 10, 4)]).zip(bu.ArrayDataSource([np.arange(100)]))
+    assert beside.natural_blocks() == (10, 4)
+    first_source, second_source = bu.ArrayDataSource([InBlocks(100, 10, 4)]), bu.ArrayDataSource([np.arange(100)])
+    both = bu.CompositeDataSource([first_source, second_source])
+    x, y = (np.concatenate(part) for part in zip(*both.batch_iterator(7, shuffle=("blocks", 2)), strict=True))
+    assert sorted(x) == sorted(y) == list(range(100))
+    assert len(set(x[:30] // 10)) <= 4 < len(set(y[:30] // 10)), "each source has an order of its own"
+
+
+def test_every_pool_gives_the_same_and_a_state_goes_on(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([InBlocks(100, 10, 4)]).repeat(2)
+    whole = [x.tolist() for (x,) in source.batch_iterator(7, shuffle=("blocks", 5))]
+    for pool in pools:
+        batches = pool.parallel_data_source(source).batch_iterator(7, shuffle=("blocks", 5))
+        assert [next(batches)[0].tolist() for _ in range(9)] == whole[:9]
+        state = batches.state_dict()
+        batches.close()
+        rest = source.batch_iterator(7, shuffle=("blocks", 5), state=state)
+        assert [x.tolist() for (x,) in rest] == whole[9:]
+
+
+def test_a_state_of_other_blocks_is_refused() -> None:
+    batches = bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=("blocks", 5))
+    next(batches)
+    state = batches.state_dict()
+    with pytest.raises(StateError, match=r"by 'blocks \[\(10, 4\)\]', and this one's is by 'blocks \[\(10, 5\)\]'"):
+        bu.ArrayDataSource([InBlocks(100, 10, 5)]).batch_iterator(7, shuffle=("blocks", 5), state=state)
+    with pytest.raises(StateError, match=r"this one's is by 'seed'; pass shuffle=\('blocks', 5\)"):
+        bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=5, state=state)
+
+
+def test_a_loader_draws_a_seed_and_keeps_it_in_its_state() -> None:
+    def loader() -> bu.Loader:
+        return bu.Loader([InBlocks(100, 10, 4)], 7, shuffle="blocks", pool="auto")
+
+    with loader() as first, loader() as second:
+        orders = [np.concatenate([x for (x,) in first]).tolist() for _ in range(2)]
+        assert orders[0] != orders[1]
+        assert sorted(orders[0]) == list(range(100))
+        second.load_state_dict(first.state_dict())
+        assert [x.tolist() for (x,) in second] == [x.tolist() for (x,) in first]
+
+
+def test_the_word_alone_draws_a_seed() -> None:
+    source = bu.ArrayDataSource([InBlocks(100, 10, 4)])
+    np.random.seed(1)
+    first, second = epoch(source, "blocks"), epoch(source, "blocks")
+    assert first != second
+    np.random.seed(1)
+    assert epoch(source, "blocks") == first
+
+
+def test_ranks_share_one_order() -> None:
+    source = bu.ArrayDataSource([InBlocks(100, 10, 4)])
+    parts = [epoch(source, ("blocks", 3), shard=(rank, 2)) for rank in range(2)]
+    assert sorted(parts[0] + parts[1])[:100] == list(range(100))
+    with pytest.raises(ArgumentError, match=r"pass the same int to all of them, or \('blocks', int\)"):
+        epoch(source, "blocks", shard=(0, 2))
+
+
+def test_what_has_no_blocks_is_refused_with_what_to_do() -> None:
+    for source, told in (
+        (bu.ArrayDataSource([np.arange(9)]), "pass shuffle=True, or a seed"),
+        (bu.CallableDataSource(lambda *_, **__: iter([(np.arange(3),)])), "this source only streams"),
+        (bu.ArrayDataSource([InBlocks(9, 3, 2)], indices=[3, 1, 2]), "in increasing order; sort them"),
+        (bu.ArrayDataSource([InBlocks(9, 3, 2)]).subset([3, 1, 2]), "in increasing order; sort them"),
+        (bu.ArrayDataSource([InBlocks(9, 3, 2)], sampler=bu.WeightedSampler(np.ones(9))), "leave one of the two out"),
+    ):
+        with pytest.raises(ArgumentError, match=told):
+            list(source.batch_iterator(2, shuffle=("blocks", 1)))
+
+
+def test_misspelt_words_are_told() -> None:
+    for shuffle in ("block", ("block", 1)):
+        with pytest.raises(ArgumentTypeError, match=r"shuffle must be .* 'blocks', \('blocks', seed\), .* not"):
+            epoch(bu.ArrayDataSource([InBlocks(9, 3, 2)]), shuffle)
+    with pytest.raises(ArgumentError, match="must not be negative"):
+        epoch(bu.ArrayDataSource([InBlocks(9, 3, 2)]), ("blocks", -1))
