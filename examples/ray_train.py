@@ -1,4 +1,7 @@
-"""Train by Ray Train on two trainers, each of which is fed by actors on nodes that have no trainer."""
+"""Train by Ray Train on two trainers, each of which is fed by actors on nodes that have no trainer.
+
+Needs the extra `examples`: `ray[train]` and torch.
+"""
 
 import os
 import tempfile

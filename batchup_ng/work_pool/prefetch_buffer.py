@@ -139,11 +139,10 @@ class PrefetchBuffer(Runner):
             return
         began = entry.future.began
         at_it = f"a worker has been at it for {monotonic() - (began or 0.0):.0f} s"
-        state = "no worker has begun it" if began is None else at_it
+        remedy = "timeout= of parallel_data_source ends samples that take too long, and names them"
+        state = "no worker has begun it, for all are busy or none has come up" if began is None else at_it
         warn_consumer(
-            f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; timeout= of "
-            f"parallel_data_source ends samples that take too long, and names them",
-            StallWarning,
+            f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; {remedy}", StallWarning
         )
         entry.future.wait(FOREVER)
 

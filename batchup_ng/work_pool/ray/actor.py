@@ -7,6 +7,7 @@ All that it is given and gives back is made of numbers, bytes and arrays, so tha
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,13 @@ class CheckedFrame(Frame):
     def load(self) -> Any:
         for path, nbytes, changed in self._files:
             check_file(path, nbytes, changed, self._node)
-        return super().load()
+        try:
+            return super().load()
+        except Exception as error:  # of all samples, so that no policy may leave some out
+            raise ClusterError(
+                f"node {self._node} cannot load the source ({type(error).__name__}: {error}); install there what it "
+                f"imports, or have Ray send it: runtime_env={{'py_modules': [...]}} of the first pool, or of ray.init"
+            ) from error
 
 
 def check_file(path: str, nbytes: int, changed: int, node: str) -> None:
@@ -100,7 +107,9 @@ def check_file(path: str, nbytes: int, changed: int, node: str) -> None:
             f"that all nodes share"
         ) from error
     if (found.st_size, int(found.st_mtime)) != (nbytes, changed):
+        there, here = (time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)) for at in (found.st_mtime, changed))
         raise ClusterError(
-            f"node {node} has another {path!r}: {found.st_size} bytes, changed at {int(found.st_mtime)}, not {nbytes} "
-            f"bytes, changed at {changed} as where the pool is; copy the file with its time, or share the storage"
+            f"node {node} has another {path!r} than there was where the pool is when the source was made parallel: "
+            f"{found.st_size} bytes, changed {there} UTC, not {nbytes} bytes, changed {here}; copy the file with its "
+            f"time, share the storage, or make the source parallel again if it was changed"
         )

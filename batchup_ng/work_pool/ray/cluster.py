@@ -6,11 +6,17 @@ the last one that is closed ends that.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 from typing import Any
 
 from ...errors import ArgumentError
 from ..processes.process import same_bits
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds within which the head of a cluster has to take a connection."""
 
 _lock = threading.Lock()
 
@@ -63,6 +69,7 @@ class Cluster:
         self.runtime_env = runtime_env
         with _lock:
             if not ray.is_initialized():
+                address = _answering(address)
                 ray.init(address=address, runtime_env=runtime_env)
                 self.runtime_env, _made = None, _Connection(ray, address)
             self._identity = _identity(ray)
@@ -107,6 +114,34 @@ class Cluster:
         return {name: amount for name, amount in found.items() if not name.startswith(("node:", "memory", "object_"))}
 
 
+def _answering(address: str | None) -> str | None:
+    """Return the address of a cluster that answers; Ray itself tries one that does not for minutes.
+
+    What ``RAY_ADDRESS`` names, or the last cluster of this machine left in a file, is looked for as Ray does.
+    """
+    if address == "local":
+        return address
+    found, left = address, None
+    if address in (None, "auto"):
+        folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray chooses it
+        with contextlib.suppress(OSError), open(os.path.join(folder, "ray", "ray_current_cluster")) as file:
+            left = file.read().strip()
+        found = os.environ.get("RAY_ADDRESS") or left
+    host, _, port = (found or "").rpartition(":")
+    if not host or not port.isdecimal():
+        return address  # which Ray knows what to do about
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT).close()
+    except OSError as error:
+        if address is None and found == left:
+            return "local"
+        raise ConnectionError(
+            f"no Ray cluster answers at {found} ({error}); start one there by `ray start --head`, or pass the address "
+            f"that it told, or 'local' for one on this machine"
+        ) from error
+    return address
+
+
 def actor_options(need: dict[str, float], runtime_env: dict[str, Any] | None) -> dict[str, Any]:
     """Return how Ray is to make actors."""
     runtime_env = runtime_env or {}
@@ -123,3 +158,9 @@ def actor_options(need: dict[str, float], runtime_env: dict[str, Any] | None) ->
 def last_line(error: BaseException) -> str:
     """Return what Ray says behind its traceback."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+
+
+def cause_of_death(error: BaseException) -> str:
+    """Return why an actor is lost; where Ray does not know, it says that the actor may come back."""
+    known = type(error).__name__ != "ActorUnavailableError"
+    return last_line(error) if known else "its process ended, or its machine is out of reach"

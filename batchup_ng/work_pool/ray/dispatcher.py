@@ -38,7 +38,7 @@ from ..processes.schedule import LATE, Action, Kill, Schedule, Send
 from ..processes.signals import leave_interrupts_to_others
 from ..task import Submission, Task, TaskFuture
 from .actor import Actor, Greeting
-from .cluster import Cluster, actor_options, last_line
+from .cluster import Cluster, actor_options, cause_of_death, last_line
 from .seat import RayWorker, Seat
 
 ROOM_TIMEOUT = 8.0
@@ -75,6 +75,7 @@ class RayDispatcher:
         self._need = need
         self._patience = START_TIMEOUT * (10 if has_env else 1)
         self._copy = copy
+        self.lacking = ""  # what is to be warned of, if not all actors come up
         self._new_actor = cluster.ray.remote(Actor).options(**actor_options(need, cluster.runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
         self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1)
@@ -183,6 +184,7 @@ class RayDispatcher:
             return
         if self._seats:
             self._keep_size(time.monotonic())
+            self._look_for_all(time.monotonic())
         if self._seats and not self._schedule.workers:
             self._look_for_room(time.monotonic())
 
@@ -203,6 +205,15 @@ class RayDispatcher:
             self._seats.append(seat)
             self._greet(seat)
 
+    def _look_for_all(self, now: float) -> None:
+        """Say so if some of the actors that were asked for have been missing for long while others work."""
+        missing = sum(bool(seat.absent_since) and now > seat.absent_since + LET_GO for seat in self._seats)
+        if missing and self._wanted is not None and self._schedule.workers:
+            self.lacking = (
+                f"{len(self._schedule.workers)} of {self._wanted} actors are up; the cluster has had no room for the "
+                f"others for {LET_GO:.0f} s, and they are used as room comes; pass fewer as actors=, or add nodes"
+            )
+
     def _look_for_room(self, now: float) -> None:
         """Give up what waits if no actor comes up."""
         no_room = not self._had_room and not any(seat.restarts >= 0 for seat in self._seats)
@@ -213,8 +224,8 @@ class RayDispatcher:
         self._fail_all(
             ClusterError(
                 f"none of {len(self._seats)} actors came up in {now - self._empty_since:.0f} s: each needs "
-                f"{{{asked}}}, free in the cluster is {{{free}}}; ask for less (actors=, num_cpus=, resources=), end "
-                f"what has the rest, or add nodes before the pool is used{self._last_death and '. Last: '}"
+                f"{{{asked}}}, free on all nodes together is {{{free}}}; ask for less (actors=, num_cpus=, "
+                f"resources=), end what has the rest, or add nodes before the pool is used{self._last_death and '. Last: '}"
                 f"{self._last_death}"
             )
         )
@@ -273,8 +284,9 @@ class RayDispatcher:
         """Give up, since no actor can do its work."""
         self._fail_all(
             ClusterError(
-                f"{why}; install batchup_ng and what it needs on all nodes, in the same versions, or have Ray send it: "
-                f"runtime_env={{'py_modules': [batchup_ng]}}, of ray.init if the program calls that"
+                f"{why}; each node needs batchup_ng and what it needs, in the same versions, unless Ray sends it: "
+                f"runtime_env={{'py_modules': [batchup_ng]}}, of ray.init if the program calls that. Or see what Ray "
+                f"says of runtime_env="
             )
         )
         for seat in list(self._seats):
@@ -378,7 +390,7 @@ class RayDispatcher:
         worker.calls.remove(ref)
         error = answer.exception()
         if error is not None and not isinstance(error, self._ray.exceptions.RayTaskError):
-            self._lost(worker, last_line(error))
+            self._lost(worker, cause_of_death(error))
             return
         if error is None and answer.result()[0] == Kind.READY:
             self._renewed(worker, Greeting(*answer.result()[2]))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import atexit
 import math
+import re
 import weakref
 from typing import Any
 
 from ... import validation
 from ...data_source.base import AbstractDataSource
-from ...errors import ArgumentError, ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError, WorkerWarning
+from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool
 from ..processes.execution import WorkerBuffers
 from ..processes.job import ProcessJob
@@ -70,10 +72,13 @@ class WorkerRayPool(AbstractWorkerPool):
                 f"address must be None, 'auto' or 'host:port' of a cluster's head, not {address!r}; run the program on "
                 f"a machine of the cluster, as Ray's client (ray://) has no object store"
             )
+        if address not in (None, "auto", "local") and not re.fullmatch(r".+:\d+", address):
+            raise ArgumentError(f"address must be None, 'auto', 'local' or 'host:port', not {address!r}")
         if actors is not None:
             validation.positive_int("actors", actors)
         need = _checked_need(num_cpus, resources)
         self.buffers = WorkerBuffers()
+        self._warned = False
         self._options: dict[str, Any] = {"resources": resources, "runtime_env": runtime_env, "copy": copy}
         self._options["num_cpus"] = num_cpus
         self._cluster = Cluster(address, runtime_env)
@@ -92,6 +97,9 @@ class WorkerRayPool(AbstractWorkerPool):
         return self._dispatcher.size
 
     def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
+        if self._dispatcher.lacking and not self._warned:
+            self._warned = True
+            warn_consumer(self._dispatcher.lacking, WorkerWarning)
         return self._dispatcher.submit(task, how)
 
     def shared_constant(self, x: Any) -> RayConstant:

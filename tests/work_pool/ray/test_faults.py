@@ -13,7 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -33,6 +35,7 @@ from batchup_ng.errors import (
     SampleWarning,
     SerializationError,
     WorkerDied,
+    WorkerWarning,
 )
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool.ray import dispatcher
@@ -220,7 +223,7 @@ def test_a_cluster_without_room_says_what_was_asked_for_and_what_is_free(nodes: 
         list(batches(pool))
     told = str(caught.value)
     assert "none of 2 actors came up" in told
-    assert re.search(r"free in the cluster is \{CPU: \d+", told)
+    assert re.search(r"free on all nodes together is \{CPU: \d+", told)
     assert ("gpus_of_old: 1" if "resources" in need else "CPU: 64") in told
 
 
@@ -268,6 +271,51 @@ with bu.WorkerRayPool({nodes.address!r}, actors=1, runtime_env=env) as pool:
     assert "py_modules" in told
     done = run([sys.executable, "-c", program, "send it"])
     assert "[(array([0, 1]),), (array([2]),)]" in done.stdout, done.stderr
+
+
+def test_a_module_that_a_node_lacks_is_no_fault_of_a_sample(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def unchanged(x, y):\n    return x, y\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import only_here  # type: ignore[import-not-found]
+
+    parallel = pool.parallel_data_source(faulty.source(only_here.unchanged), on_error="skip")
+    with pytest.raises(ClusterError, match=r"node .* cannot load the source .*No module named 'only_here'.*py_modules"):
+        list(parallel.batch_iterator(8))
+
+
+def test_actors_that_find_no_room_are_told_of_while_others_work(
+    nodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "LET_GO", 0.5)
+    one = local_cluster.node(nodes, 1, resources={"seats": 1})
+    with one, bu.WorkerRayPool(actors=2, resources={"seats": 1}) as pool, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        endless = batches(pool, faulty.source(faulty.slow).repeat())
+        while not told:
+            next(endless)
+        endless.close()
+    assert str(told[0].message).startswith("1 of 2 actors are up; the cluster has had no room")
+    assert told[0].category is WorkerWarning
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto", None])
+def test_an_address_at_which_nothing_answers_is_told_at_once(address: str | None) -> None:
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # names of sockets have 107 bytes at most
+    (folder / "ray").mkdir()
+    (folder / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    program = f"import batchup_ng as bu; bu.WorkerRayPool({address!r}, actors=1).close(); print('a new one')"
+    env = {**os.environ, **local_cluster.settings(), "RAY_TMPDIR": str(folder)}
+    env.pop("RAY_ADDRESS", None)
+    try:
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if address is None:
+        assert "a new one" in done.stdout, done.stderr
+    else:
+        assert "ConnectionError: no Ray cluster answers at 127.0.0.1:1" in done.stderr
 
 
 def test_a_file_that_a_node_lacks_or_has_another_of_is_named(pool: Any, tmp_path: Path) -> None:

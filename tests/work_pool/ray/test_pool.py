@@ -111,6 +111,7 @@ def test_bad_arguments_are_refused_before_anything_is_started() -> None:
         ({"num_cpus": "2"}, "num_cpus must be a number"),
         ({"resources": {"disk": "x"}}, r"resources\['disk'\] must be a number"),
         ({"address": "ray://head:10001"}, "has no object store"),
+        ({"address": "nonsense"}, "address must be None, 'auto', 'local' or 'host:port', not 'nonsense'"),
         ({"processes": 3}, "pass their number as actors="),
     ):
         with pytest.raises((ArgumentError, ArgumentTypeError), match=told):
