@@ -225,8 +225,8 @@ class RayDispatcher:
             ClusterError(
                 f"none of {len(self._seats)} actors came up in {now - self._empty_since:.0f} s: each needs "
                 f"{{{asked}}}, free on all nodes together is {{{free}}}; ask for less (actors=, num_cpus=, "
-                f"resources=), end what has the rest, or add nodes before the pool is used{self._last_death and '. Last: '}"
-                f"{self._last_death}"
+                f"resources=), end what has the rest, or add nodes before the pool is used"
+                f"{self._last_death and '. Last: '}{self._last_death}"
             )
         )
         for seat in list(self._seats):
