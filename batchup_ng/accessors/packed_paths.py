@@ -30,6 +30,9 @@ class PackedPaths(Sequence[str]):
     (3, '1.png', ['1.png', '2.png'])
     """
 
+    _errors = "surrogatepass"
+    """How what is no UTF-8 is decoded."""
+
     def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
         self._pack(("", piece) for piece in _pieces(paths))
 
@@ -64,7 +67,7 @@ class PackedPaths(Sequence[str]):
         if isinstance(row, slice):
             return [self[each] for each in range(len(self))[row]]
         row = range(len(self))[row]
-        return self._joined[self._ends[row] : self._ends[row + 1]].tobytes().decode("utf-8", "surrogatepass")
+        return self._joined[self._ends[row] : self._ends[row + 1]].tobytes().decode("utf-8", self._errors)
 
     def __repr__(self) -> str:
         return f"<{len(self)} paths: {', '.join(map(repr, self[:3]))}{', ...' if len(self) > 3 else ''}>"
@@ -116,4 +119,4 @@ def path_text(position: int, path: Any) -> str:
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", PackedPaths._errors)

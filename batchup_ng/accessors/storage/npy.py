@@ -101,17 +101,36 @@ class NpzRows(NpyRows):
 def _mapped(file: Any, start: int, end: int) -> np.ndarray:
     """Return the array whose header begins at `start` of a file, and which ends before `end`, mapped read-only."""
     file.seek(start)
-    head = io.BytesIO(file.read(LONGEST_HEADER))  # for NumPy would take the memory that a header says it needs
-    version = np.lib.format.read_magic(head)
-    reads_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = reads_header(head)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects, whose pickles could run code")
-    offset = start + head.tell()
+    shape, fortran, dtype, head_bytes = npy_header(file.read(LONGEST_HEADER), end - start)
+    offset = start + head_bytes
     needed = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if offset + needed > end:
-        raise ValueError(f"{end - start} bytes are there, and {offset + needed - start} are needed")
     if not needed:
         return np.empty(shape, dtype)
     mapped = mmap.mmap(file.fileno(), offset + needed, access=mmap.ACCESS_READ)
     return np.ndarray(shape, dtype, mapped, offset, order="F" if fortran else "C")
+
+
+def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return what the header says of an array that takes `size` bytes in all, and where its values begin.
+
+    Args:
+        head: What it begins with, at least :data:`LONGEST_HEADER` bytes where there are so many: NumPy would take the
+            memory that a header says it needs.
+        size: The bytes that are there.
+
+    Returns:
+        Shape, whether columns come first, dtype, bytes of the header.
+
+    Raises:
+        ValueError: it is no array, is larger than what is there, or holds objects.
+    """
+    file = io.BytesIO(head)
+    version = np.lib.format.read_magic(file)
+    reads_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = reads_header(file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, whose pickles could run code")
+    needed = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if needed > size:
+        raise ValueError(f"{size} bytes are there, and {needed} are needed")
+    return shape, fortran, dtype, file.tell()
