@@ -24,7 +24,10 @@ from .accessors import (
     MapStyle,
     NpyRows,
     NpzRows,
+    Ragged,
     RandomResizedCrop,
+    TarShards,
+    TextLines,
 )
 from .data_source import (
     AbstractDataSource,
@@ -141,6 +144,7 @@ __all__ = [
     "PadColumns",
     "PoolBroken",
     "PoolClosed",
+    "Ragged",
     "RandomAccessDataSource",
     "RandomResizedCrop",
     "ReentrantIteration",
@@ -158,6 +162,8 @@ __all__ = [
     "StratifiedSampler",
     "StridedSampler",
     "SubsetSampler",
+    "TarShards",
+    "TextLines",
     "TooManyErrors",
     "WeightedSampler",
     "WeightedSubsetSampler",

@@ -40,6 +40,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "ImageBytes": lambda path: bu.ImageBytes([path.read_bytes()], 8)[0],
     "NpyRows": bu.NpyRows,
     "NpzRows": bu.NpzRows,
+    "TarShards": bu.TarShards,
+    "TextLines": lambda path: bu.TextLines(path)[:],
     "BatchIterator.load_state": resume,
     "data_source.from_csv": bu.from_csv,
     "data_source.from_folder": lambda path: bu.from_folder(path.parent, exclude=path),
@@ -47,7 +49,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 """All that reads a file which a user names."""
 
-READ_NO_FILES = {"Accessor", "CenterCrop", "ImageArrayUInt8ToFloat32", "MapStyle", "RandomResizedCrop", "gather"}
+READ_NO_FILES = {"Accessor", "CenterCrop", "ImageArrayUInt8ToFloat32", "MapStyle", "Ragged", "RandomResizedCrop",
+                 "gather"}  # fmt: skip
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -6,7 +6,8 @@ from .crops import CenterCrop, RandomResizedCrop
 from .image_bytes import ImageBytes
 from .image_files import ImageFiles
 from .map_style import MapStyle
-from .storage import NpyRows, NpzRows
+from .ragged import Ragged
+from .storage import NpyRows, NpzRows, TarShards, TextLines
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
 __all__ = [
@@ -19,6 +20,9 @@ __all__ = [
     "MapStyle",
     "NpyRows",
     "NpzRows",
+    "Ragged",
     "RandomResizedCrop",
+    "TarShards",
+    "TextLines",
     "gather",
 ]

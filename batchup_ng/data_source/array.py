@@ -15,6 +15,7 @@ from ..accessors.image_bytes import ImageBytes
 from ..accessors.map_style import MapStyle
 from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
+from ..accessors.ragged import Ragged
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..display import array_words, listed
@@ -30,7 +31,7 @@ from .random_access import RandomAccessDataSource, joint_blocks
 WINDOW = 16
 """Blocks that are mixed where an accessor does not say how many."""
 
-DESCRIBED = (MapStyle, Pictures, Cached, StoredRows)
+DESCRIBED = (MapStyle, Pictures, Cached, Ragged, StoredRows)
 """What says itself what it is, by its ``repr``."""
 
 
@@ -198,7 +199,9 @@ def _is_plain(array: Any) -> bool:
     """Return whether no code of the user's reads the rows."""
     array = _unscaled(array)
     if type(array) is ImageBytes:
-        return isinstance(array.encoded, (list, tuple, np.ndarray))
+        return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
+    if type(array) is Ragged:
+        return _is_plain(array.values)
     return isinstance(array, (np.ndarray, Pictures)) or (isinstance(array, StoredRows) and not array.runs_user_code)
 
 

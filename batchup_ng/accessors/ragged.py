@@ -1,0 +1,124 @@
+"""Sequences of different lengths that lie one behind the other in one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..display import array_words
+from ..errors import ArgumentError, ArgumentTypeError
+from .base import chosen_rows, sample_name
+from .paging import file_name
+from .storage.base import runs
+
+
+class Ragged:
+    """Rows of different lengths: row i is ``values[offsets[i]:offsets[i + 1]]``; several are a list.
+
+    It is how Arrow, PyTorch's nested tensors and most corpora of tokens keep sequences.
+
+    >>> words = Ragged(np.array([1, 2, 3, 4, 5, 6]), offsets=[0, 2, 2, 6])
+    >>> words[[2, 0]], words.lengths
+    ([array([3, 4, 5, 6]), array([1, 2])], array([2, 0, 4]))
+
+    Batches of rows of about one length, padded to the longest:
+
+    >>> import batchup_ng as bu
+    >>> source = bu.ArrayDataSource([words], sampler=bu.BucketSampler(words.lengths, boundaries=[3]))
+    >>> for batch in source.map(bu.PadColumns(0)).batch_iterator(2):
+    ...     print(batch[0].tolist())
+    [[0, 0], [1, 2]]
+    [[3, 4, 5, 6]]
+
+    Args:
+        values: An array, a memmap, or an accessor with ``shape`` and ``dtype`` that takes slices, such as
+            :class:`~batchup_ng.NpyRows`: ``(total, ...)``.
+        offsets: Where each row begins, and where the last ends: ``(n + 1,) int``, not decreasing. Values before the
+            first and behind the last belong to no row.
+
+    Raises:
+        ArgumentError: the offsets decrease, or reach beyond the values.
+        ArgumentTypeError: they are no whole numbers in one dimension, or `values` is no array.
+    """
+
+    def __init__(self, values: Any, offsets: Any) -> None:
+        if not (hasattr(values, "shape") and hasattr(values, "dtype") and hasattr(values, "__getitem__")):
+            raise ArgumentTypeError(
+                f"values must be an array, or an accessor with shape and dtype, not {type(values).__name__}; pass "
+                f"numpy.concatenate(rows)"
+            )
+        self.values = values
+        self.offsets = _checked_offsets(offsets, len(values))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of each row: ``(n,) int64``."""
+        return np.diff(self.offsets)
+
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one, if the values say it of theirs."""
+        mean = (self.offsets[-1] - self.offsets[0]) / max(1, len(self))
+        return max(1, int(self.values.natural_block / max(1, mean)))
+
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix so that each is read once."""
+        return int(self.values.natural_window)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return one row for an int, ``(length, ...)``, else a list of rows, in the order asked for.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+        """
+        chosen = chosen_rows(rows, len(self))
+        if isinstance(chosen, int):
+            return self._between(self.offsets[chosen], self.offsets[chosen + 1])
+        several: list[np.ndarray] = []
+        for first, n, _ in runs(chosen):
+            bounds = self.offsets[first : first + n + 1]
+            several += np.split(self._between(bounds[0], bounds[-1]), bounds[1:-1] - bounds[0])
+        return several
+
+    def sample_name(self, row: int) -> str | None:
+        """Return what the values call the first of the row, or the file that they are mapped from."""
+        start = min(int(self.offsets[row]), len(self.values) - 1)
+        return file_name(self.values) or (sample_name(self.values, start) if start >= 0 else None)
+
+    def file_paths(self, rows: Sequence[int]) -> list[str]:
+        """Return the files that the values are read from."""
+        own = getattr(self.values, "file_paths", None)
+        name = file_name(self.values)
+        return own([]) if own is not None else [] if name is None else [name]
+
+    def __repr__(self) -> str:
+        return f"Ragged({len(self)} rows of {array_words(self.values)})"
+
+    def _between(self, start: Any, end: Any) -> np.ndarray:
+        """Return some of the values, in memory of their own."""
+        return np.array(self.values[int(start) : int(end)])
+
+
+def _checked_offsets(offsets: Any, total: int) -> np.ndarray:
+    given = np.asarray(offsets)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+        raise ArgumentTypeError(
+            f"offsets must be whole numbers in one dimension, one more than rows, not {given.dtype} of shape "
+            f"{given.shape}; pass numpy.concatenate([[0], numpy.cumsum(lengths)])"
+        )
+    checked = given.astype(np.int64)
+    falls = np.flatnonzero(checked[1:] < checked[:-1])
+    if len(falls):
+        row = int(falls[0])
+        raise ArgumentError(f"offsets must not decrease, and go from {given[row]} to {given[row + 1]} at row {row}")
+    if checked[0] < 0 or checked[-1] > total:
+        raise ArgumentError(
+            f"offsets must lie between 0 and {total}, the number of values, and reach from {given[0]} to {given[-1]}"
+        )
+    return checked

@@ -1,0 +1,53 @@
+"""What the bytes of a member become, by the end of its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...errors import ArgumentError, ArgumentTypeError
+from .npy import npy_header
+
+Decoder: TypeAlias = "Callable[[bytes], Any] | None"
+
+
+def npy_array(encoded: bytes) -> np.ndarray:
+    """Return the array that ``numpy.save`` wrote, in memory of its own; no objects."""
+    shape, fortran, dtype, start = npy_header(encoded, len(encoded))
+    return np.ndarray(shape, dtype, encoded, start, order="F" if fortran else "C").copy("K")
+
+
+DECODERS: dict[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys(["cls", "cls2", "index", "inx", "id"], int),
+    **dict.fromkeys(["txt", "text", "transcript"], bytes.decode),
+    **dict.fromkeys(["json", "jsn"], json.loads),
+    "npy": npy_array,
+}
+"""Those of WebDataset's ``autodecode`` that need no library."""
+
+PICKLES = ("pyd", "pkl", "pickle", "pth")
+PICTURES = frozenset(["jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "gif", "tif", "tiff"])
+
+
+def decoder_of(extensions: Iterable[str], decode: Any) -> Decoder:
+    """Return the function for members with one of these extensions, of which what is behind the last dot counts.
+
+    `decode` is what the user asked for: ``"auto"``, a function, or None for bytes.
+    """
+    if decode is None or callable(decode):
+        return decode  # type: ignore[no-any-return]
+    if decode != "auto":
+        raise ArgumentTypeError(f"decode must be 'auto', a function of bytes, or None for bytes, not {decode!r}")
+    ends = [extension.rpartition(".")[2] for extension in extensions]
+    if any(end in PICKLES for end in ends):
+        raise ArgumentError(
+            f"decode='auto' does not open .{ends[0]}, since a pickle can run any code; pass decode=None for its bytes, "
+            f"or a function that you trust"
+        )
+    found = {DECODERS.get(end) for end in ends}
+    if len(found) > 1:
+        raise ArgumentError(f"the extensions {', '.join(ends)} are decoded in different ways; pass decode=")
+    return found.pop()

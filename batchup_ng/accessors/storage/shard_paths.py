@@ -1,0 +1,56 @@
+"""The files that a pattern such as ``"train-{000..099}.tar"`` stands for."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Sequence
+
+from ...errors import ArgumentError, SampleReadError
+from ..packed_paths import path_text
+
+BRACES = re.compile(r"\{(\d+\.\.\d+|[^{}]*,[^{}]*)\}")
+
+
+def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return the files of one path or pattern, or of several: in their order, those of ``*`` sorted.
+
+    In a pattern ``{000..099}`` stands for numbers with as many digits, ``{a,b}`` for either, ``*``, ``?`` and ``[]``
+    for what :mod:`glob` says. A file that has such a name is itself.
+
+    >>> shard_paths("train-{08..10}.tar")
+    ['train-08.tar', 'train-09.tar', 'train-10.tar']
+
+    Raises:
+        SampleReadError: nothing matches.
+        ArgumentError: there are no paths.
+        ArgumentTypeError: one of them is no path.
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not several:
+        raise ArgumentError("paths must hold at least one path; it is empty: check where they were looked for")
+    return [path for place, each in enumerate(several) for path in _matching(path_text(place, each))]
+
+
+def _matching(text: str) -> list[str]:
+    if not (glob.has_magic(text) or BRACES.search(text)) or os.path.exists(text):
+        return [text]
+    parts = BRACES.split(text)  # every other of them is what stood in braces
+    choices = [_choices(part) if number % 2 else [part] for number, part in enumerate(parts)]
+    patterns = ["".join(chosen) for chosen in itertools.product(*choices)]
+    found = [path for each in patterns for path in (sorted(glob.glob(each)) if glob.has_magic(each) else [each])]
+    if not found:
+        raise SampleReadError(f"no file matches {text!r}; check the folder and the pattern", text)
+    return found
+
+
+def _choices(braced: str) -> list[str]:
+    if "," in braced:
+        return braced.split(",")
+    first, last = braced.split("..")
+    padded = any(len(bound) > 1 and bound[0] == "0" for bound in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    step = 1 if int(first) <= int(last) else -1
+    return [f"{number:0{width}d}" for number in range(int(first), int(last) + step, step)]

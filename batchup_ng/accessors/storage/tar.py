@@ -1,0 +1,323 @@
+"""Samples in tar files, as WebDataset writes them, read in place."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ...validation import true_or_false
+from ..base import rows_of
+from ..image_bytes import ImageBytes
+from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
+from .index_file import load_index, save_index
+from .member_decoding import PICTURES, decoder_of
+from .npy import LONGEST_HEADER, npy_header
+from .open_file import OpenFile
+from .shard_paths import shard_paths
+from .tar_index import FORM, Samples, believable, scan
+
+MAX_OPEN = 100
+"""Tars that an accessor keeps open in a process."""
+
+MAX_GAP = 8192
+"""Bytes between two members that cost less to read than another call does."""
+
+MAX_PIECES = 1024
+"""Pieces of memory that one call may read into: ``IOV_MAX`` of Linux."""
+
+MAX_CALL = 1 << 30
+"""Bytes that one call is asked for; Linux reads no more than 2 GiB."""
+
+
+class TarShards(StoredArray, StoredValues):
+    """One column of the samples in tar files that follow WebDataset's conventions, with random access.
+
+    The members ``KEY.EXT`` of one key stand one behind the other and are a sample; ``EXT``, in small letters, is all
+    behind the first dot of the name, folders left out. A key that comes again later is another sample, as WebDataset
+    has it. Members are read where they lie; nothing is extracted, and no name is opened. Where the members are is found
+    by reading all headers once, and kept beside each tar in ``X.tar.index``, which is believed as long as the tar has
+    the size and time that it had; where that cannot be written, each program looks anew.
+
+    Rows are, by their extension: ``cls``: numbers, together ``(n,) int64``; ``npy``: arrays; ``txt``: ``str``;
+    ``json``: what it holds; all others, pictures among them: ``bytes``, which :class:`~batchup_ng.ImageBytes` takes.
+    Pickles (``pyd``, ``pkl``, ``pickle``, ``pth``) are refused. Several rows are a list, but for ``cls`` and where
+    `shape` and `dtype` are given: ``(n, *shape)`` of `dtype`, read straight into the batch.
+
+    >>> import io, tarfile, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with tarfile.open(f"{folder}/a.tar", "w") as file:
+    ...         for name, content in [("0.txt", b"zero"), ("0.cls", b"7"), ("1.txt", b"one"), ("1.cls", b"8")]:
+    ...             member = tarfile.TarInfo(name)
+    ...             member.size = len(content)
+    ...             file.addfile(member, io.BytesIO(content))
+    ...     TarShards(f"{folder}/*.tar", "txt")[[1, 0]], TarShards(f"{folder}/*.tar", "cls")[:]
+    (['one', 'zero'], array([7, 8]))
+
+    Args:
+        paths: One path, or a list; each may be a pattern: ``"train-{000..099}.tar"``, ``"train-*.tar"``.
+        column: The extension, or several of which each sample has one: ``"jpg;png"``. It may be left out where there is
+            only one.
+        decode: ``"auto"`` decodes by extension, as above; None leaves bytes; a function gets the bytes of each member.
+        shape: Of each row, if all are of one shape: members are the values themselves (``bin``), or all ``npy`` with
+            one header.
+        dtype: The dtype of rows of that shape.
+        index: Whether ``X.tar.index`` may be written. One that is there is used.
+
+    Attributes:
+        keys: The key of each sample, a sequence of ``str``.
+
+    Raises:
+        SampleReadError: a tar is not there, is damaged, compressed, or holds sparse files or no samples; a sample lacks
+            the column, or has it twice.
+        ArgumentError: there is no such column; members have not the size that `shape` and `dtype` say.
+        ArgumentTypeError: an argument is of a wrong kind.
+    """
+
+    def __init__(
+        self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], column: str | None = None, *,
+        decode: Callable[[bytes], Any] | str | None = "auto", shape: Sequence[int] | None = None, dtype: Any = None,
+        index: bool = True,
+    ) -> None:  # fmt: skip
+        StoredRows.__init__(self, shard_paths(paths))
+        self._choose(self._samples(index), column, decode, shape, dtype)
+
+    @classmethod
+    def columns(
+        cls, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        names: Sequence[str] | Mapping[str, str] | None = None, size: int | tuple[int, int] | None = None, *,
+        index: bool = True,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return an accessor for each column, by name, for ``ArrayDataSource``; all rows are in the same order.
+
+        Args:
+            paths: As above.
+            names: The extensions; a dict gives them names: ``{"image": "jpg;png", "label": "cls"}``. None for all.
+            size: ``(height, width)``, or one int for a square, of pictures, which are decoded then by
+                :class:`~batchup_ng.ImageBytes`; None leaves them bytes.
+            index: As above.
+        """
+        of_all = cls.__new__(cls)
+        StoredRows.__init__(of_all, shard_paths(paths))
+        samples = of_all._samples(index)
+        if isinstance(names, str):
+            raise ArgumentTypeError(f"names must be a list of extensions, or a dict, not {names!r}; pass [{names!r}]")
+        asked = names if isinstance(names, Mapping) else {name: name for name in names or samples.names}
+        made: dict[str, Any] = {}
+        for name, column in asked.items():
+            one = copy.copy(of_all)
+            one._handles = {}
+            one._choose(samples, column, "auto", None, None)
+            picture = size is not None and all(each.rpartition(".")[2] in PICTURES for each in one._extensions)
+            made[name] = ImageBytes(one, size) if picture else one
+        return made
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(len, *shape)``; ``AttributeError`` where rows have no common one."""
+        if self._row_shape is None:
+            raise AttributeError("members differ in shape; pass shape= and dtype= if these do not")
+        return (len(self), *self._row_shape)
+
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one: about a megabyte of tar."""
+        return max(1, RUN_BYTES // self._sample_bytes)
+
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix so that each is read once."""
+        return max(2, WINDOW_BYTES // (self.natural_block * self._sample_bytes))
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return one row for an int, else several, as the class says, in the order asked for.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+            SampleReadError: a tar has changed, or a member cannot be read or decoded; ``.source`` names it.
+        """
+        return StoredValues.__getitem__(self, rows) if self._row_shape is None else rows_of(self, rows)
+
+    def file_paths(self, rows: Sequence[int]) -> list[str]:
+        """Return the tars that `rows` are in."""
+        return [self.paths[number] for number in np.unique(self._shards(np.asarray(rows, np.int64)))]
+
+    def sample_name(self, row: int) -> str | None:
+        """Return ``"SHARD.tar/KEY.EXT"``."""
+        row = range(len(self))[row]
+        number = int(self._shards(np.array([row]))[0])
+        return f"{self.paths[number]}/{self.keys[row]}.{self._extensions[self._which[row]]}"
+
+    def __repr__(self) -> str:
+        where = repr(self.paths[0]) if len(self.paths) == 1 else f"{len(self.paths)} tars"
+        return f"TarShards({where}, {';'.join(self._extensions)!r}, {len(self)} rows)"
+
+    def _options(self) -> list[Any]:
+        return [self._extensions, self._decode is None, self._row_shape, str(getattr(self, "_dtype", None))]
+
+    def _samples(self, index: bool) -> Samples:
+        save = true_or_false("index", index)
+        return Samples(self.paths, (self._index(number, save) for number in range(len(self.paths))))
+
+    def _index(self, number: int, save: bool) -> dict[str, np.ndarray]:
+        path, stamp = self.paths[number], self._stamps[number]
+        found = load_index(f"{path}.index", stamp, FORM)
+        if found is not None and believable(found, stamp[0]):
+            return found
+        file = self._handle(number)
+        try:
+            made = scan(file.number, stamp[0])
+        except (ValueError, OSError) as error:
+            raise SampleReadError(f"{path!r} cannot be read as a tar: {error}", path) from error
+        if save:
+            save_index(f"{path}.index", stamp, made)
+        return made
+
+    def _choose(self, samples: Samples, column: Any, decode: Any, shape: Any, dtype: Any) -> None:
+        """Take one column of the samples."""
+        self._extensions = _known_column(column, samples.names, self.paths[0])
+        self._offsets, self._sizes, self._which = samples.column(self._extensions)
+        self._ends, self.keys = samples.ends, samples.keys
+        self._sample_bytes = max(1, sum(size for size, _ in self._stamps) // len(self))
+        self._decode = decoder_of(self._extensions, decode)
+        self.runs_user_code = callable(decode)
+        self._row_shape: tuple[int, ...] | None = None
+        self._head = b""
+        if (shape is None) != (dtype is None):
+            raise ArgumentError("shape and dtype go together: pass both for rows of one shape, or neither")
+        if shape is not None:
+            if callable(decode):
+                raise ArgumentError("shape and dtype are for members that are values as they lie; leave out decode")
+            self._row_shape, self._dtype = tuple(shape), np.dtype(dtype)
+            self._decode = None
+            self._head = self._common_header()
+            self._check_sizes()
+        elif self._decode is int and decode == "auto":
+            self._row_shape, self._dtype = (), np.dtype(np.int64)
+
+    def _common_header(self) -> bytes:
+        """Return what all members begin with: the header of the first, if they are ``npy``."""
+        if not self._extensions[0].endswith("npy"):
+            return b""
+        try:
+            head = self._handle().read(int(self._offsets[0]), min(LONGEST_HEADER, int(self._sizes[0])))
+            shape, fortran, dtype, length = npy_header(head, int(self._sizes[0]))
+        except Exception as error:
+            raise self._unreadable(np.zeros(1, np.int64), error) from error
+        if (shape, dtype) != (self._row_shape, self._dtype) or (fortran and len(shape) > 1):
+            raise ArgumentError(
+                f"shape and dtype must be those of the members: {self.sample_name(0)!r} has {shape} {dtype}"
+                f"{', columns first' if fortran else ''}, not {self._row_shape} {self._dtype}; pass these, or neither"
+            )
+        return head[:length]
+
+    def _check_sizes(self) -> None:
+        wanted = len(self._head) + self.row_bytes
+        others = np.flatnonzero(self._sizes != wanted)
+        if self._dtype.hasobject or len(others):
+            row = int(others[0]) if len(others) else 0
+            raise ArgumentError(
+                f"shape and dtype say that each member has {wanted} bytes, and {self.sample_name(row)!r} has "
+                f"{self._sizes[row]}; leave them out where members differ"
+            )
+
+    def _shards(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of the tar that each row is in."""
+        return np.searchsorted(self._ends, rows, "right")
+
+    def _open(self, path: str) -> OpenFile:
+        return OpenFile(path)
+
+    def _close(self, handle: OpenFile) -> None:
+        pass  # it is closed with the last reference to it: a thread may be reading
+
+    def _handle(self, number: int = 0) -> OpenFile:
+        file: OpenFile = super()._handle(number)
+        for key in list(self._handles)[:-MAX_OPEN]:
+            self._handles.pop(key, None)
+        return file
+
+    def _values(self, rows: np.ndarray) -> list[Any]:
+        values: list[Any] = [None] * len(rows)
+        shards, offsets, sizes = self._shards(rows).tolist(), self._offsets[rows].tolist(), self._sizes[rows].tolist()
+        number, file, decode = -1, None, self._decode
+        for place in np.argsort(rows, kind="stable").tolist():
+            if shards[place] != number:
+                number = shards[place]
+                file = self._handle(number)
+            try:
+                value = file.read(offsets[place], sizes[place])  # type: ignore[union-attr]  # the first row sets it
+                values[place] = value if decode is None else decode(value)
+            except Exception as error:
+                raise self._unreadable(rows[place : place + 1], error) from error
+        return values
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        if self._decode is not None:
+            out[...] = self._values(rows)
+        elif not out.flags.c_contiguous:
+            out[...] = self[rows]
+        elif self.row_bytes:
+            self._fill_fixed(rows, out.reshape(-1).view(np.uint8).data)
+
+    def _fill_fixed(self, rows: np.ndarray, out: memoryview) -> None:
+        """Read rows in the order of the files, those that are near each other by one call."""
+        order = np.argsort(rows, kind="stable")
+        offsets, shards = self._offsets[rows[order]], self._shards(rows[order])
+        n_head, n_row = len(self._head), self.row_bytes
+        gaps = np.diff(offsets) - n_head - n_row
+        bounds = self._bounds_of_runs(gaps, shards)
+        places, starts, numbers, between = order.tolist(), offsets.tolist(), shards.tolist(), gaps.tolist()
+        heads, passed_over = bytearray(n_head * len(rows)), memoryview(bytearray(MAX_GAP))
+        pieces = [[part] for part in _cut(out, n_row)]
+        if n_head:
+            pieces = [[head, *part] for head, part in zip(_cut(memoryview(heads), n_head), pieces, strict=True)]
+        number, file = -1, None
+        for first, end in pairwise(bounds):
+            wanted = [*pieces[places[first]]]
+            for i in range(first + 1, end):
+                wanted += [passed_over[: between[i - 1]], *pieces[places[i]]]
+            try:
+                if numbers[first] != number:
+                    number = numbers[first]
+                    file = self._handle(number)
+                file.read_into(wanted, starts[first])  # type: ignore[union-attr]  # the first run sets it
+            except Exception as error:
+                raise self._unreadable(rows[order[first:end]], error) from error
+        if heads != self._head * len(rows):
+            place = next(place for place, head in enumerate(_cut(memoryview(heads), n_head)) if head != self._head)
+            other = ValueError(f"its header is another than that of {self.sample_name(0)!r}; leave out shape and dtype")
+            raise self._unreadable(rows[place : place + 1], other)
+
+    def _bounds_of_runs(self, gaps: np.ndarray, shards: np.ndarray) -> list[int]:
+        """Return where runs of members begin that lie near each other in a tar, and where the last ends."""
+        most = max(1, min(MAX_PIECES // 3, MAX_CALL // (len(self._head) + self.row_bytes + MAX_GAP)))
+        apart = (np.diff(shards) != 0) | (gaps < 0) | (gaps > MAX_GAP)
+        apart[most - 1 :: most] = True
+        return [0, *(np.flatnonzero(apart) + 1).tolist(), len(shards)]
+
+
+def _cut(memory: memoryview, size: int) -> list[memoryview]:
+    """Return memory cut into pieces of that size."""
+    return [memory[start : start + size] for start in range(0, len(memory), size)]
+
+
+def _known_column(column: Any, names: list[str], path: str) -> list[str]:
+    """Return the extensions that a column is made of."""
+    listed = ", ".join(map(repr, names[:20]))
+    if column is None and len(names) == 1:
+        return names
+    if column is not None and not isinstance(column, str):
+        raise ArgumentTypeError(f"column must be an extension, such as 'jpg', not {column!r}; there are {listed}")
+    asked = [] if column is None else [each.lower().lstrip(".") for each in column.split(";")]
+    if not set(asked) & set(names):
+        raise ArgumentError(f"column must be one of the extensions in {path!r}, not {column!r}; there are {listed}")
+    return asked

@@ -1,0 +1,106 @@
+"""The members of a tar file, found by reading its headers.
+
+Formats: ustar (POSIX.1-1988), pax (POSIX.1-2001), and what GNU tar adds: names of any length, numbers in base 256. The
+headers are described in the manual of GNU tar, "Basic Tar Format", and in POSIX under "pax".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterator
+
+BLOCK = 512
+
+LONGEST_NAME = 1 << 20
+"""Bytes of a header that has the name of the next member in it."""
+
+FILES = (b"0", b"\0", b"7")
+NAMES = (b"x", b"X", b"L")
+"""Headers for the next member: of pax, of Solaris, of GNU."""
+
+WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
+"""Links, devices, folders, pipes, whatever size they claim."""
+
+RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")
+
+COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+def members(file: int, size: int) -> Iterator[tuple[bytes, int, int]]:
+    """Give each plain file in a tar of `size` bytes: its name, where its bytes begin, how many they are.
+
+    Raises:
+        ValueError: it is no tar, is compressed, claims more than there is, or holds a sparse file.
+    """
+    position, name, length = 0, None, None
+    while (header := os.pread(file, BLOCK, position)) and header.strip(b"\0"):
+        _check(header, position)
+        kind, start = header[156:157], position + BLOCK
+        nbytes = 0 if kind in WITHOUT_DATA else _number(header[124:136])
+        if length is not None and kind in FILES:
+            nbytes = length
+        if not 0 <= nbytes <= size - start:
+            raise ValueError(f"the member at byte {position} claims {nbytes} bytes, and {size - start} are left")
+        position = start + (nbytes + BLOCK - 1) // BLOCK * BLOCK
+        if kind in NAMES:
+            if nbytes > LONGEST_NAME:
+                raise ValueError(f"the header at byte {start - BLOCK} has {nbytes} bytes, more than any name needs")
+            text = os.pread(file, nbytes, start)
+            fields = {b"path": text} if kind == b"L" else _records(text)
+            name = fields.get(b"path", name)
+            length = int(fields[b"size"]) if b"size" in fields else length
+            sparse = any(field.startswith(b"GNU.sparse") for field in fields)
+        else:
+            sparse = kind == b"S"
+            if kind in FILES:
+                yield (_name(header) if name is None else name).partition(b"\0")[0], start, nbytes
+            if kind not in (b"g", b"K"):  # which are not the next member
+                name = length = None
+        if sparse:
+            raise ValueError(f"the member at byte {start - BLOCK} is a sparse file; write the tar without --sparse")
+    if not header:
+        raise ValueError(f"it ends at byte {position}, without the zeros that end a tar: it is empty, or was cut short")
+
+
+def _check(header: bytes, position: int) -> None:
+    """Refuse what is no header, by its sum, in which that of the eight bytes of the sum itself counts as spaces."""
+    # The lower half of an Adler-32 is the sum of the bytes modulo 65,521, which those of 256 do not reach (RFC 1950).
+    total = sum(zlib.adler32(part, 0) & 0xFFFF for part in (header[:148], header[156:256], header[256:])) + 8 * 32
+    try:
+        if len(header) == BLOCK and _number(header[148:156]) == total:
+            return
+    except ValueError:
+        pass
+    found = [how for magic, how in COMPRESSED.items() if header.startswith(magic) and position == 0]
+    if found:
+        raise ValueError(f"it is compressed by {found[0]}, and members cannot be read in place; decompress it")
+    raise ValueError(f"there is no header at byte {position}: it is no tar, is damaged, or was cut short")
+
+
+def _number(field: bytes) -> int:
+    """Return a number: octal digits, or in base 256 behind a bit that says so."""
+    if field[:1] == b"\x80":
+        return int.from_bytes(field[1:], "big")
+    return int(field.partition(b"\0")[0].strip() or b"0", 8)
+
+
+def _name(header: bytes) -> bytes:
+    name, prefix = header[:100].partition(b"\0")[0], b""
+    if header[257:263] == b"ustar\0":  # GNU tar has other things there, and says "ustar  "
+        prefix = header[345:500].partition(b"\0")[0]
+    return prefix + b"/" + name if prefix else name
+
+
+def _records(text: bytes) -> dict[bytes, bytes]:
+    """Return the fields of a header of pax: ``b"30 path=..."`` and a line end, the length being that of all of it."""
+    fields, start = {}, 0
+    while start < len(text):
+        found = RECORD.match(text, start)
+        end = start + int(found[1]) if found else 0
+        if found is None or not found.end() < end <= len(text):
+            raise ValueError("a pax header is damaged")
+        fields[found[2]] = text[found.end() : end - 1]
+        start = end
+    return fields

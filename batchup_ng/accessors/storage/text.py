@@ -1,0 +1,152 @@
+"""The lines of a text file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ...validation import true_or_false
+from .base import RUN_BYTES, WINDOW_BYTES, StoredValues, runs
+from .index_file import load_index, save_index
+from .open_file import OpenFile
+
+SCAN_BYTES = 1 << 22
+"""Bytes that are looked through for line ends at once."""
+
+LINE_END = ord("\n")
+
+
+class TextLines(StoredValues):
+    r"""The lines of a text file, which may be larger than memory, with random access.
+
+    A line ends with ``\n``, or ``\r\n``; the last one may lack it. Where lines begin is found by reading the file once,
+    kept as 8 bytes a line, and beside the file in ``X.index``, which is believed as long as the file has the size and
+    time that it had; where that cannot be written, each program looks anew.
+
+    A row is a ``str``, and several are a list.
+
+    >>> import json, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/x.jsonl", "w") as file:
+    ...         print('{"y": 0}', '{"y": 1}', '{"y": 4}', sep="\n", file=file)
+    ...     TextLines(f"{folder}/x.jsonl")[0], TextLines(f"{folder}/x.jsonl", decode=json.loads)[[2, 1]]
+    ('{"y": 0}', [{'y': 4}, {'y': 1}])
+
+    Args:
+        path: The file.
+        encoding: Of the text, one in which a line end is one byte; None gives ``bytes``.
+        errors: What to do about what is not in that encoding, as ``bytes.decode`` has it: ``"strict"``, ``"replace"``.
+        keep_end: Whether rows keep their line end.
+        decode: A function of each row, such as ``json.loads``; None leaves it.
+        index: Whether ``X.index`` may be written. One that is there is used.
+
+    Raises:
+        SampleReadError: the file is not there.
+        ArgumentError: there is no such encoding, or line ends are more than a byte in it.
+        ArgumentTypeError: `decode` is no function.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, encoding: str | None = "utf-8", errors: str = "strict",
+        keep_end: bool = False, decode: Callable[[Any], Any] | None = None, index: bool = True,
+    ) -> None:  # fmt: skip
+        self._keep_end, save = true_or_false("keep_end", keep_end), true_or_false("index", index)
+        self._encoding, self._errors = _checked_encoding(encoding), errors
+        if decode is not None and not callable(decode):
+            raise ArgumentTypeError(f"decode must be a function of a row, or None, not {decode!r}")
+        self._decode = decode
+        self.runs_user_code = decode is not None
+        super().__init__([path])
+        self._bounds = self._found(save)
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one."""
+        return max(1, RUN_BYTES * len(self) // max(1, int(self._bounds[-1])))
+
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix so that each is read once."""
+        return WINDOW_BYTES // RUN_BYTES
+
+    def _options(self) -> list[Any]:
+        return [self._encoding, self._errors, self._keep_end]
+
+    def _found(self, save: bool) -> np.ndarray:
+        """Return where each line begins, and where the last ends: ``(n + 1,) int64``."""
+        path, stamp = f"{self.paths[0]}.index", self._stamps[0]
+        loaded = load_index(path, stamp, {"bounds": "<i8"})
+        if loaded is not None and _believable(loaded["bounds"], stamp[0]):
+            return loaded["bounds"]
+        file = self._handle()
+        try:
+            bounds = _bounds(file, stamp[0])
+        except (OSError, EOFError) as error:
+            raise SampleReadError(f"{self.paths[0]!r} cannot be read: {error}", self.paths[0]) from error
+        if save:
+            save_index(path, stamp, {"bounds": bounds})
+        return bounds
+
+    def sample_name(self, row: int) -> str | None:
+        """Return ``"PATH:LINE"``, lines counted from 1 as editors do."""
+        return f"{self.paths[0]}:{range(len(self))[row] + 1}"
+
+    def _open(self, path: str) -> OpenFile:
+        return OpenFile(path)
+
+    def _close(self, handle: OpenFile) -> None:
+        pass  # which the last reference does: a thread may be reading
+
+    def _values(self, rows: np.ndarray) -> list[Any]:
+        file: OpenFile = self._handle()
+        values = []
+        for first, n, _ in runs(rows):
+            bounds = self._bounds[first : first + n + 1].tolist()
+            raw = file.read(bounds[0], bounds[-1] - bounds[0])
+            for place, (start, end) in enumerate(pairwise(bounds)):
+                try:
+                    values.append(self._row(raw[start - bounds[0] : end - bounds[0]]))
+                except Exception as error:
+                    raise self._unreadable(np.array([first + place]), error) from error
+        return values
+
+    def _row(self, line: bytes) -> Any:
+        if not self._keep_end and line.endswith(b"\n"):
+            line = line[: -2 if line.endswith(b"\r\n") else -1]
+        row = line if self._encoding is None else line.decode(self._encoding, self._errors)
+        return row if self._decode is None else self._decode(row)
+
+
+def _bounds(file: OpenFile, size: int) -> np.ndarray:
+    """Return where each line of a file of `size` bytes begins, and where the last ends."""
+    block = np.empty(min(size, SCAN_BYTES), np.uint8)
+    found = [np.zeros(1, np.int64)]
+    for start in range(0, size, SCAN_BYTES):
+        part = block[: size - start]
+        file.read_into([part.data], start)
+        found.append(np.flatnonzero(part == LINE_END) + (start + 1))
+    bounds = np.concatenate(found)
+    return bounds if bounds[-1] == size else np.append(bounds, size)
+
+
+def _believable(bounds: np.ndarray, size: int) -> bool:
+    return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == size and bool((np.diff(bounds) > 0).all())
+
+
+def _checked_encoding(encoding: str | None) -> str | None:
+    try:
+        if encoding is None or "\n".encode(encoding) == b"\n":
+            return encoding
+    except LookupError:
+        raise ArgumentError(f"encoding must be one that Python has, not {encoding!r}; pass 'utf-8', or None") from None
+    raise ArgumentError(
+        f"encoding must be one in which a line end is one byte, not {encoding!r}; write the text as UTF-8 first"
+    )

@@ -1,0 +1,113 @@
+"""The lines of a text file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.accessors.storage import text
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
+from batchup_ng.testing.accessors import Made
+
+from .stored_contract import StoredContract
+
+
+class TestLines(StoredContract):
+    """Text."""
+
+    def make(self, tmp_path: Path) -> Made:
+        lines = ["first", "", "zwölf", "a\rb", "last"]
+        (tmp_path / "x.txt").write_bytes("first\n\nzwölf\r\na\rb\nlast".encode())
+        return bu.TextLines(tmp_path / "x.txt"), lines  # type: ignore[return-value]  # rows need be no arrays
+
+    def test_a_file_that_is_none_of_this_format_is_refused(self, made: Made, tmp_path: Path) -> None:
+        path = tmp_path / "x.txt"
+        path.write_bytes(b"fine\n\xff\xfe\n")
+        with pytest.raises(
+            SampleReadError, match=r"row 1 of '.*x\.txt:2' cannot be read .*UnicodeDecodeError"
+        ) as caught:
+            bu.TextLines(path)[:]
+        assert caught.value.source == f"{path}:2"
+        assert bu.TextLines(path, errors="replace")[1] == "\ufffd\ufffd"
+        path.unlink()
+        with pytest.raises(SampleReadError, match="No such file"):
+            bu.TextLines(path)
+
+
+class TestBytes(StoredContract):
+    """Lines that are not decoded, with their ends."""
+
+    def make(self, tmp_path: Path) -> Made:
+        lines = [b"1\n", b"22\r\n", b"\n", b"333\n", b"4444"]
+        (tmp_path / "x.txt").write_bytes(b"".join(lines))
+        return bu.TextLines(tmp_path / "x.txt", encoding=None, keep_end=True), lines  # type: ignore[return-value]
+
+    test_a_file_that_is_none_of_this_format_is_refused = None  # type: ignore[assignment]  # all bytes are lines
+
+
+@given(st.binary(max_size=40) | st.text("ab\r\n", max_size=40).map(str.encode), st.sampled_from([1, 3, 1 << 22]))
+def test_lines_are_those_of_an_open_file(tmp_path: Path, content: bytes, at_once: int) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "SCAN_BYTES", at_once)
+        rows = bu.TextLines(tmp_path / "x", encoding=None, keep_end=True, index=False)
+    with open(tmp_path / "x", "rb") as file:
+        lines = list(file)
+    assert rows[:] == lines
+    assert rows[::-1] == lines[::-1]
+    bare = bu.TextLines(tmp_path / "x", encoding=None, index=False)[:]
+    assert bare == [
+        line.removesuffix(b"\r\n") if line.endswith(b"\r\n") else line.removesuffix(b"\n") for line in lines
+    ]
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_json_lines_are_decoded_and_bad_ones_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": [1, 2], "y": 0}\n{"x": [3, 4], "y": 1}\n{"x": ')
+    rows = bu.TextLines(path, decode=json.loads)
+    source = bu.ArrayDataSource([bu.MapStyle(rows)])
+    assert next(source.take(2).batch_iterator(2))["y"].tolist() == [0, 1]
+    with pytest.raises(BatchError, match="JSONDecodeError") as caught:
+        list(bu.ArrayDataSource([rows]).batch_iterator(3))
+    assert caught.value.source == f"{path}:3"
+
+
+def test_where_lines_begin_is_kept_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, index = tmp_path / "x.txt", tmp_path / "x.txt.index"
+    path.write_text("a\nbc\n")
+    assert bu.TextLines(path)[:] == ["a", "bc"]
+    for damaged in (b"", index.read_bytes()[:-1], index.read_bytes()[:-8] + b"\xff" * 8):
+        index.write_bytes(damaged)
+        assert bu.TextLines(path)[:] == ["a", "bc"]
+    monkeypatch.setattr(text, "_bounds", None)
+    assert bu.TextLines(path)[:] == ["a", "bc"]
+
+
+def test_blocks_are_about_a_megabyte(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"x" * 1023 + b"\n" + b"y" * 1023 + b"\n")
+    assert bu.TextLines(tmp_path / "x.txt").natural_block == 1024
+    (tmp_path / "x.txt").write_bytes(b"")
+    assert bu.TextLines(tmp_path / "x.txt").natural_block == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"encoding": "utf-16"}, ArgumentError, "a line end is one byte, not 'utf-16'; write the text as UTF-8"),
+        ({"encoding": "utf-9"}, ArgumentError, "one that Python has, not 'utf-9'"),
+        ({"decode": "json"}, ArgumentTypeError, "decode must be a function"),
+        ({"keep_end": 1}, ArgumentTypeError, "keep_end must be True or False"),
+    ],
+)  # fmt: skip
+def test_options_are_checked(options: dict[str, Any], error: type[Exception], told: str, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("a\n")
+    with pytest.raises(error, match=told):
+        bu.TextLines(tmp_path / "x.txt", **options)

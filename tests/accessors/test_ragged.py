@@ -1,0 +1,119 @@
+"""Sequences of different lengths that lie in one array."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.testing.accessors import AccessorContract, Made
+from batchup_ng.work_pool import AbstractWorkerPool
+
+VALUES = np.arange(20 * 2, dtype=np.int16).reshape(20, 2)
+OFFSETS = [1, 4, 4, 9, 10, 19]
+
+
+class TestRagged(AccessorContract):
+    """Values in memory."""
+
+    def make(self, tmp_path: Path) -> Made:
+        return bu.Ragged(self.values(tmp_path), OFFSETS), np.split(VALUES[1:19], np.array(OFFSETS[1:-1]) - 1)
+
+    def values(self, folder: Path) -> Any:
+        return VALUES
+
+
+class TestMapped(TestRagged):
+    """Values in a file."""
+
+    def values(self, folder: Path) -> Any:
+        np.save(folder / "x.npy", VALUES)
+        return np.load(folder / "x.npy", mmap_mode="r")
+
+
+class TestStored(TestRagged):
+    """Values of an accessor."""
+
+    def values(self, folder: Path) -> Any:
+        np.save(folder / "x.npy", VALUES)
+        return bu.NpyRows(folder / "x.npy")
+
+
+def test_rows_are_the_callers_own() -> None:
+    rows = bu.Ragged(VALUES.copy(), OFFSETS)
+    rows[0][...] = 0
+    for row in rows[1:]:
+        row[...] = 0
+    np.testing.assert_array_equal(rows.values, VALUES)
+
+
+def test_lengths_feed_buckets_and_rows_padding(pools: list[AbstractWorkerPool]) -> None:
+    rows = bu.Ragged(np.arange(300), np.cumsum([0, *[row % 7 for row in range(100)]]))
+    assert rows.lengths.tolist() == [row % 7 for row in range(100)]
+    sampler = bu.BucketSampler(rows.lengths, boundaries=range(1, 7))
+    source = bu.ArrayDataSource([rows, rows.lengths], sampler=sampler).map(bu.PadColumns(0, return_lengths=True))
+    for pool in [bu.SerialPool(), *pools]:
+        seen: list[int] = []
+        for padded, lengths, wanted in pool.parallel_data_source(source).batch_iterator(8, shuffle=1):
+            assert lengths.tolist() == wanted.tolist()
+            assert padded.shape[1] - lengths.min() <= 1
+            seen += [value for row, n in zip(padded.tolist(), lengths.tolist(), strict=True) for value in row[:n]]
+        assert sorted(seen) == list(range(rows.offsets[-1]))
+
+
+def test_neighbours_are_read_at_once() -> None:
+    class Counted:
+        shape, dtype, natural_block, natural_window = VALUES.shape, VALUES.dtype, 12, 5
+        asked: list[Any] = []  # noqa: RUF012
+
+        def __len__(self) -> int:
+            return len(VALUES)
+
+        def __getitem__(self, rows: Any) -> Any:
+            self.asked.append(rows)
+            return VALUES[rows]
+
+    rows = bu.Ragged(Counted(), OFFSETS)
+    rows[[1, 2, 3, 0]]
+    assert Counted.asked == [slice(4, 10), slice(1, 4)]
+    assert (rows.natural_block, rows.natural_window) == (3, 5)  # rows have 3.6 values on average
+    assert not hasattr(bu.Ragged(VALUES, OFFSETS), "natural_block")
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VALUES)
+    path = str(tmp_path / "x.npy")
+    for values in (np.load(path, mmap_mode="r"), bu.NpyRows(path)):
+        rows = bu.Ragged(values, [0, 20, 20])
+        assert rows.sample_name(1) == path
+        assert rows.file_paths([0]) == [path]
+    assert bu.Ragged(VALUES, [0, 20]).sample_name(0) is None
+    assert bu.Ragged(VALUES, [0, 20]).file_paths([0]) == []
+
+
+def test_a_source_says_what_it_is_and_runs_no_code_of_the_user() -> None:
+    assert not bu.ArrayDataSource([bu.Ragged(VALUES, OFFSETS)]).runs_user_code
+    assert repr(bu.Ragged(VALUES, OFFSETS)) == "Ragged(5 rows of int16 (20, 2))"
+    assert "Ragged(5 rows of int16 (20, 2))" in repr(bu.ArrayDataSource([bu.Ragged(VALUES, OFFSETS)]))
+
+
+@pytest.mark.parametrize(
+    ("values", "offsets", "error", "told"),
+    [
+        (VALUES, [0, 5, 3], ArgumentError, r"must not decrease, and go from 5 to 3 at row 1"),
+        (VALUES, [-1, 5], ArgumentError, r"between 0 and 20, the number of values, and reach from -1 to 5"),
+        (VALUES, [0, 21], ArgumentError, r"reach from 0 to 21"),
+        (VALUES, [[0, 2]], ArgumentTypeError, r"one dimension.*pass numpy\.concatenate"),
+        (VALUES, [0.0, 2.0], ArgumentTypeError, r"whole numbers"),
+        (VALUES, [], ArgumentTypeError, r"one more than rows"),
+        ([[1], [2]], [0, 2], ArgumentTypeError, r"values must be an array.* not list; pass numpy\.concatenate"),
+    ],
+)
+def test_offsets_are_checked(values: Any, offsets: Any, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        bu.Ragged(values, offsets)
+    assert len(bu.Ragged(VALUES, [7])) == 0
