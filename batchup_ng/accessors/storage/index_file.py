@@ -29,6 +29,8 @@ def load_index(path: str, stamp: tuple[int, int], form: Mapping[str, str]) -> di
         stamp: Size and time of change of the file that it must be the index of.
         form: The dtype of each array, in their order: ``"<i8"`` or ``"|u1"``.
     """
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return None
     try:
         with open(path, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:

@@ -27,9 +27,9 @@ class OpenFile:
             raise EOFError(f"{len(found)} of {size} bytes are there")
         return found
 
-    def read_into(self, pieces: list[memoryview], offset: int) -> None:
-        """Fill pieces of memory with what is at a place, one behind the other."""
-        size, found = sum(map(len, pieces)), os.preadv(self.number, pieces, offset)
+    def read_into(self, pieces: list[memoryview | bytearray], offset: int, size: int) -> None:
+        """Fill pieces of memory, of `size` bytes together, with what is at a place."""
+        found = os.preadv(self.number, pieces, offset)
         if found != size:
             raise EOFError(f"{found} of {size} bytes are there")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
-from ...validation import true_or_false
+from ...validation import not_negative, true_or_false
 from ..base import rows_of
 from ..image_bytes import ImageBytes
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
@@ -24,15 +23,6 @@ from .tar_index import FORM, Samples, believable, scan
 
 MAX_OPEN = 100
 """Tars that an accessor keeps open in a process."""
-
-MAX_GAP = 8192
-"""Bytes between two members that cost less to read than another call does."""
-
-MAX_PIECES = 1024
-"""Pieces of memory that one call may read into: ``IOV_MAX`` of Linux."""
-
-MAX_CALL = 1 << 30
-"""Bytes that one call is asked for; Linux reads no more than 2 GiB."""
 
 
 class TarShards(StoredArray, StoredValues):
@@ -146,6 +136,10 @@ class TarShards(StoredArray, StoredValues):
         """
         return StoredValues.__getitem__(self, rows) if self._row_shape is None else rows_of(self, rows)
 
+    def __getitems__(self, rows: Any) -> list[Any]:
+        """Return several rows as a list."""
+        return list(self[rows])
+
     def file_paths(self, rows: Sequence[int]) -> list[str]:
         """Return the tars that `rows` are in."""
         return [self.paths[number] for number in np.unique(self._shards(np.asarray(rows, np.int64)))]
@@ -196,8 +190,7 @@ class TarShards(StoredArray, StoredValues):
         if shape is not None:
             if callable(decode):
                 raise ArgumentError("shape and dtype are for members that are values as they lie; leave out decode")
-            self._row_shape, self._dtype = tuple(shape), np.dtype(dtype)
-            self._decode = None
+            self._row_shape, self._dtype, self._decode = *_known_form(shape, dtype), None
             self._head = self._common_header()
             self._check_sizes()
         elif self._decode is int and decode == "auto":
@@ -222,8 +215,8 @@ class TarShards(StoredArray, StoredValues):
     def _check_sizes(self) -> None:
         wanted = len(self._head) + self.row_bytes
         others = np.flatnonzero(self._sizes != wanted)
-        if self._dtype.hasobject or len(others):
-            row = int(others[0]) if len(others) else 0
+        if len(others):
+            row = int(others[0])
             raise ArgumentError(
                 f"shape and dtype say that each member has {wanted} bytes, and {self.sample_name(row)!r} has "
                 f"{self._sizes[row]}; leave them out where members differ"
@@ -241,23 +234,32 @@ class TarShards(StoredArray, StoredValues):
 
     def _handle(self, number: int = 0) -> OpenFile:
         file: OpenFile = super()._handle(number)
-        for key in list(self._handles)[:-MAX_OPEN]:
-            self._handles.pop(key, None)
+        if len(self._handles) > MAX_OPEN:
+            for key in list(self._handles)[:-MAX_OPEN]:
+                self._handles.pop(key, None)
         return file
+
+    def _by_file(self, rows: np.ndarray) -> Iterator[tuple[OpenFile, Iterable[int]]]:
+        """Give each file that some of `rows` are in, with their places among `rows`."""
+        if len(self.paths) == 1:
+            yield self._handle(), range(len(rows))
+            return
+        places: dict[int, list[int]] = {}
+        for place, shard in enumerate(self._shards(rows).tolist()):
+            places.setdefault(shard, []).append(place)
+        for shard, of_it in places.items():
+            yield self._handle(shard), of_it
 
     def _values(self, rows: np.ndarray) -> list[Any]:
         values: list[Any] = [None] * len(rows)
-        shards, offsets, sizes = self._shards(rows).tolist(), self._offsets[rows].tolist(), self._sizes[rows].tolist()
-        number, file, decode = -1, None, self._decode
-        for place in np.argsort(rows, kind="stable").tolist():
-            if shards[place] != number:
-                number = shards[place]
-                file = self._handle(number)
-            try:
-                value = file.read(offsets[place], sizes[place])  # type: ignore[union-attr]  # the first row sets it
-                values[place] = value if decode is None else decode(value)
-            except Exception as error:
-                raise self._unreadable(rows[place : place + 1], error) from error
+        offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
+        for file, places in self._by_file(rows):
+            for place in places:
+                try:
+                    value = file.read(offsets[place], sizes[place])
+                    values[place] = value if self._decode is None else self._decode(value)
+                except Exception as error:
+                    raise self._unreadable(rows[place : place + 1], error) from error
         return values
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
@@ -265,49 +267,32 @@ class TarShards(StoredArray, StoredValues):
             out[...] = self._values(rows)
         elif not out.flags.c_contiguous:
             out[...] = self[rows]
-        elif self.row_bytes:
+        elif out.nbytes:
             self._fill_fixed(rows, out.reshape(-1).view(np.uint8).data)
 
     def _fill_fixed(self, rows: np.ndarray, out: memoryview) -> None:
-        """Read rows in the order of the files, those that are near each other by one call."""
-        order = np.argsort(rows, kind="stable")
-        offsets, shards = self._offsets[rows[order]], self._shards(rows[order])
-        n_head, n_row = len(self._head), self.row_bytes
-        gaps = np.diff(offsets) - n_head - n_row
-        bounds = self._bounds_of_runs(gaps, shards)
-        places, starts, numbers, between = order.tolist(), offsets.tolist(), shards.tolist(), gaps.tolist()
-        heads, passed_over = bytearray(n_head * len(rows)), memoryview(bytearray(MAX_GAP))
-        pieces = [[part] for part in _cut(out, n_row)]
-        if n_head:
-            pieces = [[head, *part] for head, part in zip(_cut(memoryview(heads), n_head), pieces, strict=True)]
-        number, file = -1, None
-        for first, end in pairwise(bounds):
-            wanted = [*pieces[places[first]]]
-            for i in range(first + 1, end):
-                wanted += [passed_over[: between[i - 1]], *pieces[places[i]]]
-            try:
-                if numbers[first] != number:
-                    number = numbers[first]
-                    file = self._handle(number)
-                file.read_into(wanted, starts[first])  # type: ignore[union-attr]  # the first run sets it
-            except Exception as error:
-                raise self._unreadable(rows[order[first:end]], error) from error
-        if heads != self._head * len(rows):
-            place = next(place for place, head in enumerate(_cut(memoryview(heads), n_head)) if head != self._head)
-            other = ValueError(f"its header is another than that of {self.sample_name(0)!r}; leave out shape and dtype")
-            raise self._unreadable(rows[place : place + 1], other)
-
-    def _bounds_of_runs(self, gaps: np.ndarray, shards: np.ndarray) -> list[int]:
-        """Return where runs of members begin that lie near each other in a tar, and where the last ends."""
-        most = max(1, min(MAX_PIECES // 3, MAX_CALL // (len(self._head) + self.row_bytes + MAX_GAP)))
-        apart = (np.diff(shards) != 0) | (gaps < 0) | (gaps > MAX_GAP)
-        apart[most - 1 :: most] = True
-        return [0, *(np.flatnonzero(apart) + 1).tolist(), len(shards)]
+        n_row, head, wanted = len(out) // len(rows), bytearray(len(self._head)), self._head
+        whole, offsets = len(head) + n_row, self._offsets[rows].tolist()
+        for file, places in self._by_file(rows):
+            number = file.number
+            for place in places:
+                into = out[place * n_row : place * n_row + n_row]
+                found = os.preadv(number, [head, into] if wanted else [into], offsets[place])
+                if found != whole or head != wanted:
+                    other = f"{found} of {whole} bytes are there, or its header is not that of {self.sample_name(0)!r}"
+                    raise self._unreadable(rows[place : place + 1], ValueError(other))
 
 
-def _cut(memory: memoryview, size: int) -> list[memoryview]:
-    """Return memory cut into pieces of that size."""
-    return [memory[start : start + size] for start in range(0, len(memory), size)]
+def _known_form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    try:
+        known = np.dtype(dtype)
+    except TypeError as error:
+        raise ArgumentTypeError(f"dtype must be a NumPy dtype, not {dtype!r}; pass numpy.uint8 or such") from error
+    if known.hasobject:
+        raise ArgumentError(f"dtype must be one of plain values, not {known}; leave shape and dtype out")
+    if not isinstance(shape, (tuple, list)):
+        raise ArgumentTypeError(f"shape must be a tuple of whole numbers, not {shape!r}; pass () for single values")
+    return tuple(not_negative("shape", length) for length in shape), known
 
 
 def _known_column(column: Any, names: list[str], path: str) -> list[str]:

@@ -131,7 +131,7 @@ def _bounds(file: OpenFile, size: int) -> np.ndarray:
     found = [np.zeros(1, np.int64)]
     for start in range(0, size, SCAN_BYTES):
         part = block[: size - start]
-        file.read_into([part.data], start)
+        file.read_into([part.data], start, len(part))
         found.append(np.flatnonzero(part == LINE_END) + (start + 1))
     bounds = np.concatenate(found)
     return bounds if bounds[-1] == size else np.append(bounds, size)
