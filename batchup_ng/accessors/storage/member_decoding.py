@@ -42,10 +42,10 @@ def decoder_of(extensions: Iterable[str], decode: Any) -> Decoder:
     if decode != "auto":
         raise ArgumentTypeError(f"decode must be 'auto', a function of bytes, or None for bytes, not {decode!r}")
     ends = [extension.rpartition(".")[2] for extension in extensions]
-    if any(end in PICKLES for end in ends):
+    if refused := [end for end in ends if end in PICKLES]:
         raise ArgumentError(
-            f"decode='auto' does not open .{ends[0]}, since a pickle can run any code; pass decode=None for its bytes, "
-            f"or a function that you trust"
+            f"decode='auto' does not open .{refused[0]}, since a pickle can run any code; pass decode=None for "
+            f"its bytes, or a function that you trust"
         )
     found = {DECODERS.get(end) for end in ends}
     if len(found) > 1:

@@ -125,14 +125,14 @@ class Samples:
             rows = self._samples[found]
             twice = rows[1:][rows[1:] == rows[:-1]]
             if len(twice):
-                raise self._wrong(int(twice[0]), f"has two members .{name}; a column needs one, so write the tar anew")
+                raise self._wrong(int(twice[0]), f"has two members {name!r}; a column needs one, so write the tar anew")
             member[rows], which[rows] = found, place
         lacking = np.flatnonzero(member < 0)
         if len(lacking):
             row = int(lacking[0])
-            has = ", ".join(f".{self.names[kind]}" for kind in self._kinds[self._samples == row][:20])
+            has = ", ".join(repr(self.names[kind]) for kind in self._kinds[self._samples == row][:20])
             raise self._wrong(
-                row, f"has no {' or '.join(f'.{name}' for name in names)}, and {len(lacking)} of {len(self.keys)} have "
+                row, f"has no {' or '.join(map(repr, names))}, and {len(lacking)} of {len(self.keys)} have "
                 f"none; it has {has}; ask for columns that all have, or write the tars without such samples"
             )  # fmt: skip
         return self._offsets[member], self._sizes[member], which

@@ -230,11 +230,11 @@ def test_a_sample_without_the_column_is_named_with_its_shard(tmp_path: Path) -> 
     write(tmp_path / "1.tar", [("b.png", b"1"), ("b.cls", b"2"), ("c.cls", b"3")])
     both = str(tmp_path / "*.tar")
     assert bu.TarShards(both, "cls")[:].tolist() == [1, 2, 3]
-    told = r"'b' of '.*1\.tar' has no \.jpg, and 2 of 3 have none; it has \.png, \.cls"
+    told = r"'b' of '.*1\.tar' has no 'jpg', and 2 of 3 have none; it has 'png', 'cls'"
     with pytest.raises(SampleReadError, match=told) as caught:
         bu.TarShards(both, "jpg")
     assert caught.value.source == str(tmp_path / "1.tar")
-    with pytest.raises(SampleReadError, match=r"'c' of .* has no \.jpg or \.png, and 1 of 3"):
+    with pytest.raises(SampleReadError, match=r"'c' of .* has no 'jpg' or 'png', and 1 of 3"):
         bu.TarShards(both, "jpg;png")
     either = bu.TarShards([tmp_path / "1.tar", tmp_path / "0.tar"], "cls;jpg", decode=None)
     assert either[:] == [b"2", b"3", b"1"]
@@ -248,11 +248,20 @@ def test_alternatives_are_taken_as_they_are_named(tmp_path: Path) -> None:
     assert bu.TarShards(tmp_path / "0.tar", "png;jpg")[:] == [b"ap", b"bp"]
 
 
+def test_s7_names_that_would_speak_to_a_terminal_are_escaped(tmp_path: Path) -> None:
+    write(tmp_path / "0.tar", [("a\x1b[31m.x\x1b[2J", b""), ("b.cls", b"1")])
+    for column in ("cls", "none", None):
+        with pytest.raises((SampleReadError, ArgumentError)) as caught:
+            bu.TarShards(tmp_path / "0.tar", column)
+        assert "\x1b" not in str(caught.value)
+        assert "\\x1b" in str(caught.value)
+
+
 def test_a_member_that_is_there_twice_is_an_error_and_a_key_that_comes_again_another_sample(tmp_path: Path) -> None:
     write(tmp_path / "0.tar", [("a.bin", b"1"), ("b.bin", b"2"), ("a.bin", b"3")])
     assert bu.TarShards(tmp_path / "0.tar")[:] == [b"1", b"2", b"3"]
     write(tmp_path / "0.tar", [("a.bin", b"1"), ("b.bin", b"2"), ("b.bin", b"3")])
-    with pytest.raises(SampleReadError, match=r"sample 'b' of .*0\.tar' has two members \.bin"):
+    with pytest.raises(SampleReadError, match=r"sample 'b' of .*0\.tar' has two members 'bin'"):
         bu.TarShards(tmp_path / "0.tar")
 
 
