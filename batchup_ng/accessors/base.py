@@ -123,12 +123,12 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
 
 def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`: in C order, no objects."""
-    if array.flags.c_contiguous and array.dtype.isnative:
+    if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
         announce_rows(array, rows)
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
         array.take(rows, 0, out, "clip")
     else:
-        # np.take would first copy the whole array into C order.
+        # np.take would first copy the whole array into C order, or to where numbers of its dtype may begin.
         out[...] = array[rows]
 
 

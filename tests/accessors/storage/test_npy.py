@@ -156,3 +156,14 @@ def test_s10_whatever_a_file_holds_is_rows_or_our_error(tmp_path: Path, data: An
         pickle.loads(pickle.dumps(rows))
     except BatchupError:
         pass
+
+
+def test_rows_that_do_not_begin_where_numbers_may_are_read_without_a_copy_of_all(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", odd=np.arange(1e6).reshape(1000, 1000))
+    rows = bu.NpzRows(tmp_path / "x.npz")
+    assert not rows._handle().flags.aligned
+    tracemalloc.start()
+    assert rows[np.array([7, 3])].tolist() == [list(range(7000, 8000)), list(range(3000, 4000))]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 20
