@@ -15,7 +15,7 @@ PINNED_TORCH = "torch==2.13.0"
 EXTRAS = {
     "progress": ["tqdm>=4.64"],
     "hdf5": ["h5py>=3.8"],
-    "lmdb": ["lmdb>=1.4"],
+    "lmdb": ["lmdb>=1.4", "msgpack>=1.0"],
     "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8"],
     "tables": ["narwhals>=1.20"],
     "ray": ["ray>=2.40"],
@@ -43,7 +43,8 @@ EXTRAS = {
 # With all libraries and tools that a test, an example or .ci/run uses, and with one torch, the pinned one.
 TESTED = [
     "pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0",
-    "pyarrow>=14.0", "albumentations>=2.0", "webdataset>=0.2.100",
+    "pyarrow>=14.0", "albumentations>=2.0", "webdataset>=0.2.100", "ml-pyxis>=0.4.dev0", "protobuf>=4.21",
+    "safetensors>=0.4",
 ]
 REPLACED = {*EXTRAS["torch"], *EXTRAS["tensorflow"]}  # by the pinned one, and by the build without CUDA
 EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - REPLACED)

@@ -28,7 +28,8 @@ FLOORS = {
     "demo": 6, "cli": 6, "__main__": 6, "__init__": 6,
 }  # fmt: skip
 OPTIONAL = ("torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib",
-            "pandas", "pytest", "simplejpeg", "joblib", "cv2", "narwhals", "polars", "skimage")  # fmt: skip
+            "pandas", "pytest", "simplejpeg", "joblib", "cv2", "narwhals", "polars", "skimage",
+            "msgpack", "safetensors")  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -38,8 +38,11 @@ def resume(path: Path) -> None:
 READERS: dict[str, Callable[[Path], Any]] = {
     "ImageFiles": lambda path: bu.ImageFiles([path], 8)[0],
     "ImageBytes": lambda path: bu.ImageBytes([path.read_bytes()], 8)[0],
+    "LmdbArray": lambda path: bu.LmdbArray(path, np.uint8, 1),
+    "LmdbRows": bu.LmdbRows,
     "NpyRows": bu.NpyRows,
     "NpzRows": bu.NpzRows,
+    "SafetensorsRows": bu.SafetensorsRows,
     "TarShards": bu.TarShards,
     "TextLines": lambda path: bu.TextLines(path)[:],
     "BatchIterator.load_state": resume,

@@ -7,7 +7,7 @@ from .image_bytes import ImageBytes
 from .image_files import ImageFiles
 from .map_style import MapStyle
 from .ragged import Ragged
-from .storage import NpyRows, NpzRows, TarShards, TextLines
+from .storage import LmdbArray, LmdbRows, NpyRows, NpzRows, SafetensorsRows, TarShards, TextLines
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
 __all__ = [
@@ -17,11 +17,14 @@ __all__ = [
     "ImageArrayUInt8ToFloat32",
     "ImageBytes",
     "ImageFiles",
+    "LmdbArray",
+    "LmdbRows",
     "MapStyle",
     "NpyRows",
     "NpzRows",
     "Ragged",
     "RandomResizedCrop",
+    "SafetensorsRows",
     "TarShards",
     "TextLines",
     "gather",

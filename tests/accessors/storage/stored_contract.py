@@ -57,6 +57,9 @@ class StoredContract(AccessorContract):
     library: ClassVar[tuple[str, str] | None] = None
     """The optional library by which the format is read, and the extra that installs it."""
 
+    change_in_mid_epoch: ClassVar[Callable[[Path], Any]] = staticmethod(shortened)
+    """How a file changes while it is read; one that is mapped, and takes time to read, cannot bear to be cut short."""
+
     @pytest.fixture
     def source(self, made: Made) -> Any:
         """A source that gives the rows, each with its number."""
@@ -127,7 +130,7 @@ class StoredContract(AccessorContract):
             shutil.copy2(path, kept)
             batches = pool.parallel_data_source(source, batch_buffer_size=2).batch_iterator(len(accessor))
             next(batches)
-            shortened(path)
+            self.change_in_mid_epoch(path)
             with pytest.raises(BatchError, match=r"has changed since it was first opened") as caught:
                 list(batches)
             assert isinstance(caught.value, SampleReadError)

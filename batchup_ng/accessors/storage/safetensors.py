@@ -1,0 +1,120 @@
+"""Arrays in files of Hugging Face's safetensors, by memory map.
+
+A file is 8 bytes, the length of its header, little-endian; the header, JSON that has dtype, shape and place of each
+array; then the arrays (the format's own description: README.md of huggingface/safetensors, "Format").
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, SampleReadError
+from .npy import NpyRows
+
+LONGEST_HEADER = 100_000_000
+"""Bytes of a header that the reference implementation reads: ``MAX_HEADER_SIZE``."""
+
+DTYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
+    "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8", "C64": "<c8",
+}  # fmt: skip
+"""The dtypes that NumPy has; the others are bfloat16 and those of 8 bits or fewer."""
+
+
+class SafetensorsRows(NpyRows):
+    """The rows of one array of a safetensors file, which may be larger than memory.
+
+    Args:
+        path: The file.
+        name: Which array; it may be left out where there is only one.
+
+    Raises:
+        SampleReadError: it is not there, is no such file, or is shorter than it says; or the array is of a dtype that
+            NumPy does not have, such as bfloat16, whose bits would be taken for whole numbers.
+        ArgumentError: there is no array of that name.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.name = name
+        super().__init__(path)
+
+    @classmethod
+    def columns(cls, path: str | os.PathLike[str], names: Sequence[str] | None = None) -> dict[str, SafetensorsRows]:
+        """Return an accessor for each array of a file: ``ArrayDataSource(SafetensorsRows.columns(path))``.
+
+        Args:
+            path: The file.
+            names: Which; None for all.
+
+        Raises:
+            SampleReadError: as the class.
+            ArgumentError: as the class; or arrays differ in length.
+        """
+        header, _ = _header(os.path.abspath(os.fspath(path)))
+        columns = {name: cls(path, name) for name in (header if names is None else names)}
+        if len({len(column) for column in columns.values()}) > 1:
+            lengths = ", ".join(f"{name!r} has {len(column)} rows" for name, column in columns.items())
+            raise ArgumentError(f"the columns of {os.fspath(path)!r} must be of one length, and {lengths}; pass names=")
+        return columns
+
+    def _options(self) -> list[Any]:
+        return [self.name]
+
+    def _open(self, path: str) -> np.ndarray:
+        header, start = _header(path)
+        name = next(iter(header)) if self.name is None and len(header) == 1 else self.name
+        if name not in header:
+            listed = ", ".join(map(repr, list(header)[:20]))
+            raise ArgumentError(f"name must be one of the arrays of {path!r}, not {self.name!r}; it has {listed}")
+        shape, dtype, begin, end = _place(path, name, header[name])
+        if end == begin:
+            return np.empty(shape, dtype)
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), start + end, access=mmap.ACCESS_READ)
+        return np.ndarray(shape, dtype, mapped, start + begin)
+
+
+def _header(path: str) -> tuple[dict[str, Any], int]:
+    """Return the header of a file, and where the arrays begin.
+
+    Raises:
+        SampleReadError: the file is not there, or is of another kind.
+    """
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > min(LONGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
+                raise ValueError(f"its header would be {length} bytes long")
+            header = json.loads(file.read(length).decode())
+    except OSError as error:
+        raise SampleReadError(f"{path!r} cannot be opened ({type(error).__name__}: {error.strerror})", path) from error
+    except (ValueError, RecursionError) as error:
+        raise SampleReadError(f"{path!r} is no safetensors file ({type(error).__name__}: {error})", path) from error
+    if not isinstance(header, dict):
+        raise SampleReadError(f"{path!r} is no safetensors file: its header is a {type(header).__name__}", path)
+    header.pop("__metadata__", None)
+    return header, 8 + length
+
+
+def _place(path: str, name: str, entry: dict[str, Any]) -> tuple[list[int], np.dtype[Any], int, int]:
+    """Return shape and dtype of an array, and the bytes, counted from the header's end, at which it begins and ends."""
+    shape, (begin, end) = entry["shape"], entry["data_offsets"]
+    if entry["dtype"] not in DTYPES:
+        raise SampleReadError(
+            f"{path!r}: array {name!r} is of dtype {entry['dtype']!r:.40}, which NumPy does not have; save it as F32 "
+            f"or F16, by safetensors.torch.save_file({{name: tensor.float()}}, path)",
+            path,
+        )
+    if not all(type(number) is int and number >= 0 for number in [begin, end, *shape]):
+        raise ValueError(f"array {name!r} has a shape or place that is not of whole numbers")
+    dtype = np.dtype(DTYPES[entry["dtype"]])
+    if math.prod(shape) * dtype.itemsize != end - begin:
+        raise ValueError(f"array {name!r} of {shape} {dtype} has {end - begin} bytes")
+    return shape, dtype, begin, end

@@ -1,0 +1,404 @@
+"""Values of LMDB files, with those of the real lmdb and of ml-pyxis."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.accessors.base import fingerprint_of
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
+from batchup_ng.testing.accessors import Made, assert_same_rows
+
+from .stored_contract import PATIENCE, StoredContract, replaced
+
+lmdb = pytest.importorskip("lmdb", reason="the extra lmdb is not installed")
+
+ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
+
+
+def written(path: Path, values: dict[bytes, bytes], database: bytes | None = None, **options: Any) -> Path:
+    """Write a file, or a folder where that is asked for, and return its path."""
+    with lmdb.open(str(path), **{"subdir": False, "map_size": 1 << 26, "max_dbs": 2, "sync": False, **options}) as env:
+        opened = env.open_db(database)
+        with env.begin(write=True, db=opened) as transaction:
+            for key, value in values.items():
+                transaction.put(key, value)
+    return path
+
+
+def numbered(values: Any) -> dict[bytes, bytes]:
+    return {b"%08d" % number: bytes(value) for number, value in enumerate(values)}
+
+
+class TestArray(StoredContract):
+    """Values that are the bytes of arrays."""
+
+    library: ClassVar[Any] = ("lmdb", "lmdb")
+    change_in_mid_epoch = staticmethod(replaced)
+
+    def make(self, tmp_path: Path) -> Made:
+        written(tmp_path / "x.mdb", numbered(row.tobytes() for row in ROWS))
+        return bu.LmdbArray(tmp_path / "x.mdb", np.int32, (3, 2)), list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.LmdbArray(like.paths[0], np.int32, (3, 2))
+
+
+class TestFolder(TestArray):
+    """A folder, values in another order of bytes, keys that are hashes, in a database of their own."""
+
+    def make(self, tmp_path: Path) -> Made:
+        rows = ROWS.astype(">i4")
+        values = {bytes([number * 37 % 256, number]): row.tobytes() for number, row in enumerate(rows)}
+        written(tmp_path / "x", values, b"named", subdir=True)
+        path, keys = tmp_path / "x", list(values)
+        return bu.LmdbArray(path, ">i4", (3, 2), keys=keys, database="named"), list(rows)
+
+
+class TestBytes(StoredContract):
+    """Values of any length."""
+
+    library: ClassVar[Any] = ("lmdb", "lmdb")
+    change_in_mid_epoch = staticmethod(replaced)
+
+    def make(self, tmp_path: Path) -> Made:
+        values: list[Any] = [b"x" * (number * number * 900) for number in range(6)]
+        written(tmp_path / "x.mdb", numbered(values))
+        return bu.LmdbRows(tmp_path / "x.mdb"), values
+
+
+class TestPyxis(StoredContract):
+    """An array of samples that ml-pyxis wrote."""
+
+    library: ClassVar[Any] = ("msgpack", "lmdb")
+    change_in_mid_epoch = staticmethod(replaced)
+
+    def make(self, tmp_path: Path) -> Made:
+        pyxis = pytest.importorskip("pyxis", reason="ml-pyxis is not installed")
+        with pyxis.Writer(dirpath=str(tmp_path / "x"), map_size_limit=10) as writer:
+            writer.put_samples("x", ROWS[:4], "y", np.arange(4.0))
+            writer.put_samples({"y": np.arange(4.0, 7.0), "x": ROWS[4:]})
+        return bu.LmdbRows.columns(tmp_path / "x")["x"], list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.LmdbRows(like.paths[0], "pyxis")
+
+
+def samples(path: Path) -> Path:
+    """Write ten samples by ml-pyxis: a picture, a number and a text each."""
+    pyxis = pytest.importorskip("pyxis", reason="ml-pyxis is not installed")
+    with pyxis.Writer(dirpath=str(path), map_size_limit=10) as writer:
+        writer.put_samples("x", np.arange(10 * 12).reshape(10, 4, 3), "y", np.arange(10, dtype="u1"), "t", TEXTS)
+    return path
+
+
+TEXTS = np.array([f"text {number}" for number in range(10)])
+
+
+def test_batches_of_columns_of_pyxis_are_dicts(tmp_path: Path) -> None:
+    source = bu.ArrayDataSource(bu.LmdbRows.columns(samples(tmp_path / "x")))
+    batches = list(source.batch_iterator(4, shuffle=3))
+    assert [list(batch) for batch in batches] == [["x", "y", "t"]] * 3
+    x, y, t = (np.concatenate([batch[name] for batch in batches]) for name in "xyt")
+    assert (x.dtype, y.dtype, sorted(y.tolist())) == (np.int64, np.uint8, list(range(10)))
+    np.testing.assert_array_equal(x, np.arange(10 * 12).reshape(10, 4, 3)[y])
+    np.testing.assert_array_equal(t, TEXTS[y])
+
+
+def test_rows_of_pyxis_are_dicts_that_may_be_written_to(tmp_path: Path) -> None:
+    rows = bu.LmdbRows(samples(tmp_path / "x"), "pyxis")
+    row = rows[7]
+    assert {name: part.tolist() for name, part in row.items()} == {
+        "x": np.arange(84, 96).reshape(4, 3).tolist(), "y": 7, "t": "text 7"
+    }  # fmt: skip
+    row["x"][...] = 0
+    assert rows[7]["x"].all()
+    stacked = bu.MapStyle(rows)[[3, 2]]
+    assert stacked["x"].shape == (2, 4, 3)
+    assert stacked["y"].tolist() == [3, 2]
+
+
+def test_columns_that_differ_among_rows_are_told(tmp_path: Path) -> None:
+    pyxis = pytest.importorskip("pyxis", reason="ml-pyxis is not installed")
+    with pyxis.Writer(dirpath=str(tmp_path / "x"), map_size_limit=10) as writer:
+        writer.put_samples("x", np.zeros((3, 2)))
+        writer.put_samples("x", np.zeros((3, 5)))
+    column = bu.LmdbRows.columns(tmp_path / "x")["x"]
+    with pytest.raises(SampleReadError, match=r"row 3 of .*\(5,\) float64, not \(2,\) float64; take .* by LmdbRows"):
+        column[1:5]
+    assert [row["x"].shape for row in bu.LmdbRows(tmp_path / "x", "pyxis")[1:5]] == [(2,), (2,), (5,), (5,)]
+
+
+def test_columns_are_those_that_are_named(tmp_path: Path) -> None:
+    path = samples(tmp_path / "x")
+    assert list(bu.LmdbRows.columns(path, ["y", "x"])) == ["y", "x"]
+    with pytest.raises(ArgumentError, match="names must be of 'x', 'y', 't', which row 0 has, not 'z'"):
+        bu.LmdbRows.columns(path, ["z"])
+    with pytest.raises(ArgumentTypeError, match="decode must give dicts to have columns, not int"):
+        bu.LmdbRows.columns(path, decode=len, database="data_db")
+    with pytest.raises(SampleReadError, match="has no rows"):
+        bu.LmdbRows.columns(path, decode="datum", database="data_db", keys=[])
+
+
+def test_columns_of_a_function_are_arrays_or_lists(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"ab", b"cde"]))
+    columns = bu.LmdbRows.columns(path, decode=lambda value: {"n": len(value), "text": value.decode()})
+    assert (columns["n"][:].tolist(), columns["text"][:]) == ([2, 3], ["ab", "cde"])
+    assert bu.ArrayDataSource(columns).runs_user_code
+
+
+def test_a_function_decodes_values(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"3", b"no", b"5"]))
+    rows = bu.LmdbRows(path, int)
+    assert rows[[2, 0]] == [5, 3]
+    with pytest.raises(SampleReadError, match=r"row 1 of '.*x.mdb\[00000001\]' cannot be read \(ValueError: invalid"):
+        rows[:]
+    assert bu.LmdbArray(path, np.uint8, 1, lambda value: np.array([len(value)], np.uint8))[:].tolist() == [
+        [1],
+        [2],
+        [1],
+    ]
+    with pytest.raises(ArgumentTypeError, match="decode function of yours"):
+        fingerprint_of(rows)
+    for wrong, message in ((3, "None, 'pyxis', 'datum' or a function"), ("pixys", "did you mean 'pyxis'")):
+        with pytest.raises((ArgumentTypeError, ArgumentError), match=message):
+            bu.LmdbRows(path, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"not 'pyxis'; LmdbRows.columns makes"):
+        bu.LmdbArray(path, np.uint8, 1, "pyxis")  # type: ignore[arg-type]
+
+
+def png(number: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (9, 9), number).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_encoded_pictures_are_decoded_in_every_pool_and_broken_ones_are_named(tmp_path: Path, pools: list[Any]) -> None:
+    values = [png(number) for number in range(12)]
+    values[5] = values[5][:-20]
+    keys = {b"%x-hash" % (number * 7919): value for number, value in enumerate(values)}
+    path = written(tmp_path / "lsun", keys, subdir=True)
+    numbers = [values.index(value) for _, value in sorted(keys.items())]
+    pictures = bu.ImageBytes(bu.LmdbRows(path), 8)
+    name = f"{path / 'data.mdb'}[{(5 * 7919):x}-hash]"
+    for pool in [bu.SerialPool(), *pools]:
+        source = bu.ArrayDataSource([pictures, np.array(numbers)])
+        with pytest.raises(BatchError) as caught:
+            list(pool.parallel_data_source(source).batch_iterator(4))
+        assert caught.value.source == name
+        for x, y in pool.parallel_data_source(source.subset(exclude=[numbers.index(5)])).batch_iterator(4):
+            assert (x == y[:, None, None, None]).all()
+
+
+def test_a_row_of_another_length_and_a_key_that_is_missing_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"abcd", b"efgh", b"i"]))
+    with pytest.raises(SampleReadError, match=r"row 2 of .*\[00000002\]. cannot be read \(ValueError: cannot reshape"):
+        bu.LmdbArray(path, np.uint8, 4)[:]
+    rows = bu.LmdbRows(path, keys=["00000001", b"\x1b[2J"])
+    with pytest.raises(SampleReadError, match=r"row 1 of .* key that is not there: .*\[.x1b\[2J\]$") as caught:
+        rows[[0, 1]]
+    assert caught.value.source == f"{path}[\\x1b[2J]"
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (None, [b"img-0", b"img-1", b"img-2", b"length"]),
+        ("img-{}", [b"img-0", b"img-1", b"img-2"]),
+        (["length", b"img-1"], [b"length", b"img-1"]),
+        (np.array(["img-2"]), [b"img-2"]),
+        ([], []),
+    ],
+)
+def test_keys_may_be_all_those_of_a_format_or_a_list(tmp_path: Path, keys: Any, expected: list[bytes]) -> None:
+    path = written(tmp_path / "x.mdb", {name: name for name in (b"img-0", b"img-1", b"img-2", b"length")})
+    rows = bu.LmdbRows(path, keys=keys)
+    assert rows[:] == expected
+    assert fingerprint_of(rows) == fingerprint_of(pickle.loads(pickle.dumps(rows)))
+
+
+def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"a"]))
+    for keys, error, message in (
+        (3, ArgumentTypeError, "keys must be None, a format or a list of keys, not int"),
+        ([3], ArgumentTypeError, "at 0 it holds 3"),
+        ([b""], ArgumentTypeError, "none of them empty"),
+        ("x", ArgumentError, "keys must be a format of a number"),
+        ("{:d", ArgumentError, "keys must be a format of a number"),
+        ("{x}", ArgumentError, "keys must be a format of a number"),
+        ("{:04d}", ArgumentError, "first key b'0000', which is not there"),
+    ):
+        with pytest.raises(error, match=message):
+            bu.LmdbRows(path, keys=keys)
+    for dtype, shape in ((object, 1), (np.uint8, -1)):
+        with pytest.raises(ArgumentError):
+            bu.LmdbArray(path, dtype, shape)
+
+
+def test_a_file_without_values_has_no_rows(tmp_path: Path) -> None:
+    rows = bu.LmdbRows(written(tmp_path / "x.mdb", {}))
+    assert (len(rows), rows[:], rows.natural_block) == (0, [], 1)
+
+
+def test_a_database_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"a"]), b"named")
+    with pytest.raises(ArgumentError, match=r"database must be one of .* not 'other'; it has 'named'"):
+        bu.LmdbRows(path, database="other")
+    with pytest.raises(ArgumentError, match=r"database must name one of those in .* as database='named'"):
+        bu.LmdbRows(path)
+    plain = written(tmp_path / "y.mdb", numbered([b"a"]))
+    for name in ("00000000", "data_db"):
+        with pytest.raises(ArgumentError, match=f"not '{name}'; it has only the main one"):
+            bu.LmdbRows(plain, database=name)
+    with lmdb.open(str(tmp_path / "z.mdb"), subdir=False, max_dbs=1) as env:
+        env.open_db(b"twice", dupsort=True)
+    with pytest.raises(ArgumentError, match="several values a key"):
+        bu.LmdbRows(tmp_path / "z.mdb", database="twice")
+
+
+def test_accessors_share_a_file_which_is_free_when_the_last_lets_go(tmp_path: Path) -> None:
+    path = written(tmp_path / "x", numbered([b"a", b"b"]), subdir=True)
+    (tmp_path / "link").symlink_to(path / "data.mdb")
+    accessors = [bu.LmdbRows(path), bu.LmdbRows(path / "data.mdb"), bu.LmdbRows(tmp_path / "link")]
+    assert [rows[1] for rows in accessors] == [b"b"] * 3
+    reading = accessors[0]._each(np.array([0, 1]))
+    value = next(reading)
+    for rows in accessors:
+        rows.close()
+    del rows
+    accessors.clear()
+    assert bytes(value) == b"a", "it was unmapped while a thread read from it"
+    del value, reading
+    with lmdb.open(str(path)) as environment:
+        assert environment.stat()["entries"] == 2
+
+
+def test_a_file_that_the_program_has_open_itself_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"a"]))
+    with lmdb.open(str(path), subdir=False):
+        try:
+            lmdb.open(str(path), subdir=False)
+        except lmdb.Error:
+            with pytest.raises(SampleReadError, match=r"is open in this process by lmdb.open.* close\(\) that before"):
+                bu.LmdbRows(path)
+        else:
+            pytest.skip("this version of lmdb lets a process open a file twice")
+    assert bu.LmdbRows(path)[0] == b"a"
+
+
+def test_what_another_program_writes_is_noticed_also_in_mid_batch(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"a", b"b"]))
+    rows = bu.LmdbRows(path)
+    reading = rows._each(np.array([0, 1]))
+    next(reading)
+    program = (
+        f"import lmdb\nwith lmdb.open({str(path)!r}, subdir=False) as e, e.begin(write=True) as t: t.put(b'2', b'c')"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
+    with pytest.raises(SampleReadError, match="has changed since it was first opened"):
+        list(reading)
+    del reading
+    assert bu.LmdbRows(path)[:] == [b"a", b"b", b"c"], "an accessor that is made anew reads the file as it is now"
+    with pytest.raises(SampleReadError, match="has changed since it was first opened"):
+        rows[0]
+
+
+def test_a_child_forked_while_threads_read_reads_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered(ROWS))
+    rows, other, stop = bu.LmdbArray(path, np.int32, (3, 2)), bu.LmdbRows(path), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            other[:]
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(PATIENCE)
+                try:
+                    assert_same_rows(rows[:], ROWS)
+                    assert_same_rows(bu.LmdbArray(path, np.int32, (3, 2))[:], ROWS)
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_file_cut_short_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"x" * 9000] * 10))
+    os.truncate(path, path.stat().st_size - 4096)
+    with pytest.raises(SampleReadError, match=r"cannot be opened by LmdbRows \(ValueError: \d+ bytes are there, and"):
+        bu.LmdbRows(path)
+
+
+def test_s1_pickles_among_the_values_are_not_run(tmp_path: Path) -> None:
+    class Canary:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "it ran"),)
+
+    path = written(tmp_path / "x.mdb", numbered([pickle.dumps(Canary())] * 2))
+    other = written(tmp_path / "y.mdb", numbered([pickle.dumps(Canary())] * 2), b"data_db")
+    assert bu.LmdbRows(path)[0] == pickle.dumps(Canary())
+    for rows in (bu.LmdbRows(other, "pyxis"), bu.LmdbRows(path, "datum")):
+        with pytest.raises(SampleReadError, match=r"row 0 of .* cannot be read"):
+            rows[0]
+    assert not (tmp_path / "it ran").exists()
+
+
+MUTATED = """
+import os, random, sys
+import batchup_ng as bu
+content = open(sys.argv[1], "rb").read()
+random.seed(1)
+for turn in range(int(sys.argv[2])):
+    changed = bytearray(content)
+    for _ in range(random.randrange(1, 9)):
+        changed[random.randrange(len(changed))] = random.choice([0, 1, 255, random.randrange(256)])
+    with open(sys.argv[1], "wb") as file:
+        file.write(changed)
+    if child := os.fork():
+        if os.waitpid(child, 0)[1] >> 8:  # one that LMDB itself crashes has no exit code
+            sys.exit(f"turn {turn}")
+        continue
+    try:
+        rows = bu.LmdbRows(sys.argv[1])
+        for row in range(min(len(rows), 99)):
+            try:
+                rows[row]
+            except bu.BatchupError:
+                pass
+    except bu.BatchupError:
+        pass
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("turns", [40, pytest.param(3000, marks=pytest.mark.thorough)])
+def test_s10_whatever_lmdb_says_of_a_damaged_file_is_our_error(tmp_path: Path, turns: int) -> None:
+    path = written(tmp_path / "x.mdb", {b"key %d" % number: b"x" * (number % 7 * 900) for number in range(60)})
+    command = [sys.executable, "-c", MUTATED, str(path), str(turns)]
+    root = Path(bu.__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr[-2000:]
