@@ -97,7 +97,7 @@ class LmdbStored(StoredRows):
 
     def sample_name(self, row: int) -> str | None:
         """Return the file of a row with its key: ``/data/data.mdb[00000042]``."""
-        return f"{self.paths[0]}[{repr(self._keys.key(row))[2:-1]}]"
+        return f"{self.paths[0]}[{repr(self._keys.of(np.array([row]))[0])[2:-1]}]"
 
     def _options(self) -> list[Any]:
         return [self.database, self._keys.fingerprint()]
@@ -147,9 +147,10 @@ class LmdbStored(StoredRows):
         transaction = opened.environment.begin(db=database, buffers=True)
         try:
             # One at a time: Cursor.getmulti looks at all values before the first is copied, out of the caches by then.
-            for row in rows.tolist():
-                value = transaction.get(self._keys.key(row))
+            for place, key in enumerate(self._keys.of(rows)):
+                value = transaction.get(key)
                 if value is None:
+                    row = int(rows[place])
                     name = self.sample_name(row)
                     raise SampleReadError(f"row {row} of {self.paths[0]!r} has a key that is not there: {name}", name)
                 yield value
@@ -218,7 +219,7 @@ class LmdbRows(LmdbStored, StoredValues):
         """Return an accessor for each array of values that are dicts: ``ArrayDataSource(LmdbRows.columns(path))``.
 
         What is an array or a number in the first row is an :class:`LmdbArray` of its shape and dtype, else the accessor
-        gives lists. Each reads the value for itself; of a ``Datum`` it copies only its own part.
+        gives lists. Each looks for its part of a value and copies no other.
 
         Args:
             path: This and the others are those of the class.
@@ -295,7 +296,7 @@ class LmdbArray(LmdbStored, StoredArray):
     Raises:
         SampleReadError: as :class:`LmdbRows`. Reading raises it for a row of another shape or dtype.
         ArgumentError: as :class:`LmdbRows`; or `dtype` is one of Python objects.
-        ImportError: as :class:`LmdbRows`.
+        ImportError: lmdb is not installed.
     """
 
     def __init__(
@@ -326,9 +327,14 @@ class LmdbArray(LmdbStored, StoredArray):
         return [*super()._options(), str(self._dtype), self._shape, _decode_facts(self.decode)]
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        size, raw = self.row_bytes, self.decode is None and out.flags.c_contiguous
+        target = out.reshape(-1).view(np.uint8).data if raw else memoryview(b"")
         for place, value in enumerate(self._each(rows)):
             try:
-                out[place] = self._array(value)
+                if raw and len(value) == size:
+                    target[place * size : (place + 1) * size] = value  # sooner than an assignment of arrays
+                else:
+                    out[place] = self._array(value)
             except Exception as error:
                 raise self._unreadable(rows[place : place + 1], error) from error
 

@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import ArgumentError, ArgumentTypeError
 from ..packed_paths import PackedPaths
 
@@ -22,8 +24,8 @@ class Keys(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def key(self, row: int) -> bytes:
-        """Return the key of a row."""
+    def of(self, rows: np.ndarray) -> list[bytes]:
+        """Return the keys of some rows, ``(n,) int``."""
 
     @abstractmethod
     def fingerprint(self) -> Any:
@@ -33,8 +35,8 @@ class Keys(ABC):
 class NumberedKeys(Keys):
     """Keys that are a number in a format, one for each of `count` numbers from `first` on.
 
-    >>> NumberedKeys("{:04d}", 7, 3).key(2)
-    b'0009'
+    >>> NumberedKeys("{:04d}", 7, 3).of(np.array([2, 0]))
+    [b'0009', b'0007']
     """
 
     def __init__(self, form: str, first: int, count: int) -> None:
@@ -43,8 +45,9 @@ class NumberedKeys(Keys):
     def __len__(self) -> int:
         return self.count
 
-    def key(self, row: int) -> bytes:
-        return self.form.format(self.first + row).encode()
+    def of(self, rows: np.ndarray) -> list[bytes]:
+        written = self.form.format
+        return [written(self.first + row).encode() for row in rows.tolist()]
 
     def fingerprint(self) -> Any:
         return [self.form, self.first, self.count]
@@ -53,8 +56,8 @@ class NumberedKeys(Keys):
 class PackedKeys(Keys):
     """Any keys, which take 8 bytes each beside their own.
 
-    >>> PackedKeys([b"cat", b"dog"]).key(1)
-    b'dog'
+    >>> PackedKeys([b"cat", b"dog"]).of(np.array([1]))
+    [b'dog']
     """
 
     def __init__(self, keys: Iterable[bytes]) -> None:
@@ -63,8 +66,8 @@ class PackedKeys(Keys):
     def __len__(self) -> int:
         return len(self._packed)
 
-    def key(self, row: int) -> bytes:
-        return self._packed[row].encode("latin-1")
+    def of(self, rows: np.ndarray) -> list[bytes]:
+        return [self._packed[row].encode("latin-1") for row in rows.tolist()]
 
     def fingerprint(self) -> Any:
         digest = hashlib.sha256()
@@ -78,8 +81,8 @@ def numbered(first: bytes, last: bytes, count: int) -> NumberedKeys | None:
 
     Should others be among them, as many numbers are missing, and reading such a row is an error that names its key.
 
-    >>> numbered(b"img-008", b"img-011", 4).key(2)
-    b'img-010'
+    >>> numbered(b"img-008", b"img-011", 4).of(np.arange(4))
+    [b'img-008', b'img-009', b'img-010', b'img-011']
     >>> numbered(b"8", b"11", 4), numbered(b"008", b"011", 5)
     (None, None)
     """
@@ -98,15 +101,14 @@ def formatted(form: str, holds: Callable[[bytes], bool]) -> NumberedKeys:
             raise ValueError("it has no place for a number")
     except (ValueError, LookupError, AttributeError) as error:
         raise ArgumentError(f"keys must be a format of a number, such as '{{:08d}}', not {form!r} ({error})") from error
-    keys = NumberedKeys(form, 0, 1 << 62)
-    if not holds(keys.key(0)):
-        raise ArgumentError(f"keys={form!r} has the first key {keys.key(0)!r}, which is not there")
+    if not holds(form.format(0).encode()):
+        raise ArgumentError(f"keys={form!r} has the first key {form.format(0)!r}, which is not there")
     there, missing = 0, 1
-    while holds(keys.key(missing)):
+    while holds(form.format(missing).encode()):
         there, missing = missing, 2 * missing
     while missing - there > 1:
         middle = (there + missing) // 2
-        there, missing = (middle, missing) if holds(keys.key(middle)) else (there, middle)
+        there, missing = (middle, missing) if holds(form.format(middle).encode()) else (there, middle)
     return NumberedKeys(form, 0, missing)
 
 

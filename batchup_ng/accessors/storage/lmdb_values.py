@@ -29,6 +29,8 @@ class Field:
 
     def __call__(self, value: memoryview) -> Any:
         """Return the array, which may lie over `value`."""
+        if self.decode == "pyxis":
+            return pyxis(value, self.name)[self.name]
         return decoded(self.decode, value)[self.name]
 
 
@@ -63,14 +65,15 @@ def msgpack() -> Any:
     return msgpack
 
 
-def pyxis(value: memoryview) -> dict[str, Any]:
-    """Return the arrays of a sample that ml-pyxis wrote: a map of names to maps of type, dtype, shape and bytes.
+def pyxis(value: memoryview, only: str | None = None) -> dict[str, Any]:
+    """Return the arrays of a sample that ml-pyxis wrote, or `only` that of a name.
 
-    msgpack itself refuses lengths that the bytes do not have.
+    A sample is a map of names to maps of type, dtype, shape and bytes. msgpack refuses lengths that the bytes do not
+    have.
     """
     unpack = msgpack().unpackb
-    fields = unpack(value, raw=True).items()
-    return {name.decode(): _pyxis_array(unpack(packed, raw=True)) for name, packed in fields}
+    fields = {name.decode(): packed for name, packed in unpack(value, raw=True).items()}
+    return {name: _pyxis_array(unpack(fields[name], raw=True)) for name in (fields if only is None else [only])}
 
 
 def _pyxis_array(parts: Any) -> np.ndarray:

@@ -239,7 +239,7 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
         ("x", ArgumentError, "keys must be a format of a number"),
         ("{:d", ArgumentError, "keys must be a format of a number"),
         ("{x}", ArgumentError, "keys must be a format of a number"),
-        ("{:04d}", ArgumentError, "first key b'0000', which is not there"),
+        ("{:04d}", ArgumentError, "first key '0000', which is not there"),
     ):
         with pytest.raises(error, match=message):
             bu.LmdbRows(path, keys=keys)

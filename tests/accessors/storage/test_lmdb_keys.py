@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from batchup_ng.errors import ArgumentError
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=20))
 def test_packed_keys_are_those_that_were_given(keys: list[bytes]) -> None:
     packed = pickle.loads(pickle.dumps(PackedKeys(keys)))
-    assert [packed.key(row) for row in range(len(packed))] == keys
+    assert packed.of(np.arange(len(packed))) == keys
     assert packed.fingerprint() == PackedKeys(iter(keys)).fingerprint()
     assert not keys or packed.fingerprint() != PackedKeys(keys[1:]).fingerprint()
 
@@ -34,7 +35,7 @@ def test_numbers_of_one_width_are_recognised(prefix: str, width: int, first: int
     else:
         assert found is not None
         assert len(found) == count
-        assert [found.key(0), found.key(count - 1)] == keys
+        assert found.of(np.array([0, count - 1])) == keys
     assert numbered(keys[0], keys[1], count + 1) is None
 
 
@@ -42,13 +43,13 @@ def test_numbers_of_one_width_are_recognised(prefix: str, width: int, first: int
 def test_a_format_counts_to_the_first_that_is_missing(count: int) -> None:
     there = {b"%d.png" % number for number in range(count)}
     keys = formatted("{}.png", there.__contains__)
-    assert [len(keys), keys.key(count - 1)] == [count, b"%d.png" % (count - 1)]
+    assert (len(keys), keys.of(np.array([count - 1]))) == (count, [b"%d.png" % (count - 1)])
 
 
 def test_a_format_whose_first_key_is_missing_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"keys='\{:04d\}' has the first key b'0000', which is not there"):
+    with pytest.raises(ArgumentError, match=r"keys='\{:04d\}' has the first key '0000', which is not there"):
         formatted("{:04d}", lambda key: False)
 
 
 def test_listed_keys_may_be_text() -> None:
-    assert listed(["ü", b"\xff"]).key(0) == "ü".encode()
+    assert listed(["ü", b"\xff"]).of(np.array([0, 1])) == ["ü".encode(), b"\xff"]

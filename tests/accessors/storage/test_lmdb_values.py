@@ -107,6 +107,37 @@ def test_s4_an_array_of_pyxis_that_cannot_be_is_refused(dtype: str, tmp_path: Pa
         bu.LmdbRows(path, "pyxis")[0]
 
 
+@given(st.dictionaries(st.text(max_size=40), st.integers(0, 70000), max_size=20))
+def test_arrays_of_all_lengths_are_what_msgpack_wrote(lengths: dict[str, int]) -> None:
+    msgpack = pytest.importorskip("msgpack", reason="the extra lmdb is not installed")
+    arrays = {name: np.full((2, length), length % 251, "<u2") for name, length in lengths.items()}
+    fields = {
+        name: msgpack.packb({b"type": 2, b"dtype": x.dtype.str, b"shape": x.shape, b"data": x.tobytes()})
+        for name, x in arrays.items()
+    }
+    got = pyxis(memoryview(msgpack.packb(fields)))
+    assert list(got) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(got[name], array, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"\xdf\xff\xff\xff\xff\xa1x\xc4\x01a", "ValueError"),
+        (b"\x81\xa1x\xc6\xff\xff\xff\xffabc", "ValueError"),
+        (b"\x81\xce\xff\xff\xff\xff\xa0", "ValueError"),
+        (b"\x81\xa1x\xc0", "."),
+        (b"\x91" * 99999, "StackError"),
+        (b"", "ValueError"),
+    ],
+)
+def test_s4_a_sample_that_claims_what_it_does_not_have_is_refused(value: bytes, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([value]), b"data_db")
+    with pytest.raises(SampleReadError, match=f"row 0 of .* cannot be read .*{message}"):
+        bu.LmdbRows(path, "pyxis")[0]
+
+
 @given(st.data())
 def test_s10_whatever_a_value_holds_is_arrays_or_an_error(caffe: Any, data: Any) -> None:
     msgpack = pytest.importorskip("msgpack", reason="the extra lmdb is not installed")
