@@ -167,12 +167,10 @@ class LmdbRows(LmdbStored, StoredValues):
     stacks samples that are dicts. Values that are arrays of one shape are an :class:`LmdbArray`. LMDB itself trusts
     what the pages of a file say: reading one that was damaged may crash a process.
 
-    >>> import lmdb, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with lmdb.open(folder) as environment, environment.begin(write=True) as transaction:
-    ...         _ = [transaction.put(b"%04d" % number, b"value %d" % number) for number in range(10)]
-    ...     LmdbRows(folder)[[7, 0]]
-    [b'value 7', b'value 0']
+    ::
+
+        images = ImageBytes(LmdbRows("lsun/bedroom_train_lmdb"), size=224)
+        source = ArrayDataSource(LmdbRows.columns("digits.pyxis", ["image", "label"]))  # batches are dicts
 
     Args:
         path: The folder in which ``data.mdb`` lies, or the file itself. No other code of this process may have it open.
@@ -219,7 +217,8 @@ class LmdbRows(LmdbStored, StoredValues):
         """Return an accessor for each array of values that are dicts: ``ArrayDataSource(LmdbRows.columns(path))``.
 
         What is an array or a number in the first row is an :class:`LmdbArray` of its shape and dtype, else the accessor
-        gives lists. Each looks for its part of a value and copies no other.
+        gives lists. Each reads the value for itself: of a ``Datum`` it copies its own part alone, of a sample of ml-pyxis
+        it decodes its own alone. ``MapStyle(LmdbRows(path, decode))`` decodes each value once.
 
         Args:
             path: This and the others are those of the class.
@@ -235,7 +234,7 @@ class LmdbRows(LmdbStored, StoredValues):
         """
         rows = cls(path, decode, keys=keys, database=database)
         if not len(rows):
-            raise SampleReadError(f"{rows.paths[0]!r} has no rows, so that nobody can tell its columns", rows.paths[0])
+            raise SampleReadError(f"{rows.paths[0]!r} has no rows, the first of which would tell the columns", rows.paths[0])
         first = rows[0]
         if not isinstance(first, dict):
             raise ArgumentTypeError(f"decode must give dicts to have columns, not {type(first).__name__}")
@@ -278,12 +277,10 @@ class LmdbRows(LmdbStored, StoredValues):
 class LmdbArray(LmdbStored, StoredArray):
     """The values of an LMDB file as rows of one shape and dtype, which are copied straight into a batch.
 
-    >>> import lmdb, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with lmdb.open(folder) as environment, environment.begin(write=True) as transaction:
-    ...         _ = [transaction.put(b"%04d" % n, np.array([n, n * n]).tobytes()) for n in range(10)]
-    ...     LmdbArray(folder, np.int64, 2)[[7, 0]].tolist()
-    [[7, 49], [0, 0]]
+    ::
+
+        images = LmdbArray("images.lmdb", np.uint8, (128, 128, 3))
+        images[[7, 0]].shape  # (2, 128, 128, 3)
 
     Args:
         path: This, `keys` and `database` are those of :class:`LmdbRows`.

@@ -31,6 +31,14 @@ DTYPES = {
 class SafetensorsRows(NpyRows):
     """The rows of one array of a safetensors file, which may be larger than memory.
 
+    >>> import tempfile
+    >>> header = b'{"x": {"dtype": "U8", "shape": [3, 2], "data_offsets": [0, 6]}}'
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(len(header).to_bytes(8, "little") + header + bytes([1, 2, 3, 4, 5, 6]))
+    ...     file.flush()
+    ...     SafetensorsRows(file.name)[[2, 0]].tolist()
+    [[5, 6], [1, 2]]
+
     Args:
         path: The file.
         name: Which array; it may be left out where there is only one.
