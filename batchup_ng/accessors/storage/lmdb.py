@@ -217,8 +217,8 @@ class LmdbRows(LmdbStored, StoredValues):
         """Return an accessor for each array of values that are dicts: ``ArrayDataSource(LmdbRows.columns(path))``.
 
         What is an array or a number in the first row is an :class:`LmdbArray` of its shape and dtype, else the accessor
-        gives lists. Each reads the value for itself: of a ``Datum`` it copies its own part alone, of a sample of ml-pyxis
-        it decodes its own alone. ``MapStyle(LmdbRows(path, decode))`` decodes each value once.
+        gives lists. Each reads the value for itself: of a ``Datum`` it copies its own part alone, of a sample of
+        ml-pyxis it decodes its own alone. ``MapStyle(LmdbRows(path, decode))`` decodes each value once.
 
         Args:
             path: This and the others are those of the class.
@@ -234,7 +234,7 @@ class LmdbRows(LmdbStored, StoredValues):
         """
         rows = cls(path, decode, keys=keys, database=database)
         if not len(rows):
-            raise SampleReadError(f"{rows.paths[0]!r} has no rows, the first of which would tell the columns", rows.paths[0])
+            raise SampleReadError(f"{rows.paths[0]!r} has no rows, and the first tells the columns", rows.paths[0])
         first = rows[0]
         if not isinstance(first, dict):
             raise ArgumentTypeError(f"decode must give dicts to have columns, not {type(first).__name__}")
