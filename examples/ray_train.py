@@ -1,7 +1,4 @@
-"""Train by Ray Train on two trainers, each of which is fed by actors on nodes that have no trainer.
-
-Needs the extra `examples`: `ray[train]` and torch.
-"""
+"""Train by Ray Train (`ray[train]`) on two trainers, each fed by actors on nodes that have no trainer."""
 
 import os
 import tempfile

@@ -126,9 +126,9 @@ class StoredRows(ABC):
             ) from error
 
     def _unreadable(self, rows: np.ndarray, error: Exception) -> Exception:
-        """Return the error for rows that could not be read."""
+        """Return the error for rows that could not be read; raise `error` itself if it says that, or is of memory."""
         if isinstance(error, (BatchupError, MemoryError)):
-            return error
+            raise error
         name = self.sample_name(int(rows[0]))
         which = f"row {rows[0]}" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]}"
         return SampleReadError(f"{which} of {_called(name or self.paths[0])} cannot be read ({_reason(error)})", name)
