@@ -145,9 +145,11 @@ def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
             for item in super().__iter__():
                 other = threading.Thread(target=pool.submit, args=((len, ("abc",), {}), Submission(stream_id=1)))
                 other.start()
+                others.append(other)
                 other.join(0.1)
                 yield item
 
+    others = []
     busy, go_on = threading.Event(), threading.Event()
 
     def keep():
@@ -166,6 +168,8 @@ def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
             go_on.set()
         first.result()
         assert second.result() == 3
+        for other in others:
+            other.join()
 
 
 class TogetherInAProcess(Slow):
