@@ -8,7 +8,7 @@ import glob
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,13 +16,15 @@ import numpy as np
 from ...error_context import shortened
 from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleReadError
 from ...validation import size_in_bytes
-from ..base import fill_rows
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
 from .chunks import ChunkedArray
 
 LARGEST_CHUNK = 1 << 30
 """Bytes of a decoded chunk that are taken on the word of a file, which may claim anything."""
+
+LARGE_ROW = 1024
+"""Bytes of a row above which rows are copied one by one."""
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Self = TypeVar("Self", bound="ArrowColumn")
@@ -77,10 +79,11 @@ class ArrowColumn(StoredArray, StoredValues):
         self._cache_limit = size_in_bytes("cache", cache)
         super().__init__(_listed(paths))
         chunks = [self._checked_chunks(number) for number in range(len(self.paths))]
-        self._first_chunks = np.cumsum([0, *map(len, chunks)])
+        self._files = np.repeat(np.arange(len(chunks)), [len(of_file) for of_file in chunks])
         lengths = [length for of_file in chunks for length, _ in of_file]
         sizes = [size for of_file in chunks for _, size in of_file]
         self._ends = np.cumsum(lengths, dtype=np.int64)
+        self._starts = self._ends - np.array(lengths, np.int64)
         self._longest = max([1, *lengths])
         self._mean_bytes = sum(sizes) // max(1, len(self))
         self._form = numbers_form(self._kind, shape, fill)
@@ -94,7 +97,7 @@ class ArrowColumn(StoredArray, StoredValues):
         if self._mapped:
             return
         if (size := max(sizes, default=0)) > max(LARGEST_CHUNK, self._cache_limit):
-            path = self.paths[self._place(sizes.index(size))[0]]
+            path = self.paths[self._files[sizes.index(size)]]
             raise SampleReadError(
                 f"a chunk of column {column!r} of {path!r} has {size:,} bytes; pass a cache= that has room for it, or "
                 f"write the file with smaller row groups or batches",
@@ -179,12 +182,12 @@ class ArrowColumn(StoredArray, StoredValues):
 
     def sample_name(self, row: int) -> str | None:
         """Return the file of a row."""
-        return self.paths[self._place(int(np.searchsorted(self._ends, row % len(self), "right")))[0]]
+        return self.file_paths([row % len(self)])[0]
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
         """Return the files that `rows` are read from."""
-        chunks = np.unique(np.searchsorted(self._ends, np.asarray(rows), "right"))
-        return list(dict.fromkeys(self.paths[self._place(number)[0]] for number in chunks.tolist()))
+        files = np.unique(self._files[np.searchsorted(self._ends, np.asarray(rows), "right")])
+        return [self.paths[file] for file in files.tolist()]
 
     def _options(self) -> list[Any]:
         return [self.column, None if self._form is None else list(self._form.shape), repr(self.fill)]
@@ -212,30 +215,22 @@ class ArrowColumn(StoredArray, StoredValues):
             raise SampleReadError(f"{path!r} has a chunk of less than no rows; get a whole copy of the file", path)
         return chunks
 
-    def _place(self, chunk: int) -> tuple[int, int]:
-        """Return the number of the file of a chunk, and its number there."""
-        file = int(np.searchsorted(self._first_chunks, chunk, "right")) - 1
-        return file, chunk - int(self._first_chunks[file])
-
-    def _start(self, chunk: int) -> int:
-        return int(self._ends[chunk - 1]) if chunk else 0
-
     def _array(self, chunk: int) -> Any:
         """Return the Arrow array of a chunk, as it is stored."""
-        file, number = self._place(chunk)
+        file = int(self._files[chunk])
         handle = self._handle(file)
         try:
-            array = self._decoded(handle, number)
+            array = self._decoded(handle, chunk - int(np.searchsorted(self._files, file)))
             for name in self._names[1:]:
                 array = unwrapped(array)
                 array = array.flatten()[array.type.get_field_index(name)]  # which are null where the struct is
             array = unwrapped(array)
-            if len(array) != self._ends[chunk] - self._start(chunk):
+            if len(array) != self._ends[chunk] - self._starts[chunk]:
                 raise ValueError(
-                    f"a chunk has {len(array)} rows, not the {self._ends[chunk] - self._start(chunk)} told"
+                    f"a chunk has {len(array)} rows, not the {self._ends[chunk] - self._starts[chunk]} told"
                 )
         except Exception as error:
-            rows = np.arange(self._start(chunk), self._ends[chunk])
+            rows = np.arange(self._starts[chunk], self._ends[chunk])
             raise self._unreadable(rows, error) from error
         return array
 
@@ -262,46 +257,51 @@ class ArrowColumn(StoredArray, StoredValues):
         path = self.sample_name(row)
         return SampleReadError(f"row {row} of column {self.column!r}, of {path!r}, {error}", path)
 
-    def _by_chunk(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Give each chunk that `rows` are in, their places among `rows`, and their numbers in the chunk."""
+    def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the chunk of each row, and its number there.
+
+        Raises:
+            SampleReadError: one of their files has changed, though their chunks may be kept.
+        """
         chunks = np.searchsorted(self._ends, rows, "right")
-        for chunk in np.unique(chunks).tolist():
-            places = np.flatnonzero(chunks == chunk)
-            yield chunk, places, rows[places] - self._start(chunk)
+        for file in np.unique(self._files[chunks]).tolist():
+            self._handle(file)
+        return chunks, rows - self._starts[chunks]
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        if self._padded is None:
-            for chunk, places, within in self._by_chunk(rows):
-                self._fill_mapped(chunk, places, within, rows, out)
-            return
-        chunks = np.searchsorted(self._ends, rows, "right")
-        for file in np.unique(np.searchsorted(self._first_chunks, chunks, "right") - 1).tolist():
-            self._handle(file)  # which sees whether it has changed, though the chunk may be kept
-        starts = self._ends - np.diff(self._ends, prepend=0)
-        self._padded._fill(rows - starts[chunks] + chunks * self._longest, out)
-
-    def _fill_mapped(
-        self, chunk: int, places: np.ndarray, within: np.ndarray, rows: np.ndarray, out: np.ndarray
-    ) -> None:
-        self._handle(self._place(chunk)[0])
-        kept = self._kept(chunk)
-        if isinstance(kept, np.ndarray) and places[-1] - places[0] + 1 == len(places):
-            fill_rows(kept, within, out[places[0] : places[-1] + 1])
-        elif isinstance(kept, np.ndarray):
-            out[places] = kept[within]
+        chunks, within = self._located(rows)
+        if self._padded is not None:
+            self._padded._fill(chunks * self._longest + within, out)
+        elif self.row_bytes >= LARGE_ROW:  # an index array would go by way of fresh memory
+            last = -1
+            kept: Any = None
+            for place, (chunk, row) in enumerate(zip(chunks.tolist(), within.tolist(), strict=True)):
+                if chunk != last:
+                    last, kept = chunk, self._kept(chunk)
+                out[place] = kept[row] if isinstance(kept, np.ndarray) else self._some(kept, [row], rows[place:])[0]
         else:
-            out[places] = self._numbers(kept.take(pyarrow().array(within)), rows[places].tolist())
+            for chunk in np.unique(chunks).tolist():
+                places, kept = np.flatnonzero(chunks == chunk), self._kept(chunk)
+                here = within[places]
+                out[places] = kept[here] if isinstance(kept, np.ndarray) else self._some(kept, here, rows[places])
+
+    def _some(self, array: Any, within: Any, rows: np.ndarray) -> np.ndarray:
+        """Return some entries, those of `rows`, of an array of numbers that NumPy cannot view."""
+        return self._numbers(array.take(pyarrow().array(within)), rows.tolist())
 
     def _values(self, rows: np.ndarray) -> list[Any]:
         values: list[Any] = [None] * len(rows)
-        for chunk, places, within in self._by_chunk(rows):
-            self._handle(self._place(chunk)[0])
-            array = self._kept(chunk)
-            for place, row in zip(places.tolist(), within.tolist(), strict=True):
-                try:
-                    values[place] = python_value(array[row])
-                except UnfitRow as error:
-                    raise self._unfit(int(rows[place]), error) from error
+        chunks, within = self._located(rows)
+        last = -1
+        array: Any = None
+        for place in np.argsort(chunks, kind="stable").tolist():  # so that a chunk that is not kept is decoded once
+            if chunks[place] != last:
+                last = int(chunks[place])
+                array = self._kept(last)
+            try:
+                values[place] = python_value(array[int(within[place])])
+            except UnfitRow as error:
+                raise self._unfit(int(rows[place]), error) from error
         return values
 
 
@@ -327,7 +327,7 @@ class PaddedChunks(ChunkedArray):
         return self._column._options()
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        array, start = self._column._array(number), self._column._start(number)
+        array, start = self._column._array(number), int(self._column._starts[number])
         out[: len(array)] = self._column._numbers(array, range(start, start + len(array)))
 
 

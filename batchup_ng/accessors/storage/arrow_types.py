@@ -163,9 +163,11 @@ def _flat(array: Any, n: int, only_views: bool) -> Any:
     if _is_list(array.type):
         _refuse_unequal(array.offsets.to_numpy(), n)
         return array.flatten()
-    array = array.cast(pa.large_binary())
+    if str(array.type) != "binary":
+        array = array.cast(pa.large_binary())
     _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    ends = np.frombuffer(offsets, np.int32 if str(array.type) == "binary" else np.int64)
+    ends = ends[array.offset : array.offset + len(array) + 1]
     _refuse_unequal(ends, n)
     return pa.Array.from_buffers(pa.uint8(), ends[-1] - ends[0], [None, data], 0, ends[0])
 
@@ -201,12 +203,4 @@ def _is_bytes(kind: Any) -> bool:
 
 def _is_number(kind: Any) -> bool:
     types = pyarrow().types
-    tests = (
-        types.is_integer,
-        types.is_floating,
-        types.is_boolean,
-        types.is_timestamp,
-        types.is_date,
-        types.is_duration,
-    )
-    return any(test(kind) for test in tests)
+    return bool(types.is_primitive(kind) and not types.is_time(kind) and not types.is_interval(kind))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
+from .base import StoredRows
 from .chunks import ChunkedArray
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
@@ -76,7 +77,7 @@ class ZarrRows(ChunkedArray):
         if names is None:
             store = cls.__new__(cls)
             names = sorted(getattr(store._root(path), "array_keys", list)())
-            store.close()
+            StoredRows.close(store)
         columns = {name: cls(path, name) for name in names}
         lengths = {name: len(rows) for name, rows in columns.items()}
         if not columns or len(set(lengths.values())) > 1:
