@@ -20,13 +20,10 @@ class ArrowRows(ArrowColumn):
     decoded whole, and all of them once when the accessor is made; a compressed stream, which can only be read from its
     beginning, is refused.
 
-    >>> import tempfile, pyarrow as pa, pyarrow.feather
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = pa.table({"x": [1.5, None, 3], "name": ["a", "b", "c"]})
-    ...     pa.feather.write_feather(table, f"{folder}/t.arrow", compression="uncompressed")
-    ...     columns = ArrowRows.columns(f"{folder}/t.arrow")
-    ...     columns["x"][[2, 1]], columns["name"][::2]
-    (array([ 3., nan]), ['a', 'c'])
+    ::
+
+        tokens = ArrowRows("dataset/train/*.arrow", "input_ids")
+        source = ArrayDataSource(ArrowRows.columns("table.feather"))  # batches are dicts
     """
 
     each_thread = True  # a reader is not said to be safe among threads

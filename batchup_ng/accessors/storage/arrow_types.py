@@ -48,10 +48,6 @@ class UnfitRow(ValueError):
 def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | None:
     """Return the arrays that values of an Arrow type are; None where they are none, or differ in shape.
 
-    >>> import pyarrow as pa
-    >>> numbers_form(pa.list_(pa.float32(), 3)), numbers_form(pa.string())
-    (Numbers(shape=(3,), dtype=dtype('float32')), None)
-
     Args:
         kind: The type.
         shape: The shape that lists, or bytes, of any length are to have.

@@ -14,12 +14,11 @@ class ParquetRows(ArrowColumn):
     A row group is decoded whole, so read in order, or by ``shuffle="blocks"``. Lists are slow to decode: pixels that
     are stored as bytes, and read with ``shape=``, come about 15 times as fast as in lists of a fixed length.
 
-    >>> import tempfile, pyarrow as pa, pyarrow.parquet
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pa.parquet.write_table(pa.table({"x": [1.5, None, 3], "name": ["a", "b", "c"]}), f"{folder}/t.parquet")
-    ...     columns = ParquetRows.columns(f"{folder}/t.parquet")
-    ...     columns["x"][[2, 1]], columns["name"][::2]
-    (array([ 3., nan]), ['a', 'c'])
+    ::
+
+        images = ImageBytes(ParquetRows("train-*.parquet", "image"), size=224)
+        labels = ParquetRows("train-*.parquet", "label")
+        pixels = ParquetRows("pixels.parquet", "pixels", shape=(128, 128, 3))
     """
 
     each_thread = True  # several threads that read by one ParquetFile crash the interpreter

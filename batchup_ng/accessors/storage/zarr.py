@@ -29,11 +29,10 @@ class ZarrRows(ChunkedArray):
     zarr 3 reads formats 2 and 3, zarr 2 reads format 2. zarr 3 starts threads in each process that reads, which end
     with it.
 
-    >>> import tempfile, zarr
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     zarr.save(f"{folder}/x.zarr", x=np.arange(6).reshape(3, 2))
-    ...     ZarrRows(f"{folder}/x.zarr", "x")[[2, 0]].tolist()
-    [[4, 5], [0, 1]]
+    ::
+
+        images = ZarrRows("data.zarr", "train/images")
+        source = ArrayDataSource(ZarrRows.columns("digits.zarr", ["image", "label"]))  # batches are dicts
 
     Args:
         path: The store.
