@@ -16,6 +16,8 @@ EXTRAS = {
     "progress": ["tqdm>=4.64"],
     "hdf5": ["h5py>=3.8"],
     "lmdb": ["lmdb>=1.4", "msgpack>=1.0"],
+    "zarr": ["zarr>=2.16"],
+    "parquet": ["pyarrow>=14.0"],
     "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8"],
     "tables": ["narwhals>=1.20"],
     "ray": ["ray>=2.40"],

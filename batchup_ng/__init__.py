@@ -16,6 +16,7 @@ from . import augment, data_source, sampling, work_pool
 from ._version import __version__
 from .accessors import (
     Accessor,
+    ArrowRows,
     Cached,
     CenterCrop,
     ImageArrayUInt8ToFloat32,
@@ -26,11 +27,13 @@ from .accessors import (
     MapStyle,
     NpyRows,
     NpzRows,
+    ParquetRows,
     Ragged,
     RandomResizedCrop,
     SafetensorsRows,
     TarShards,
     TextLines,
+    ZarrRows,
 )
 from .data_source import (
     AbstractDataSource,
@@ -114,6 +117,7 @@ __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
     "ArrayDataSource",
+    "ArrowRows",
     "BalancedBatchSampler",
     "BatchError",
     "BatchIterator",
@@ -147,6 +151,7 @@ __all__ = [
     "NpyRows",
     "NpzRows",
     "PadColumns",
+    "ParquetRows",
     "PoolBroken",
     "PoolClosed",
     "Ragged",
@@ -178,6 +183,7 @@ __all__ = [
     "WorkerRayPool",
     "WorkerThreadPool",
     "WorkerWarning",
+    "ZarrRows",
     "__version__",
     "augment",
     "batch_map_concat",

@@ -7,11 +7,23 @@ from .image_bytes import ImageBytes
 from .image_files import ImageFiles
 from .map_style import MapStyle
 from .ragged import Ragged
-from .storage import LmdbArray, LmdbRows, NpyRows, NpzRows, SafetensorsRows, TarShards, TextLines
+from .storage import (
+    ArrowRows,
+    LmdbArray,
+    LmdbRows,
+    NpyRows,
+    NpzRows,
+    ParquetRows,
+    SafetensorsRows,
+    TarShards,
+    TextLines,
+    ZarrRows,
+)
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
 __all__ = [
     "Accessor",
+    "ArrowRows",
     "Cached",
     "CenterCrop",
     "ImageArrayUInt8ToFloat32",
@@ -22,10 +34,12 @@ __all__ = [
     "MapStyle",
     "NpyRows",
     "NpzRows",
+    "ParquetRows",
     "Ragged",
     "RandomResizedCrop",
     "SafetensorsRows",
     "TarShards",
     "TextLines",
+    "ZarrRows",
     "gather",
 ]

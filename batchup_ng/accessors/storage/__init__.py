@@ -1,9 +1,23 @@
 """Rows in files that other programs wrote, one format a file."""
 
+from .arrow import ArrowRows
 from .lmdb import LmdbArray, LmdbRows
 from .npy import NpyRows, NpzRows
+from .parquet import ParquetRows
 from .safetensors import SafetensorsRows
 from .tar import TarShards
 from .text import TextLines
+from .zarr import ZarrRows
 
-__all__ = ["LmdbArray", "LmdbRows", "NpyRows", "NpzRows", "SafetensorsRows", "TarShards", "TextLines"]
+__all__ = [
+    "ArrowRows",
+    "LmdbArray",
+    "LmdbRows",
+    "NpyRows",
+    "NpzRows",
+    "ParquetRows",
+    "SafetensorsRows",
+    "TarShards",
+    "TextLines",
+    "ZarrRows",
+]

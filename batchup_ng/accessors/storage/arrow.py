@@ -1,0 +1,90 @@
+"""Columns of Arrow files: Feather, streams, the data sets of Hugging Face."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import SampleReadError
+from .arrow_column import ArrowColumn, field_path
+from .arrow_types import pyarrow
+
+MAGIC = b"ARROW1"
+"""What a file begins with that is no stream (Arrow Columnar Format, "IPC File Format")."""
+
+
+class ArrowRows(ArrowColumn):
+    """A column of Arrow files, as an array or as values (see the class that it derives from).
+
+    The files are those of Arrow's IPC format: Feather (version 2), streams, and what the library `datasets` of Hugging
+    Face keeps (``folder/*.arrow``). They are mapped, and rows are copied straight out of them. Compressed batches are
+    decoded whole, and all of them once when the accessor is made; a compressed stream, which can only be read from its
+    beginning, is refused.
+
+    ::
+
+        tokens = ArrowRows("dataset/train/*.arrow", "input_ids")
+        source = ArrayDataSource(ArrowRows.columns("table.feather"))  # batches are dicts
+    """
+
+    each_thread = True  # a reader is not said to be safe among threads
+
+    _mapped = True
+
+    def _open(self, path: str) -> Any:
+        return Batches(path, self.column)
+
+    def _close(self, handle: Any) -> None:
+        pass  # the map goes with the last reference to it: a thread may be reading
+
+    def _schema(self, handle: Any) -> Any:
+        return handle.schema
+
+    def _chunks(self, handle: Any) -> list[tuple[int, int]]:
+        arrays = [handle.array(number) for number in range(handle.count)]
+        if not all(map(handle.maps, arrays)):
+            if handle.streamed:
+                raise SampleReadError(
+                    f"{handle.path!r} is a compressed stream; write it as a file, by pyarrow.ipc.new_file", handle.path
+                )
+            self._mapped = False
+        return [(len(array), array.nbytes) for array in arrays]
+
+    def _decoded(self, handle: Any, number: int) -> Any:
+        array = handle.array(number)
+        array.validate(full=True)  # for the library takes offsets in files on trust
+        return array
+
+
+class Batches:
+    """The batches of a file, mapped, of which only one column is looked at."""
+
+    def __init__(self, path: str, column: str) -> None:
+        pa, self.path = pyarrow(), path
+        with pa.memory_map(path) as mapped:
+            self._buffer = mapped.read_buffer()
+        self.streamed = self._buffer[: len(MAGIC)].to_pybytes() != MAGIC
+        opens = pa.ipc.open_stream if self.streamed else pa.ipc.open_file
+        self.schema = opens(self._buffer).schema
+        if column:
+            fields = [self.schema.names.index(field_path(self.schema, column, path)[0][0])]
+            selecting = pa.ipc.IpcReadOptions(included_fields=fields)
+            if self.streamed:
+                self._batches = [batch.column(0) for batch in opens(self._buffer, options=selecting)]
+                self.count = len(self._batches)
+            else:
+                self._reader, self._field = opens(self._buffer), fields[0]
+                self.count = self._reader.num_record_batches
+                if self.count and not self.maps(self.array(0)):  # else selecting would copy what is mapped
+                    self._reader, self._field = opens(self._buffer, options=selecting), 0
+
+    def array(self, number: int) -> Any:
+        """Return the column of the batch of that number."""
+        array = self._batches[number] if self.streamed else self._reader.get_batch(number).column(self._field)
+        array.validate()
+        return array
+
+    def maps(self, array: Any) -> bool:
+        """Return whether an array lies in the file, and not in memory that it was decoded into."""
+        start, end = self._buffer.address, self._buffer.address + self._buffer.size
+        parts = [part for part in array.buffers() if part is not None and part.size]
+        return all(start <= part.address < end for part in parts)

@@ -1,0 +1,202 @@
+"""What the types of Arrow are as NumPy arrays and Python values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, ArgumentTypeError
+
+BYTES = {"binary", "large_binary", "binary_view"}
+STRINGS = {"string", "large_string", "string_view"}
+
+
+def pyarrow() -> Any:
+    """Return the library.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            f"Parquet and Arrow files need pyarrow: pip install 'batchup_ng[parquet]' ({error})"
+        ) from error
+    return pyarrow
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Rows that are arrays of one shape."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class UnfitRow(ValueError):
+    """A row cannot be given as what its column is; `row` counts from the first of those that were converted."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
+def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | None:
+    """Return the arrays that values of an Arrow type are; None where they are none, or differ in shape.
+
+    Args:
+        kind: The type.
+        shape: The shape that lists, or bytes, of any length are to have.
+        fill: What is to stand for a null.
+    """
+    sizes: list[int] | None = []
+    leaf = kind
+    while (inner := _inner(leaf)) is not None:
+        if not hasattr(leaf, "list_size") and _is_list(leaf):
+            sizes = None
+        elif sizes is not None and hasattr(leaf, "list_size"):
+            sizes.append(leaf.list_size)
+        leaf = inner
+    if shape is not None and _is_bytes(leaf):
+        sizes, leaf = None, pyarrow().uint8()
+    if (shape is None and sizes is None) or not _is_number(leaf):
+        if shape is not None:
+            raise ArgumentError(f"shape must be left out for a column of {kind}, which are no numbers, not {shape!r}")
+        return None
+    wanted = tuple(sizes or ()) if shape is None else tuple(map(int, shape))
+    if sizes is not None and math.prod(wanted) != math.prod(sizes):
+        raise ArgumentError(f"shape must have {math.prod(sizes)} numbers, as each row of {kind} has, not {shape!r}")
+    if fill is not None:
+        try:
+            pyarrow().scalar(fill, leaf)
+        except Exception as error:
+            raise ArgumentTypeError(f"fill must be a value of type {leaf}, not {fill!r}") from error
+    return Numbers(wanted, pyarrow().array([], leaf).to_numpy(zero_copy_only=False).dtype)
+
+
+def as_numbers(array: Any, form: Numbers, fill: Any = None, *, only_views: bool = False) -> np.ndarray:
+    """Return an Arrow array as ``(len(array), *form.shape)``, without a copy where there is nothing to convert.
+
+    Raises:
+        UnfitRow: a row is null, and no float or time; or has another number of entries.
+        ArrowInvalid: it needs a copy, and `only_views` was asked for.
+    """
+    n = len(array)
+    if n == 0:
+        return np.empty((0, *form.shape), form.dtype)
+    while not _is_number(array.type):
+        array = _flat(array, n, only_views)
+    if len(array) != n * math.prod(form.shape):
+        raise UnfitRow(0, f"has {len(array) // n} numbers, not those of shape {form.shape}; pass shape= to fit")
+    if array.null_count and fill is not None:
+        array = array.fill_null(fill)
+    if array.null_count and form.dtype.kind not in "fmM":
+        _refuse_null(array, n)
+    numbers: np.ndarray = array.to_numpy(zero_copy_only=only_views).reshape(n, *form.shape)
+    return numbers
+
+
+def unwrapped(array: Any) -> Any:
+    """Return an array as it is stored, if its type is an extension of that."""
+    while isinstance(array.type, pyarrow().BaseExtensionType):
+        array = array.storage
+    return array
+
+
+def check_values(kind: Any, column: str) -> None:
+    """Refuse a type whose values have no plain Python type.
+
+    Raises:
+        ArgumentError: it is one.
+    """
+    leaf = kind
+    while (inner := _inner(leaf)) is not None:
+        leaf = inner
+    if not (_is_number(leaf) or _is_bytes(leaf) or str(leaf) in STRINGS or pyarrow().types.is_struct(leaf)):
+        raise ArgumentError(
+            f"column must be one of numbers, times, strings, bytes, structs or lists of them, and {column!r} is of "
+            f"type {kind}; cast it when the file is written (decimals to float64 or string, say)"
+        )
+
+
+def python_value(scalar: Any) -> Any:
+    """Return an Arrow scalar as Python has it: lists of numbers as arrays, nulls as None.
+
+    Raises:
+        UnfitRow: a list of numbers has a null that is no float or time.
+    """
+    kind = scalar.type
+    if not _is_list(kind):
+        return scalar.as_py()
+    if scalar.values is None:
+        return None
+    form = numbers_form(kind.value_type)
+    if form is None:
+        return [python_value(one) for one in scalar.values]
+    try:
+        return as_numbers(scalar.values, form).copy()
+    except UnfitRow as error:
+        raise UnfitRow(0, str(error)) from error
+
+
+def _flat(array: Any, n: int, only_views: bool) -> Any:
+    """Return what an array of `n` rows is made of: the values of extensions and dictionaries, the entries of lists."""
+    pa = pyarrow()
+    if isinstance(array.type, pa.BaseExtensionType):
+        return array.storage
+    if pa.types.is_dictionary(array.type):
+        if only_views:
+            raise pa.ArrowInvalid("values of a dictionary are copied")
+        return array.dictionary_decode()
+    if array.null_count:
+        _refuse_null(array, n)
+    if hasattr(array.type, "list_size"):
+        return array.flatten()
+    if _is_list(array.type):
+        _refuse_unequal(array.offsets.to_numpy(), n)
+        return array.flatten()
+    if str(array.type) != "binary":
+        array = array.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32 if str(array.type) == "binary" else np.int64)
+    ends = ends[array.offset : array.offset + len(array) + 1]
+    _refuse_unequal(ends, n)
+    return pa.Array.from_buffers(pa.uint8(), ends[-1] - ends[0], [None, data], 0, ends[0])
+
+
+def _refuse_null(array: Any, n: int) -> None:
+    null = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+    raise UnfitRow(null * n // len(array), "is null, or has a null; pass fill= to have a number instead of one")
+
+
+def _refuse_unequal(ends: np.ndarray, n: int) -> None:
+    lengths = np.diff(ends)
+    if (lengths != lengths[0]).any():
+        odd = int(np.flatnonzero(lengths != lengths[0])[0])
+        raise UnfitRow(odd * n // len(lengths), f"has a list of {lengths[odd]} entries, where another has {lengths[0]}")
+
+
+def _inner(kind: Any) -> Any:
+    """Return the type that an extension, a dictionary or a list is made of; None for others."""
+    pa = pyarrow()
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) or _is_list(kind) else None
+
+
+def _is_list(kind: Any) -> bool:
+    types = pyarrow().types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    return str(kind) in BYTES or bool(pyarrow().types.is_fixed_size_binary(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    types = pyarrow().types
+    return bool(types.is_primitive(kind) and not types.is_time(kind) and not types.is_interval(kind))

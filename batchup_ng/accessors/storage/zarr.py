@@ -1,0 +1,165 @@
+"""Arrays of Zarr stores, formats 2 and 3, by their chunks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, SampleReadError
+from .base import StoredRows
+from .chunks import ChunkedArray
+
+METADATA = ("zarr.json", ".zarray", ".zgroup")
+"""The files that describe an array or a group: of format 3, and of format 2."""
+
+LARGEST_CHUNK = 1 << 30
+"""Bytes of a decoded chunk that are taken on the word of the metadata, which may claim anything."""
+
+
+class ZarrRows(ChunkedArray):
+    """The rows of an array in a Zarr store on disk: a folder, or a ``.zip`` file.
+
+    A chunk that is kept is that of the first axis: with chunks along other axes too it is put together of several.
+    Chunks that were never written have the fill value of the array. Of a folder only the file of metadata is looked at
+    to see whether it has changed, so **a chunk that is written anew in place is not noticed**.
+
+    zarr 3 reads formats 2 and 3, zarr 2 reads format 2. zarr 3 starts threads in each process that reads, which end
+    with it.
+
+    ::
+
+        images = ZarrRows("data.zarr", "train/images")
+        source = ArrayDataSource(ZarrRows.columns("digits.zarr", ["image", "label"]))  # batches are dicts
+
+    Args:
+        path: The store.
+        array: The path of an array in it, such as ``"train/images"``; it may be left out where the store is an array,
+            or a group of only one.
+        cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
+
+    Raises:
+        SampleReadError: the store is not there, or is none; the array holds Python objects or strings of any length,
+            is a single value or coded by pickle; or one chunk of rows has more bytes than 1 GiB and than `cache`.
+        ArgumentError: there is no array of that name.
+        ImportError: the extra ``zarr`` is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], array: str | None = None, *, cache: int | str = "256MB") -> None:
+        self._set_cache(cache)
+        node = self._root(path)
+        if hasattr(node, "array_keys"):
+            self.array = _chosen(node, self.path, array)
+            self.close()
+            super().__init__([_metadata(self.path, self.array)])
+            node = self._handle()
+        elif array:
+            raise ArgumentError(f"array must be left out for {self.path!r}, which is an array itself, not {array!r}")
+        self._shape, self._dtype = tuple(node.shape), node.dtype
+        self._chunk_rows: int = max(1, min(node.chunks[0], len(self)))
+        if self.chunk_rows * self.row_bytes > max(LARGEST_CHUNK, self._cache.limit):
+            raise SampleReadError(
+                f"a chunk of {self.paths[0]!r} has {self.chunk_rows * self.row_bytes:,} bytes of rows; pass a cache= "
+                f"that has room for it, or write the array with smaller chunks",
+                self.paths[0],
+            )
+
+    @classmethod
+    def columns(cls, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, ZarrRows]:
+        """Return an accessor for each array of a group: all in it, or those of `names`.
+
+        Raises:
+            ArgumentError: they differ in length; or as the class.
+        """
+        if names is None:
+            store = cls.__new__(cls)
+            names = sorted(getattr(store._root(path), "array_keys", list)())
+            StoredRows.close(store)
+        columns = {name: cls(path, name) for name in names}
+        lengths = {name: len(rows) for name, rows in columns.items()}
+        if not columns or len(set(lengths.values())) > 1:
+            raise ArgumentError(f"the arrays of {os.fspath(path)!r} must be of one length, not {lengths}; name some")
+        return columns
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk, the last of which may have fewer."""
+        return self._chunk_rows
+
+    def _root(self, path: str | os.PathLike[str]) -> Any:
+        """Begin with the array or group that the store itself is, and return it."""
+        self.path, self.array = os.path.abspath(os.fspath(path)), ""
+        super().__init__([_metadata(self.path, "")])
+        return self._handle()
+
+    def _options(self) -> list[Any]:
+        return [self.array]
+
+    def _open(self, path: str) -> Any:
+        zarr = _library()
+        store = zarr.storage.ZipStore(path, mode="r") if path == self.path else self.path
+        node = zarr.open(store, mode="r", path=self.array)
+        if not hasattr(node, "array_keys"):
+            _check(node)
+        return node
+
+    def _close(self, handle: Any) -> None:
+        handle.store.close()
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        self._handle()  # which sees whether the array has changed, though all chunks may be kept
+        super()._fill(rows, out)
+
+    def _read_chunk(self, number: int, out: np.ndarray) -> None:
+        zarr, start = _library(), number * self.chunk_rows
+        target = out if _is_2(zarr) else zarr.core.buffer.cpu.NDBuffer.from_numpy_array(out)
+        self._handle().get_basic_selection(slice(start, start + len(out)), out=target)
+
+
+def _library() -> Any:
+    try:
+        import zarr
+    except ImportError as error:
+        raise ImportError(f"ZarrRows needs zarr: pip install 'batchup_ng[zarr]' ({error})") from error
+    return zarr
+
+
+def _is_2(zarr: Any) -> bool:
+    return str(zarr.__version__).startswith("2.")
+
+
+def _metadata(path: str, array: str) -> str:
+    """Return the file that describes an array or group: of a zip file, that itself."""
+    if os.path.isfile(path):
+        return path
+    files = [os.path.join(path, array, name) for name in METADATA]
+    return next(filter(os.path.exists, files), files[0])
+
+
+def _chosen(group: Any, path: str, array: str | None) -> str:
+    """Return the path of an array in a group: that asked for, or that of the only one."""
+    names = sorted(group.array_keys())
+    if array is None and len(names) == 1:
+        return str(names[0])
+    try:
+        if array and not hasattr(group[array], "array_keys"):
+            return array.strip("/")
+    except (KeyError, ValueError):  # there is none of that name, or it is no name
+        pass
+    listed = ", ".join(map(repr, [*names, *(f"{name}/..." for name in sorted(group.group_keys()))][:20])) or "none"
+    raise ArgumentError(f"array must be one of the arrays of {path!r}, not {array!r}; it has {listed}")
+
+
+def _check(array: Any) -> None:
+    """Refuse an array that has no rows of a fixed shape, or whose chunks are pickles, which could run code."""
+    import numcodecs
+
+    compressors = array.compressors if hasattr(array, "compressors") else [array.compressor]
+    if not array.shape:
+        raise ValueError("it holds a single value, not rows")
+    if array.dtype.hasobject or array.dtype.kind == "T":
+        raise ValueError("it holds Python objects or strings of any length; strings of a fixed length can be read")
+    if any(isinstance(codec, numcodecs.Pickle) for codec in (*(array.filters or ()), *compressors)):
+        raise ValueError("it is coded by pickle, which could run code")

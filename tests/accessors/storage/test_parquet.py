@@ -1,0 +1,62 @@
+"""Columns of Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.testing.accessors import Made
+
+from .stored_contract import StoredContract
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+
+ROWS = np.arange(9 * 6, dtype=np.float32).reshape(9, 6)
+LISTS = [np.arange(k % 4, dtype=np.int64) + 10 * k for k in range(9)]
+
+
+class ParquetContract(StoredContract):
+    """The contract for one column of some files."""
+
+    library = "pyarrow", "parquet"
+
+    def opened(self, like: Any) -> Any:
+        return bu.ParquetRows(like.paths, like.column)
+
+
+class TestArraysInSeveralFiles(ParquetContract):
+    """Lists of a fixed length in two files, whose row groups have 2, 2, 1 and 3, 1 rows."""
+
+    def make(self, tmp_path: Path) -> Made:
+        for name, rows, group in (("0.parquet", ROWS[:5], 2), ("1.parquet", ROWS[5:], 3)):
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 6)
+            pq.write_table(pa.table({"x": lists}), tmp_path / name, row_group_size=group)
+        return bu.ParquetRows(f"{tmp_path}/*.parquet", "x"), list(ROWS)
+
+
+class TestListsOfAnyLength(ParquetContract):
+    """Rows that differ in shape."""
+
+    def make(self, tmp_path: Path) -> Made:
+        pq.write_table(pa.table({"x": list(map(list, LISTS))}), tmp_path / "x.parquet", row_group_size=4)
+        return bu.ParquetRows(tmp_path / "x.parquet", "x"), LISTS
+
+
+def test_what_pandas_writes_is_read(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pd.DataFrame({
+        "label": pd.Categorical(["cat", "dog", "cat"]), "at": pd.to_datetime(["2020-01-01", None, "2021-02-03"]),
+        "score": [0.5, np.nan, 2], "count": pd.array([1, None, 3], "Int32"),
+    }, index=["a", "b", "c"])  # fmt: skip
+    frame.to_parquet(tmp_path / "x.parquet")
+    columns = bu.ParquetRows.columns(tmp_path / "x.parquet", ["label", "at", "score", "__index_level_0__"])
+    assert columns["label"][::-1] == ["cat", "dog", "cat"]
+    np.testing.assert_array_equal(columns["at"][:], frame["at"].to_numpy())
+    np.testing.assert_array_equal(columns["score"][:], frame["score"].to_numpy())
+    assert columns["__index_level_0__"][:] == ["a", "b", "c"]
+    assert bu.ParquetRows(tmp_path / "x.parquet", "count", fill=0)[:].tolist() == [1, 0, 3]

@@ -1,0 +1,217 @@
+"""Arrays of Zarr stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, SampleReadError
+from batchup_ng.testing.accessors import Made
+
+from .stored_contract import StoredContract
+
+zarr = pytest.importorskip("zarr", reason="needs zarr")
+zarr_2 = zarr.__version__.startswith("2.")
+needs_3 = pytest.mark.skipif(zarr_2, reason="zarr 2 reads format 2 only")
+
+ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
+
+
+def write(path: Path, array: np.ndarray, version: int = 2, **options: Any) -> None:
+    """Write an array in chunks of two rows, and of half of the second axis."""
+    chunks = (2, *(-(-size // 2) for size in array.shape[1:]))
+    if zarr_2:
+        zarr.open_array(str(path), mode="w", shape=array.shape, chunks=chunks, dtype=array.dtype, **options)[:] = array
+    else:
+        made = zarr.create_array(
+            str(path), shape=array.shape, chunks=chunks, dtype=array.dtype, zarr_format=version, **options
+        )
+        made[:] = array
+
+
+class ZarrContract(StoredContract):
+    """The contract for an array that is the store."""
+
+    library = "zarr", "zarr"
+    options: ClassVar[dict[str, Any]] = {}
+
+    def make(self, tmp_path: Path) -> Made:
+        write(tmp_path / "x.zarr", ROWS, **self.options)
+        return bu.ZarrRows(tmp_path / "x.zarr"), list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.ZarrRows(like.path, like.array or None)
+
+
+class TestFormat2(ZarrContract):
+    """A folder of format 2."""
+
+
+@needs_3
+class TestShards(ZarrContract):
+    """A folder of format 3, whose chunks lie in shards."""
+
+    options: ClassVar[dict[str, Any]] = {"version": 3, "shards": (4, 4, 2)}
+
+
+class TestArrayOfAZip(ZarrContract):
+    """A group in a zip file."""
+
+    def make(self, tmp_path: Path) -> Made:
+        write(tmp_path / "x.zarr" / "train" / "images", ROWS)
+        for group in ("", "train"):
+            (tmp_path / "x.zarr" / group / ".zgroup").write_text('{"zarr_format": 2}')
+        with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+            for path in sorted((tmp_path / "x.zarr").rglob("*")):
+                archive.write(path, path.relative_to(tmp_path / "x.zarr"))
+        return bu.ZarrRows(tmp_path / "x.zip", "train/images"), list(ROWS)
+
+
+@needs_3
+@pytest.mark.parametrize("coded", [{"compressors": None}, {"order": "F"}, {"version": 3}], ids=str)
+def test_what_zarr_writes_is_read(coded: dict[str, Any], tmp_path: Path) -> None:
+    for dtype in ("u1", ">f8", "M8[s]", "?", *([] if "version" in coded else ["<U3"])):
+        write(tmp_path / dtype, ROWS.astype(dtype), **coded)
+        rows = bu.ZarrRows(tmp_path / dtype)
+        np.testing.assert_array_equal(rows[[6, 0, 6]], ROWS.astype(dtype)[[6, 0, 6]])
+        assert rows.natural_block == 2
+
+
+def test_a_store_by_the_letter_of_format_2_is_read(tmp_path: Path) -> None:
+    """Layout: "Zarr storage specification version 2", sections Metadata, Chunks, Logical storage paths."""
+    described = {
+        "zarr_format": 2, "shape": [5, 3], "chunks": [2, 2], "dtype": ">i4", "compressor": {"id": "zlib", "level": 1},
+        "fill_value": 9, "order": "F", "filters": None, "dimension_separator": "/",
+    }  # fmt: skip
+    (tmp_path / ".zarray").write_text(json.dumps(described))
+    array = np.arange(24, dtype=">i4").reshape(6, 4)  # chunks at the edges are stored whole
+    for i in range(3):
+        (tmp_path / str(i)).mkdir()
+        for j in range(2):
+            chunk = array[2 * i : 2 * i + 2, 2 * j : 2 * j + 2]
+            (tmp_path / str(i) / str(j)).write_bytes(zlib.compress(chunk.tobytes("F")))
+    (tmp_path / "1" / "0").unlink()
+    expected = array[:5, :3].copy()
+    expected[2:4, :2] = 9
+    np.testing.assert_array_equal(bu.ZarrRows(tmp_path)[:], expected)
+
+
+def test_the_only_array_of_a_group_needs_no_name_and_others_are_listed(tmp_path: Path) -> None:
+    group = zarr.open_group(str(tmp_path / "g"), mode="w")
+    write(tmp_path / "g" / "x", ROWS, 2 if zarr_2 else 3)
+    np.testing.assert_array_equal(bu.ZarrRows(tmp_path / "g")[2:], ROWS[2:])
+    write(tmp_path / "g" / "y", ROWS[:, 0], 2 if zarr_2 else 3)
+    group.create_group("z")
+    for name in (None, "c", "z", "../g/x", "x/y"):
+        with pytest.raises(ArgumentError, match=r"array must be one of the arrays of .* it has 'x', 'y', 'z/...'"):
+            bu.ZarrRows(tmp_path / "g", name)
+    with pytest.raises(ArgumentError, match=r"array must be left out for .*, which is an array itself, not 'x'"):
+        bu.ZarrRows(tmp_path / "g" / "x", "x")
+
+
+def test_the_arrays_of_a_group_are_columns_of_batches(tmp_path: Path) -> None:
+    zarr.open_group(str(tmp_path / "g"), mode="w")
+    for name, array in {"x": ROWS, "y": ROWS[:, 0], "z": ROWS[:3]}.items():
+        write(tmp_path / "g" / name, array, 2 if zarr_2 else 3)
+    (batch,) = bu.ArrayDataSource(bu.ZarrRows.columns(tmp_path / "g", ["y", "x"])).batch_iterator(7)
+    np.testing.assert_array_equal(batch["x"], ROWS)
+    np.testing.assert_array_equal(batch["y"], ROWS[:, 0])
+    with pytest.raises(ArgumentError, match=r"must be of one length, not .*'z': 3"):
+        bu.ZarrRows.columns(tmp_path / "g")
+
+
+def test_a_block_shuffle_decodes_each_chunk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "x", ROWS)
+    rows = bu.ZarrRows(tmp_path / "x", cache=4 * ROWS[:2].nbytes)
+    read: list[int] = []
+    reads = rows._read_chunk
+    monkeypatch.setattr(rows, "_read_chunk", lambda number, out: (read.append(number), reads(number, out)))
+    sampler = bu.BlockShuffleSampler(7, rows.natural_block, rows.natural_window)
+    list(bu.ArrayDataSource([rows], sampler=sampler).batch_iterator(3, shuffle=1))
+    assert sorted(read) == [0, 1, 2, 3]
+
+
+def described(path: Path, **changes: Any) -> Path:
+    """Write an array of format 2 whose metadata says something else."""
+    write(path, ROWS)
+    metadata = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**metadata, **changes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"dtype": "|O", "filters": [{"id": "pickle"}]}, "object|pickle"),
+        ({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""}, "strings of any length"),
+        ({"filters": [{"id": "pickle"}]}, "pickle"),
+        ({"compressor": {"id": "pickle"}}, "pickle"),
+        ({"shape": [], "chunks": []}, "holds a single value, not rows"),
+    ],
+    ids=str,
+)
+def test_s1_what_is_no_rows_or_a_pickle_is_refused(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    path, sign = described(tmp_path / "x", **changes), tmp_path / "it ran"
+    for chunk in path.glob("[0-9]*"):
+        chunk.write_bytes(b"cos\nmkdir\n(S" + repr(str(sign)).encode() + b"\ntR.")
+    with pytest.raises(SampleReadError, match=reason):
+        bu.ZarrRows(path)[:]
+    assert not sign.exists()
+
+
+def test_s4_a_chunk_that_is_claimed_to_be_large_is_refused(tmp_path: Path) -> None:
+    for shape, chunks in (([1 << 40, 3, 2], [1 << 39, 2, 1]), ([7, 1 << 40, 2], [2, 1, 1])):
+        path = described(tmp_path / str(shape[0]), shape=shape, chunks=chunks)
+        with pytest.raises(SampleReadError, match=r"has [0-9,]+ bytes of rows; pass a cache= that has room for it"):
+            bu.ZarrRows(path)
+    write(tmp_path / "x", ROWS)
+    assert bu.ZarrRows(tmp_path / "x", cache=0)[6].tolist() == ROWS[6].tolist()
+
+
+MUTATED = """
+import random, shutil, sys, warnings
+from pathlib import Path
+import batchup_ng as bu
+
+warnings.simplefilter("ignore")  # those of the library
+folder, chance = Path(sys.argv[1]), random.Random(int(sys.argv[2]))
+stores, copy = sorted(folder.glob("*.whole")), folder / "copy"
+for number in range(int(sys.argv[3])):
+    whole = stores[number % len(stores)]
+    files = sorted(path for path in whole.rglob("*") if path.is_file())
+    shutil.copytree(whole, copy)
+    path = copy / chance.choice(files).relative_to(whole)
+    content = bytearray(path.read_bytes())
+    for _ in range(chance.randint(1, 4)):
+        content[chance.randrange(len(content))] = chance.choice(b"0129[]{}ab" if chance.random() < .5 else range(256))
+    path.write_bytes(content[: chance.randrange(len(content)) if chance.random() < .2 else None])
+    try:
+        rows = bu.ZarrRows(copy)
+        assert len(rows[:5]) <= 5
+    except (bu.BatchupError, MemoryError):
+        pass
+    shutil.rmtree(copy)
+print("done")
+"""
+
+
+def test_s10_whatever_a_store_holds_is_rows_or_our_error(tmp_path: Path, in_full: bool) -> None:
+    write(tmp_path / "2.whole", ROWS)
+    if not zarr_2:
+        write(tmp_path / "3.whole", ROWS, 3)
+        write(tmp_path / "3 sharded.whole", ROWS, 3, shards=(4, 4, 2))
+    done = subprocess.run(
+        [sys.executable, "-c", MUTATED, tmp_path, "1", "2000" if in_full else "24"],
+        capture_output=True, text=True, timeout=250, check=False, env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-3000:]
