@@ -10,6 +10,7 @@ from .epoch.epochs import Epochs
 from .epoch.iterator import BatchIterator
 from .exclusion import write_errors
 from .files import FilesDataSource, FilesReport
+from .from_file import from_file
 from .from_folder import from_folder
 from .from_table import from_csv, from_table
 from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
@@ -51,6 +52,7 @@ __all__ = [
     "coerce_data_source",
     "concat",
     "from_csv",
+    "from_file",
     "from_folder",
     "from_table",
     "mix",

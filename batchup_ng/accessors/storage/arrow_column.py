@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import glob
 import os
 import threading
 from abc import abstractmethod
@@ -19,6 +18,7 @@ from ...validation import size_in_bytes
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
 from .chunks import ChunkedArray
+from .shard_paths import shard_paths
 
 LARGEST_CHUNK = 1 << 30
 """Bytes of a decoded chunk that are taken on the word of a file, which may claim anything."""
@@ -77,7 +77,7 @@ class ArrowColumn(StoredArray, StoredValues):
         self.column = column
         self.fill = fill
         self._cache_limit = size_in_bytes("cache", cache)
-        super().__init__(_listed(paths))
+        super().__init__(shard_paths(paths))
         chunks = [self._checked_chunks(number) for number in range(len(self.paths))]
         self._files = np.repeat(np.arange(len(chunks)), [len(of_file) for of_file in chunks])
         lengths = [length for of_file in chunks for length, _ in of_file]
@@ -117,7 +117,7 @@ class ArrowColumn(StoredArray, StoredValues):
         if names is None:
             first = cls.__new__(cls)
             first.column = ""
-            StoredRows.__init__(first, _listed(paths)[:1])
+            StoredRows.__init__(first, shard_paths(paths)[:1])
             names = first._schema(first._handle()).names
             StoredRows.close(first)
         return {name: cls(paths, name) for name in names}
@@ -378,13 +378,3 @@ def field_path(schema: Any, column: str, path: str) -> tuple[list[str], Any]:
         while isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
     return names, kind
-
-
-def _listed(paths: Paths) -> list[str | os.PathLike[str]]:
-    """Return the files that are meant."""
-    if not isinstance(paths, (str, os.PathLike)):
-        if not paths:
-            raise ArgumentError("paths must be at least one file, not an empty list")
-        return list(paths)
-    found = [] if os.path.exists(paths) else sorted(glob.glob(os.fspath(paths)))
-    return [*found] or [paths]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...error_context import shortened
-from ...errors import BatchupError, SampleReadError
+from ...errors import ArgumentError, BatchupError, SampleReadError
 from ..base import check_out, checked_rows, chosen_rows, rows_of
 
 RUN_BYTES = 1 << 20
@@ -226,6 +226,16 @@ class StoredValues(StoredRows):
         return values[0] if isinstance(chosen, int) else values
 
     __getitems__ = __getitem__  # by which MapStyle, which stacks rows that are dicts or tuples, asks for several
+
+def of_one_length(path: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a file, whose rows belong together; refuse those that differ in length."""
+    if not columns:
+        raise ArgumentError(f"{os.fspath(path)!r} has no columns of its own; name those that are meant")
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{name!r} has {len(column)} rows" for name, column in columns.items())
+        raise ArgumentError(f"the columns of {os.fspath(path)!r} must be of one length, and {lengths}; name some")
+    return columns
+
 
 def runs(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Give each run of consecutive rows among `rows`, as they are: its first row, its length, its place.

@@ -7,13 +7,14 @@ import mmap
 import os
 import struct
 import zipfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import StoredArray
+from .base import StoredArray, StoredRows, of_one_length
 
 LOCAL_HEADER = struct.Struct("<26x2H")
 """Of a member of a zip file: what stands before the lengths of its name and of its extra field (APPNOTE.TXT, 4.3.7)."""
@@ -76,12 +77,23 @@ class NpzRows(NpyRows):
         self.name = name
         super().__init__(path)
 
+    @classmethod
+    def columns(cls, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, NpzRows]:
+        """Return an accessor for each array of a file, by name: for all, or those of `names`.
+
+        Raises:
+            SampleReadError: as the class.
+            ArgumentError: as the class; or they differ in length.
+        """
+        chosen = _Names([path])._handle() if names is None else names
+        return of_one_length(path, {name: cls(path, name) for name in chosen})
+
     def _options(self) -> list[Any]:
         return [self.name]
 
     def _open(self, path: str) -> np.ndarray:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            names = [each.removesuffix(".npy") for each in archive.namelist()]
+            names = _names(archive)
             name = names[0] if self.name is None and len(names) == 1 else self.name
             if name not in names:
                 listed = ", ".join(map(repr, names[:20]))
@@ -96,6 +108,21 @@ class NpzRows(NpyRows):
             file.seek(member.header_offset)
             start = member.header_offset + LOCAL_HEADER.size + sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size)))
             return _mapped(file, start, start + member.file_size)
+
+
+class _Names(StoredRows):
+    """The names of the arrays of a file."""
+
+    def __len__(self) -> int:
+        return len(self._handle())
+
+    def _open(self, path: str) -> list[str]:
+        with zipfile.ZipFile(path) as archive:
+            return _names(archive)
+
+
+def _names(archive: zipfile.ZipFile) -> list[str]:
+    return [each.removesuffix(".npy") for each in archive.namelist()]
 
 
 def _mapped(file: Any, start: int, end: int) -> np.ndarray:

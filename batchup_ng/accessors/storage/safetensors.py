@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
+from .base import of_one_length
 from .npy import NpyRows
 
 LONGEST_HEADER = 100_000_000
@@ -66,11 +67,7 @@ class SafetensorsRows(NpyRows):
             ArgumentError: as the class; or arrays differ in length.
         """
         header, _ = _header(os.path.abspath(os.fspath(path)))
-        columns = {name: cls(path, name) for name in (header if names is None else names)}
-        if len({len(column) for column in columns.values()}) > 1:
-            lengths = ", ".join(f"{name!r} has {len(column)} rows" for name, column in columns.items())
-            raise ArgumentError(f"the columns of {os.fspath(path)!r} must be of one length, and {lengths}; pass names=")
-        return columns
+        return of_one_length(path, {name: cls(path, name) for name in (header if names is None else names)})
 
     def _options(self) -> list[Any]:
         return [self.name]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
-from .base import StoredRows
+from .base import StoredRows, of_one_length
 from .chunks import ChunkedArray
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
@@ -77,11 +77,7 @@ class ZarrRows(ChunkedArray):
             store = cls.__new__(cls)
             names = sorted(getattr(store._root(path), "array_keys", list)())
             StoredRows.close(store)
-        columns = {name: cls(path, name) for name in names}
-        lengths = {name: len(rows) for name, rows in columns.items()}
-        if not columns or len(set(lengths.values())) > 1:
-            raise ArgumentError(f"the arrays of {os.fspath(path)!r} must be of one length, not {lengths}; name some")
-        return columns
+        return of_one_length(path, {name: cls(path, name) for name in names})
 
     @property
     def chunk_rows(self) -> int:

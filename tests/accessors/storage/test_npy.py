@@ -93,6 +93,20 @@ def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) ->
             bu.NpzRows(tmp_path / "x.npz", name)
 
 
+def test_columns_are_those_of_batches(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=ROWS, b=np.arange(7), c=np.arange(3))
+    with pytest.raises(ArgumentError, match="must be of one length, and 'a' has 7 rows, 'b' has 7 rows, 'c' has 3"):
+        bu.NpzRows.columns(tmp_path / "x.npz")
+    columns = bu.NpzRows.columns(tmp_path / "x.npz", ["a", "b"])
+    (batch,) = bu.ArrayDataSource(columns).batch_iterator(7)
+    np.testing.assert_array_equal(batch["a"], ROWS)
+    np.savez(tmp_path / "y.npz", a=ROWS, b=np.arange(7))
+    assert list(bu.NpzRows.columns(tmp_path / "y.npz")) == ["a", "b"]
+    (tmp_path / "y.npz").write_bytes(b"no archive")
+    with pytest.raises(SampleReadError, match="cannot be opened"):
+        bu.NpzRows.columns(tmp_path / "y.npz")
+
+
 def test_a_compressed_array_is_refused_with_what_to_do(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "x.npz", a=ROWS)
     with pytest.raises(SampleReadError, match="'a' is compressed, and cannot be read by rows; load it whole"):

@@ -71,7 +71,7 @@ def test_columns_are_all_arrays_or_those_that_are_named(tmp_path: Path) -> None:
     columns = bu.SafetensorsRows.columns(tmp_path / "x", ["y", "x"])
     batch = next(bu.ArrayDataSource(columns).batch_iterator(3))
     assert {name: part.shape for name, part in batch.items()} == {"y": (3,), "x": (3, 3, 2)}
-    with pytest.raises(ArgumentError, match=r"of one length, and .*'mean' has 3 rows.*; pass names="):
+    with pytest.raises(ArgumentError, match=r"of one length, and .*'mean' has 3 rows.*; name some"):
         bu.SafetensorsRows.columns(tmp_path / "x")
     with pytest.raises(ArgumentError, match=r"name must be one of .* not 'z'; it has '"):
         bu.SafetensorsRows.columns(tmp_path / "x", ["z"])

@@ -126,7 +126,7 @@ def test_the_arrays_of_a_group_are_columns_of_batches(tmp_path: Path) -> None:
     (batch,) = bu.ArrayDataSource(bu.ZarrRows.columns(tmp_path / "g", ["y", "x"])).batch_iterator(7)
     np.testing.assert_array_equal(batch["x"], ROWS)
     np.testing.assert_array_equal(batch["y"], ROWS[:, 0])
-    with pytest.raises(ArgumentError, match=r"must be of one length, not .*'z': 3"):
+    with pytest.raises(ArgumentError, match=r"must be of one length, and .*'z' has 3 rows"):
         bu.ZarrRows.columns(tmp_path / "g")
 
 

@@ -1,0 +1,105 @@
+"""A source over a file of any format that there is an accessor for, by the ending of its name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from ..accessors.storage import (
+    ArrowRows,
+    LmdbRows,
+    NpyRows,
+    NpzRows,
+    ParquetRows,
+    SafetensorsRows,
+    TarShards,
+    TextLines,
+    ZarrRows,
+)
+from ..accessors.storage.shard_paths import shard_paths
+from ..errors import ArgumentError, BatchupError
+from .array import ArrayDataSource
+
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
+    """Return a source over the rows of a file: batches are dicts of its columns.
+
+    What reads it is chosen by the ending: ``.zarr``: :class:`~batchup_ng.ZarrRows`; ``.parquet``:
+    :class:`~batchup_ng.ParquetRows`; ``.arrow``, ``.feather``: :class:`~batchup_ng.ArrowRows`; ``.tar``:
+    :class:`~batchup_ng.TarShards`; ``.lmdb``, ``.mdb``: :class:`~batchup_ng.LmdbRows`, of ml-pyxis's layout where it is
+    that; ``.safetensors``: :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. Of ``.npy``
+    (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) the one
+    column is ``"x"``. For options make the accessors yourself.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/digits.npz", image=np.zeros((3, 8, 8)), label=np.arange(3))
+    ...     next(from_file(f"{folder}/digits.npz", ["label"]).batch_iterator(2))
+    {'label': array([0, 1])}
+
+    Args:
+        paths: The file; of tars, Parquet and Arrow files, also a list, or a pattern such as ``"train-{000..099}.tar"``.
+        columns: Names of the columns; None for all.
+
+    Raises:
+        ArgumentError: the ending is of no format that is known; there is no such column; columns differ in length.
+        SampleReadError: a file cannot be read; ``.source`` is its path.
+        ImportError: the format needs a library that is not installed.
+    """
+    path = paths if isinstance(paths, (str, os.PathLike)) else shard_paths(paths)[0]
+    name = os.fspath(path).rstrip("/").lower()
+    for ending, opened in FORMATS.items():
+        if name.endswith(ending):
+            return ArrayDataSource(opened(paths, columns))
+    known = ", ".join(FORMATS)
+    raise ArgumentError(
+        f"paths must end in one of {known}, not {os.fspath(path)!r}; make its accessor yourself: ArrayDataSource([...])"
+    )
+
+
+def is_stored(path: str) -> bool:
+    """Return whether the ending of a path is one that :func:`from_file` knows."""
+    return path.rstrip("/").lower().endswith(tuple(FORMATS))
+
+
+def _lmdb(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    try:
+        return dict(LmdbRows.columns(path, names))
+    except BatchupError:
+        return _alone(LmdbRows)(path, names)
+
+
+def _alone(reader: Callable[[Any], Any]) -> Callable[[Any, Sequence[str] | None], dict[str, Any]]:
+    """Return what makes the one column of a file that has no names."""
+
+    def opened(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
+        if names is not None and list(names) != ["x"]:
+            raise ArgumentError(f"columns must be None, since {os.fspath(path)!r} has one without a name, not {names!r}")
+        return {"x": reader(path)}
+
+    return opened
+
+
+def _json_lines(path: Any) -> TextLines:
+    return TextLines(path, decode=json.loads)
+
+
+FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
+    ".npy": _alone(NpyRows),
+    ".npz": NpzRows.columns,
+    ".zarr": ZarrRows.columns,
+    ".parquet": ParquetRows.columns,
+    ".arrow": ArrowRows.columns,
+    ".feather": ArrowRows.columns,
+    ".tar": TarShards.columns,
+    ".lmdb": _lmdb,
+    ".mdb": _lmdb,
+    ".safetensors": SafetensorsRows.columns,
+    ".txt": _alone(TextLines),
+    ".jsonl": _alone(_json_lines),
+}
+"""What makes the columns of a file with each ending."""
