@@ -87,7 +87,9 @@ from .errors import (
     TooManyErrors,
     WorkerDied,
     WorkerWarning,
+    WriteError,
 )
+from .formats import Converted, convert
 from .loader import Loader
 from .padding import PadColumns, pad_batch
 from .randomness import SampleRng
@@ -131,6 +133,7 @@ __all__ = [
     "ChoiceDataSource",
     "ClusterError",
     "CompositeDataSource",
+    "Converted",
     "EpochWait",
     "ErrorPolicy",
     "FilesDataSource",
@@ -183,6 +186,7 @@ __all__ = [
     "WorkerRayPool",
     "WorkerThreadPool",
     "WorkerWarning",
+    "WriteError",
     "ZarrRows",
     "__version__",
     "augment",
@@ -190,6 +194,7 @@ __all__ = [
     "batch_map_mean",
     "coerce_data_source",
     "concat",
+    "convert",
     "data_source",
     "from_csv",
     "from_folder",
