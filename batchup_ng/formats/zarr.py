@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .base import CHUNK_BYTES, PartsWriter, dividing, synchronised
 from .columns import Column, Values
+
+SYNCHRONISED = 16
+"""Files that are brought to the disk at once: file systems then do so in one go, where each alone takes a while."""
 
 
 class ZarrWriter(PartsWriter):
@@ -59,7 +62,7 @@ class ZarrWriter(PartsWriter):
             synchronised(path)
 
     def _synchronise(self, column: Column, chunks: range) -> None:
-        zeros = [0] * len(column.shape)
-        for chunk in chunks:
-            with contextlib.suppress(FileNotFoundError):  # one of zeros is not written
-                synchronised(self.path.joinpath(column.name, "c", *map(str, (chunk, *zeros))))
+        folder, zeros = self.path / column.name / "c", ["0"] * len(column.shape)
+        paths = (folder.joinpath(str(chunk), *zeros) for chunk in chunks)
+        with ThreadPoolExecutor(SYNCHRONISED) as threads:
+            list(threads.map(synchronised, [path for path in paths if path.exists()]))  # one of zeros is not written

@@ -1,9 +1,10 @@
 """A program that converts in children that are killed: read by ``test_killed.py``, run as a process of its own.
 
 Each line that it reads is a JSON list ``[target, moment, file_bytes, options]``. It forks a child, which converts the
-source that suits the target, and kills itself, by SIGKILL, at call or return number `moment` of a function (None for
-never); `file_bytes` bounds the bytes of a file, as a full disk would. It answers with a JSON list: the signal that
-ended the child (0 if it came to its end), the text of the error that was raised, how many calls and returns there were.
+source that suits the target, and kills itself, by SIGKILL, at call or return number `moment` of or by a function that
+writes (None for never); `file_bytes` bounds the bytes of a file, as a full disk would. It answers with a JSON list: the
+signal that ended the child (0 if it came to its end), the text of the error that was raised, how many calls and returns
+there were.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
+from batchup_ng import formats
+from batchup_ng.data_source.epoch import state_file
 from batchup_ng.formats import conversion
 
 N = 200
-PART_BYTES = 9_000
+PART_BYTES = 3_000
+WRITING = tuple(str(path) for path in [*Path(formats.__path__[0]).glob("*.py"), state_file.__file__])
+"""The files whose calls and returns are counted: those that write something."""
 
 
 class Failing:
@@ -77,9 +82,9 @@ def child(
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     seen = 0
 
-    def count(*event: Any) -> None:
+    def count(frame: Any, *event: Any) -> None:
         nonlocal seen
-        seen += 1
+        seen += frame.f_code.co_filename.endswith(WRITING)
         if seen == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -25,7 +25,8 @@ TARGETS = {
     "x.zarr": ("zarr",), "x.parquet": ("pyarrow",), "shards-{:03d}.tar": (),
 }  # fmt: skip
 SKIPPING = {"skip-contiguous.h5": ("h5py",), "skip-x.zarr": ("zarr",), "skip-x.tar": ()}
-KILLS = 50 if THOROUGH else 1
+RUNS = 70 if THOROUGH else 1
+"""Runs, of which most are killed."""
 
 Host = Callable[..., Any]
 
@@ -94,14 +95,34 @@ def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
 def test_a_run_that_is_killed_goes_on_to_the_same_result(host: Host, whole: Any, tmp_path: Path, name: str) -> None:
     expected, events, _ = whole(name)
     draw = random.Random(name)
-    kills = 0
-    while kills < KILLS:
-        signal, error, _ = host(tmp_path / name, moment=draw.randrange(1, events), overwrite=True, **options_of(name))
+    reached = set()
+    for run in range(RUNS):
+        moment = None if run % 6 == 5 else draw.randrange(1, events)  # all moments of a run are then met
+        signal, error, _ = host(tmp_path / name, moment=moment, overwrite=True, **options_of(name))
         assert error == ""
-        kills += signal == SIGKILL
         if signal == 0:
             assert contents(tmp_path) == expected
+            continue
+        assert signal == SIGKILL
+        journal = tmp_path / f"{name}.partial" / "journal.json"
+        reached.add(json.loads(journal.read_text())["rows"] if journal.exists() else 0)
+    assert len(reached) >= min(RUNS, 5)  # it went on from many places
     assert host(tmp_path / name, overwrite=True, **options_of(name))[:2] == [0, ""]
+    assert contents(tmp_path) == expected
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pool", ["threads", "processes"])
+@pytest.mark.parametrize("name", ["chunked.h5", "shards-{:03d}.tar"])
+def test_a_run_that_is_killed_with_its_workers(host: Host, whole: Any, tmp_path: Path, name: str, pool: str) -> None:
+    expected, events, _ = whole(name)
+    how = {"pool": pool, "workers": 2, **options_of(name)}
+    draw = random.Random(name)
+    signals = [
+        host(tmp_path / name, moment=draw.randrange(1, events // 2), overwrite=True, **how)[0] for _ in range(20)
+    ]
+    assert SIGKILL in signals
+    assert host(tmp_path / name, overwrite=True, **how)[:2] == [0, ""]
     assert contents(tmp_path) == expected
 
 
