@@ -141,7 +141,8 @@ def convert(
         shard_bytes: The most bytes of one, unless a sample alone has more, as an int or ``"500MB"``; None for 1 GB
             where `shard_rows` is not given.
         on_error: ``"raise"``, ``"skip"``, or an :class:`~batchup_ng.ErrorPolicy` with one of these.
-        overwrite: Whether what is there is replaced, when the new one is whole.
+        overwrite: Whether what is there is replaced, when the new one is whole. A part of the same call is gone on with
+            all the same.
         progress: Whether to show progress where tqdm is installed, or a function like ``tqdm.tqdm``.
 
     Raises:
@@ -371,8 +372,9 @@ class _Job:
         return self._journal
 
     def _save(self, **changes: Any) -> None:
-        self._journal = dataclasses.replace(self._journal, **changes)
-        self._partial.save(json.dumps(vars(self._journal)))
+        journal = dataclasses.replace(self._journal, **changes)
+        self._partial.save(json.dumps(vars(journal)))
+        self._journal = journal
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:

@@ -49,10 +49,12 @@ class Partial:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        os.close(self._lock)
-        if not (self.folder / JOURNAL).exists():
-            self.clear()
-            self.folder.rmdir()
+        try:
+            if not (self.folder / JOURNAL).exists():
+                self.clear()
+                self.folder.rmdir()
+        finally:
+            os.close(self._lock)
 
     def journal(self) -> Any:
         """Return what the journal says; None where there is none."""
