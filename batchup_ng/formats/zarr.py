@@ -20,6 +20,12 @@ class ZarrWriter(PartsWriter):
     options = ("chunk_rows",)
     needs = ("zarr", "zarr")
 
+    def check(self) -> None:
+        import zarr
+
+        if zarr.__version__.startswith("2."):
+            raise ImportError(f"writing .zarr needs zarr 3, and {zarr.__version__} is installed: pip install 'zarr>=3'")
+
     @classmethod
     def holds(cls, column: Column) -> bool:
         return column.kind == "fixed" and column.dtype is not None and column.dtype.kind in "biufc"

@@ -189,6 +189,20 @@ class TestReadByOthers:
             assert {(each.mtime, each.uid, each.uname) for each in file} == {(0, 0, "")}
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "library"),
+    [("ZarrRows", "x.zarr", "zarr"), ("ParquetRows", "x.parquet", "pyarrow"), ("LmdbRows", "x.lmdb", "lmdb")],
+)
+def test_our_readers_give_back_what_was_written(tmp_path: Path, kind: str, name: str, library: str) -> None:
+    pytest.importorskip(library)
+    data = {each: VARYING[each] for each in (*FIXED, *(() if kind == "ZarrRows" else ("text", "data")))}
+    convert(data, tmp_path / name)
+    for column, rows in getattr(bu, kind).columns(tmp_path / name).items():
+        np.testing.assert_equal(list(rows[:]), list(data.pop(column)))
+        rows.close()
+    assert data == {}
+
+
 def test_the_same_bytes_from_every_pool(tmp_path: Path, pools: list[Any]) -> None:
     source = bu.ArrayDataSource(FIXED).map(lambda x, y, f: {"x": x // 2, "y": y, "f": -f})
     made = []
