@@ -88,7 +88,9 @@ from .errors import (
     TooManyErrors,
     WorkerDied,
     WorkerWarning,
+    WriteError,
 )
+from .formats import Converted, convert
 from .loader import Loader
 from .padding import PadColumns, pad_batch
 from .randomness import SampleRng
@@ -132,6 +134,7 @@ __all__ = [
     "ChoiceDataSource",
     "ClusterError",
     "CompositeDataSource",
+    "Converted",
     "EpochWait",
     "ErrorPolicy",
     "FilesDataSource",
@@ -184,6 +187,7 @@ __all__ = [
     "WorkerRayPool",
     "WorkerThreadPool",
     "WorkerWarning",
+    "WriteError",
     "ZarrRows",
     "__version__",
     "augment",
@@ -191,6 +195,7 @@ __all__ = [
     "batch_map_mean",
     "coerce_data_source",
     "concat",
+    "convert",
     "data_source",
     "from_csv",
     "from_file",

@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._version import __version__
-from .demo.job import WANTED_ACCURACY, Progress, run_demo
-from .errors import BatchupError
-from .inspection import inspected
+from .data_source.files import named
+from .demo.job import WANTED_ACCURACY, run_demo
+from .display import counted, progress_bar
+from .errors import BatchError, BatchupError, WriteError
+from .formats import convert
+from .inspection import inspected, source_at
 from .loader import POOLS
 
 
@@ -33,19 +36,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.set_defaults(run=_demo)
     inspect = commands.add_parser("inspect", help="tell what a folder or table of pictures holds", allow_abbrev=False)
     inspect.add_argument("path", metavar="PATH", help="a folder, or a CSV file")
-    inspect.add_argument("--image", metavar="COLUMN", default="path", help="of the paths (default: %(default)s)")
-    inspect.add_argument("--label", metavar="COLUMN", help="of the labels (default: none)")
-    inspect.add_argument("--separator", metavar="TEXT", help="between several labels of a picture")
+    _table_options(inspect)
     inspect.add_argument("--sample", type=int, metavar="N", default=1000, help="headers to read (default: %(default)s)")
     inspect.add_argument("--decode", action="store_true", help="decode all pictures instead, to find those that fail")
     inspect.add_argument("--write", metavar="FILE", help="of those that fail, a CSV file that exclude= takes")
     inspect.set_defaults(run=_inspect)
+    convert_ = commands.add_parser("convert", help="write pictures into a file of another kind", allow_abbrev=False)
+    convert_.add_argument("path", metavar="PATH", help="a folder of pictures, or a CSV file")
+    convert_.add_argument("target", metavar="TARGET", help="a new .h5, .lmdb, .parquet, or shards-{:05d}.tar")
+    _table_options(convert_)
+    convert_.add_argument("--size", type=int, metavar="N", help="the most pixels of the shorter side (default: any)")
+    convert_.add_argument("--quality", type=int, metavar="N", help="of JPEGs (default: 90 with --size, else as is)")
+    convert_.add_argument("--pool", choices=pools, default="auto", help="who reads and encodes (default: %(default)s)")
+    convert_.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
+    convert_.add_argument("--on-error", choices=("raise", "skip"), default="raise", help="default: %(default)s")
+    convert_.add_argument("--overwrite", action="store_true", help="replace a target that is there")
+    convert_.set_defaults(run=_convert)
     options = vars(parser.parse_args(arguments))
     run = options.pop("run")
     try:
         return int(run(**options))
+    except (BatchError, WriteError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
     except BatchupError as error:
-        (demo if run is _demo else inspect).error(" ".join(str(error).split()))
+        {_demo: demo, _inspect: inspect, _convert: convert_}[run].error(" ".join(str(error).split()))
     except KeyboardInterrupt:
         print(f"{parser.prog}: stopped", file=sys.stderr)
         return 130
@@ -65,10 +80,18 @@ def _inspect(**options: Any) -> int:
     return 0 if good else 1
 
 
-def progress_bar() -> Progress | None:
-    """Return ``tqdm.tqdm`` where it is installed, else None."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm  # type: ignore[no-any-return,unused-ignore]  # typed only where tqdm's stubs are installed
+def _convert(path: str, target: str, image: str, label: str | None, separator: str | None, **options: Any) -> int:
+    source = source_at(path, None, image, label, separator)
+    print(source.report)
+    done = convert(source, target, **options)
+    print(f"{counted(done.rows, 'row')} written to {named(done.paths)}")
+    if done.skipped:
+        print(f"left out: {named(done.skipped)}")
+    return 1 if done.skipped or len(source.report.missing) else 0
+
+
+def _table_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that tell what the columns of a table are."""
+    command.add_argument("--image", metavar="COLUMN", default="path", help="of the paths (default: %(default)s)")
+    command.add_argument("--label", metavar="COLUMN", help="of the labels (default: none)")
+    command.add_argument("--separator", metavar="TEXT", help="between several labels of a picture")

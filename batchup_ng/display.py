@@ -35,6 +35,15 @@ def counted(n: int, what: str, several: str = "") -> str:
     return f"{n:,} {what if n == 1 else several or what + 's'}"
 
 
+def progress_bar() -> Callable[..., Any] | None:
+    """Return ``tqdm.tqdm`` where it is installed, else None."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm  # type: ignore[no-any-return,unused-ignore]  # typed only where tqdm's stubs are installed
+
+
 class Shown:
     """A node of a graph that says what it is: ``repr``, and nested boxes in a notebook."""
 

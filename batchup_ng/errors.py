@@ -58,6 +58,13 @@ class SampleReadError(BatchupError, OSError):
         self.source = source
 
 
+class WriteError(BatchupError, OSError):
+    """A file could not be written, as when a disk is full; ``errno`` is that of the operating system, where it has one.
+
+    What was written before is kept, and the same call goes on behind it.
+    """
+
+
 class BatchError(BatchupError):
     """A batch could not be made; also an instance of the type of the exception that was raised in making it.
 

@@ -56,23 +56,32 @@ def inspected(
         raise ArgumentError("--write needs --decode, which finds what to write")
     if write and not os.path.isdir(os.path.dirname(write) or "."):
         raise ArgumentError(f"--write must be a file in a folder that exists, not {write!r}; make the folder first")
+    source = source_at(path, DECODED_SIZE, image, label, separator)
+    page, broken = _decoded(source, write, progress) if decode else _headers(source, sample)
+    return f"{source.report}\n{page}", not (broken or len(source.report.missing))
+
+
+def source_at(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:
+    """Return a source of what a path holds, its pictures of that size, the other arguments being the command's.
+
+    Raises:
+        ArgumentError: it is not there, or of no kind that is known.
+    """
     if not os.path.exists(path):
         raise ArgumentError(f"{path!r} does not exist; pass a folder or a file that does")
     for is_kind, opened in KINDS:
         if is_kind(path):
-            source = opened(path, image, label, separator)
-            page, broken = _decoded(source, write, progress) if decode else _headers(source, sample)
-            return f"{source.report}\n{page}", not (broken or len(source.report.missing))
+            return opened(path, size, image, label, separator)
     raise ArgumentError(f"{path!r} must be a folder or a CSV file (.csv, .tsv); rename it if it is one")
 
 
-def _folder(path: str, image: str, label: str | None, separator: str | None) -> FilesDataSource:
-    return from_folder(path, DECODED_SIZE)
+def _folder(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:
+    return from_folder(path, size)
 
 
-def _csv(path: str, image: str, label: str | None, separator: str | None) -> FilesDataSource:
+def _csv(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:
     delimiter = "\t" if path.lower().endswith(".tsv") else ","
-    source = from_csv(path, image, label, DECODED_SIZE, separator=separator, missing="skip", delimiter=delimiter)
+    source = from_csv(path, image, label, size, separator=separator, missing="skip", delimiter=delimiter)
     if label is None:
         columns = next(csv_rows(path, delimiter))
         source.report = dataclasses.replace(source.report, hint=f"columns: {', '.join(columns)} (--label COLUMN)")

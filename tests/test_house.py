@@ -24,7 +24,7 @@ FLOORS = {
     "data_source": 3,
     "work_pool": 4,
     "testing": 5, "image": 5, "padding": 5, "loader": 5,
-    "frameworks": 6, "waiting": 6, "inspection": 6,
+    "formats": 6, "frameworks": 6, "waiting": 6, "inspection": 6,
     "demo": 6, "cli": 6, "__main__": 6, "__init__": 6,
 }  # fmt: skip
 OPTIONAL = ("torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib",

@@ -101,6 +101,11 @@ class Pictures(ABC):
         return (len(self), *self._decoding.size, *CHANNELS[self._decoding.mode])
 
     @property
+    def have_size(self) -> bool:
+        """Whether all are resized to one size."""
+        return self._decoding.size is not None
+
+    @property
     def draws(self) -> bool:
         """Whether what a row gives is drawn at random."""
         return self._decoding.crop is not None and self._decoding.crop.draws > 0
@@ -163,6 +168,14 @@ class Pictures(ABC):
 
         spread(read, len(rows))
 
+    def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the pictures `rows`, none negative, encoded as they are stored, whatever the options are.
+
+        Raises:
+            SampleReadError: one cannot be read; ``.source`` is its path.
+        """
+        return [self._read_encoded(row, encoded) for row, encoded in zip(rows, self._encoded(rows), strict=True)]
+
     def fingerprint(self) -> list[Any]:
         """Return what the pictures depend on: the options, the versions of the decoders, the encoded pictures."""
         libraries = [PIL, simplejpeg(), opencv() if self._decoding.resize == "fast" else None]
@@ -187,9 +200,22 @@ class Pictures(ABC):
         except MemoryError:
             raise  # says something about this machine, not about the file
         except Exception as error:
-            name = self.sample_name(row)
-            called = "" if name is None else f", {shortened(repr(name), 400)},"
-            raise SampleReadError(f"picture {row}{called} {_reason(error)}", name) from error
+            raise self._unreadable(row, error) from error
+
+    def _read_encoded(self, row: int, encoded: Any) -> bytes:
+        try:
+            opened = self._opened(encoded)
+            if isinstance(opened, bytes):
+                return opened
+            with opened:
+                return opened.read()
+        except OSError as error:
+            raise self._unreadable(row, error) from error
+
+    def _unreadable(self, row: int, error: Exception) -> SampleReadError:
+        name = self.sample_name(row)
+        called = "" if name is None else f", {shortened(repr(name), 400)},"
+        return SampleReadError(f"picture {row}{called} {_reason(error)}", name)
 
     def _options(self) -> str:
         how = self._decoding

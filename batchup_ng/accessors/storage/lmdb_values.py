@@ -68,15 +68,17 @@ def msgpack() -> Any:
 def pyxis(value: memoryview, only: str | None = None) -> dict[str, Any]:
     """Return the arrays of a sample that ml-pyxis wrote, or `only` that of a name.
 
-    A sample is a map of names to maps of type, dtype, shape and bytes. msgpack refuses lengths that the bytes do not
-    have.
+    A sample is a map of names to maps of type, dtype, shape and bytes; what is no such map is a value of msgpack's, as
+    :func:`~batchup_ng.convert` writes text and bytes. msgpack refuses lengths that the bytes do not have.
     """
-    unpack = msgpack().unpackb
-    fields = {name.decode(): packed for name, packed in unpack(value, raw=True).items()}
-    return {name: _pyxis_array(unpack(fields[name], raw=True)) for name in (fields if only is None else [only])}
+    fields = {name.decode(): packed for name, packed in msgpack().unpackb(value, raw=True).items()}
+    return {name: _pyxis_value(fields[name]) for name in (fields if only is None else [only])}
 
 
-def _pyxis_array(parts: Any) -> np.ndarray:
+def _pyxis_value(packed: bytes) -> Any:
+    parts = msgpack().unpackb(packed, raw=True)
+    if not isinstance(parts, dict) or b"dtype" not in parts:
+        return msgpack().unpackb(packed)
     dtype = np.dtype(parts[b"dtype"].decode())
     if dtype.hasobject:
         raise ValueError("it was an array of Python objects, of which only addresses were written")

@@ -1,0 +1,138 @@
+"""The columns of batches that are written: what each holds, whatever the format."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+
+Values = dict[str, Any]
+"""The columns of a batch by name: an array for one that is fixed, else a list with one value a row."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    Attributes:
+        name: Its name.
+        kind: ``"fixed"``: rows of one shape and dtype; ``"ragged"``: arrays of one dtype and several shapes;
+            ``"bytes"``, ``"text"``; ``"json"``: dicts, lists, numbers of Python's.
+        dtype: Of the arrays; None where there are none.
+        shape: Of a row, if it is fixed; of ragged rows ``(-1, ...)``, as long as they have axes.
+    """
+
+    name: str
+    kind: str
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] = ()
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row that is fixed."""
+        return 0 if self.dtype is None else self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        if self.kind == "fixed":
+            return f"{self.dtype} of shape {self.shape}"
+        words = {"ragged": f"{self.dtype} arrays with {len(self.shape)} axes, of several shapes", "text": "strings"}
+        return words.get(self.kind, {"json": "objects such as dicts or lists"}.get(self.kind, self.kind))
+
+    def as_json(self) -> list[Any]:
+        """Return what :meth:`from_json` makes this of."""
+        descr = None if self.dtype is None else np.lib.format.dtype_to_descr(self.dtype)
+        return [self.name, self.kind, descr, list(self.shape)]
+
+    @classmethod
+    def from_json(cls, parts: Any) -> Column:
+        """Return the column that :meth:`as_json` told of."""
+        name, kind, descr, shape = parts
+        return cls(name, kind, None if descr is None else np.dtype(_descr(descr)), tuple(shape))
+
+
+def named_parts(batch: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the parts of a batch by name: those of a dict by its own, else by `names`, then ``x0``, ``x1``, ...
+
+    >>> named_parts(([1], [2]), ["image"])
+    {'image': [1], 'x1': [2]}
+    """
+    if not isinstance(batch, Mapping):
+        parts = batch if isinstance(batch, (tuple, list)) else (batch,)
+        batch = {names[i] if i < len(names) else f"x{i}": part for i, part in enumerate(parts)}
+    for name, part in batch.items():
+        if isinstance(part, (tuple, Mapping)):
+            raise ArgumentTypeError(
+                f"source must give batches of plain columns, and column {name!r} is a {type(part).__name__} of "
+                f"columns; take it apart by a map: source.map(...)"
+            )
+    return dict(batch)
+
+
+def columns_of(parts: Mapping[str, Any]) -> tuple[list[Column], Values]:
+    """Return what the named parts of a batch are, and them as they are written."""
+    found = {name: _column(name, part) for name, part in parts.items()}
+    return [column for column, _ in found.values()], {name: values for name, (_, values) in found.items()}
+
+
+def fitting(columns: Sequence[Column], parts: Mapping[str, Any], row: int) -> Values:
+    """Return the named parts of a batch as they are written, if they are what the first batch had.
+
+    Args:
+        row: The number of the first row, for an error.
+    """
+    found, values = columns_of(parts)
+    if [each.name for each in found] != [each.name for each in columns]:
+        then, now = ([each.name for each in some] for some in (columns, found))
+        raise ArgumentError(f"source must give the same columns in each batch, and gave {then}, then {now}; map it")
+    for column, own in zip(columns, found, strict=True):
+        if own == column:
+            continue
+        if column.kind == "ragged" and own.dtype == column.dtype and len(own.shape) == len(column.shape):
+            values[column.name] = list(values[column.name])  # which are of one shape by chance
+        else:
+            raise ArgumentError(
+                f"column {column.name!r} of source must be the same in each batch, and is {column} in the first, {own} "
+                f"from row {row} on; map it to one form"
+            )
+    return values
+
+
+def _column(name: str, part: Any) -> tuple[Column, Any]:
+    if hasattr(part, "__array__"):
+        part = np.asarray(part)
+        if part.dtype.kind not in "USO":
+            return Column(name, "fixed", part.dtype, part.shape[1:]), part
+        part = part.tolist() if part.ndim == 1 or part.dtype.kind == "O" else list(part)
+    forms = {_form(name, value): None for value in part}
+    if len(forms) > 1:
+        told = ", ".join(str(Column(name, *form)) for form in list(forms)[:3])
+        raise ArgumentError(f"column {name!r} of source must hold values of one kind, not {told}; map it to one")
+    ((kind, dtype, shape),) = forms
+    return Column(name, kind, dtype, shape), [bytes(value) for value in part] if kind == "bytes" else list(part)
+
+
+def _form(name: str, value: Any) -> tuple[str, np.dtype[Any] | None, tuple[int, ...]]:
+    """Return kind, dtype and shape of the column that a value may be in."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes", None, ()
+    if isinstance(value, str):
+        return "text", None, ()
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "USO":
+        return "ragged", value.dtype, (-1,) * value.ndim
+    if value is None or isinstance(value, (dict, list, tuple, int, float)):
+        return "json", None, ()
+    raise ArgumentTypeError(
+        f"column {name!r} of source holds a {type(value).__name__}, which no format can; map it to arrays, numbers, "
+        f"strings, bytes or dicts"
+    )
+
+
+def _descr(descr: Any) -> Any:
+    """Return the description of a dtype as NumPy has it, of which JSON makes lists of all tuples."""
+    if not isinstance(descr, list):
+        return descr
+    return [(name, _descr(own), *map(tuple, shape)) for name, own, *shape in descr]

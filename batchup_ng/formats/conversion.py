@@ -1,0 +1,400 @@
+"""Writes the rows of a source into a file of another kind, and goes on where it was killed.
+
+What is under way lies in a folder beside the target (:mod:`.partial`). The journal there tells how far it is: how many
+rows the writer (:mod:`.base`) has brought to the disk, and the state of the loader from which the next ones follow. It
+is brought up to date after a number of batches that depends on the first batch alone, so that a writer is asked for
+checkpoints at the same rows whether it was killed or not, and makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data_source import AbstractDataSource
+from ..display import counted, progress_bar
+from ..error_context import shortened
+from ..errors import ArgumentError, BatchupError, WriteError
+from ..faults.policy import ErrorPolicy, error_policy
+from ..loader import Loader, source_of
+from ..validation import known_names, positive_int, size_in_bytes, true_or_false
+from ..work_pool import AbstractWorkerPool
+from .base import Writer
+from .columns import Column, columns_of, fitting, named_parts
+from .hdf5 import ChunkedHdf5
+from .lmdb import LmdbWriter
+from .npy import NpyWriter
+from .parquet import ParquetWriter
+from .partial import Partial
+from .prepared import class_names_of, contents_of, names_of, prepared
+from .tar import TarWriter, names_file
+from .zarr import ZarrWriter
+
+PART_BYTES = 1 << 26
+"""Bytes of rows between two checkpoints: what a kill costs at most."""
+
+VALUE_BYTES = 100
+"""Bytes that a value is taken for which does not tell."""
+
+VERSION = 1
+"""Version of the journal and of what writers make of it."""
+
+WRITERS: tuple[type[Writer], ...] = (NpyWriter, ChunkedHdf5, LmdbWriter, ZarrWriter, ParquetWriter, TarWriter)
+ENDINGS: dict[str, type[Writer]] = {**{writer.ending: writer for writer in WRITERS}, ".hdf5": ChunkedHdf5}
+"""The writer for each ending of a path."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Converted:
+    """What :func:`convert` wrote.
+
+    Attributes:
+        paths: The files, or the one folder.
+        rows: How many rows they have.
+        skipped: The samples that were left out by ``on_error="skip"``: their paths or keys, or the numbers of their
+            rows where they have none.
+    """
+
+    paths: tuple[str, ...]
+    rows: int
+    skipped: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Journal:
+    """How far a conversion is.
+
+    Attributes:
+        about: What is converted, and how.
+        columns: What the first batch had.
+        every: How many batches lie between two checkpoints.
+        rows: How many rows are safe.
+        state: Of the loader behind them.
+        place: Where the writer was.
+        skipped: The samples that were left out.
+        done: The names of what was made, once it is whole.
+    """
+
+    about: dict[str, Any]
+    columns: list[Any]
+    every: int
+    rows: int = 0
+    state: Any = None
+    place: Any = None
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    done: list[str] | None = None
+
+
+@known_names({"num_workers": "pass the number of workers as workers=", "shuffle": "rows are written in their order"})
+def convert(
+    source: Any, path: str | os.PathLike[str], *, pool: str | AbstractWorkerPool = "auto", workers: int | None = None,
+    batch_size: int = 64, size: int | None = None, quality: int | None = None, compression: str | None = None,
+    chunk_rows: int | None = None, shard_rows: int | None = None, shard_bytes: int | str | None = None,
+    on_error: str | ErrorPolicy = "raise", overwrite: bool = False, progress: bool | Callable[..., Any] = True,
+) -> Converted:  # fmt: skip
+    """Write all rows of a source, once and in their order, into a file of the kind that `path` ends with.
+
+    A pool makes the batches, which are written on your thread. What is under way lies in the folder ``PATH.partial``;
+    when it is whole it gets its name. After a kill, a full disk, or a sample that cannot be read, the same call goes on
+    from the last 64 MB, and the result is that of a run that was not disturbed: byte for byte, in an LMDB row for row.
+    If there is a folder of another source or of other options, which it compares as far as accessors and arrays tell
+    (not the functions of maps), it is an error unless `overwrite` is true; the pool and `on_error` may differ.
+
+    Columns have the names of a source of a dict; those of :func:`~batchup_ng.from_folder` and its like are ``image``
+    and ``label``; others are ``x0``, ``x1``, ... Pictures without a size (:class:`~batchup_ng.ImageFiles` or
+    :class:`~batchup_ng.ImageBytes` without ``size=``) are stored as they are encoded, byte for byte, unless `size` or
+    `quality` is given; those with one are arrays. ``class_names`` are stored as an attribute of that name.
+
+    ============  ==================================================================================================
+    ``.npy``      One column, of rows of one shape and dtype.
+    ``.h5``,      A data set a column: contiguous if all rows are of one shape and dtype and neither `compression` nor
+    ``.hdf5``     `chunk_rows` is given, else in chunks. Text, bytes (as ``uint8``) and 1-D arrays may vary in length.
+    ``.zarr``     A group of format 3 with an array a column.
+    ``.parquet``  A column each; arrays are lists of fixed size. While it is made it takes its room twice.
+    ``.lmdb``     The layout of ml-pyxis: anything but arrays with fields.
+    ``.tar``      Shards of WebDataset, if the name has a field for their number: ``shards-{:05d}.tar``; else one file.
+                  Anything. Class names lie beside, in ``shards-class_names.json``.
+    ============  ==================================================================================================
+
+    Args:
+        source: A data source with random access, or what :class:`~batchup_ng.Loader` takes as `data`.
+        path: The file, or for Zarr and LMDB the folder, that is made.
+        pool: As of the loader: ``"auto"``, ``"serial"``, ``"threads"``, ``"processes"``, or a pool of yours.
+        workers: How many; None for every CPU that this process may use.
+        batch_size: Rows that a worker reads at once.
+        size: Pixels that the shorter side of a picture has at most: larger ones are made smaller, with their ratio,
+            none is enlarged, and each is encoded as JPEG.
+        quality: Of these JPEGs, 1 to 100; 90 where only `size` is given.
+        compression: ``"gzip"`` or ``"lzf"`` for the arrays of HDF5; ``"none"``, ``"snappy"`` (as it is by default),
+            ``"gzip"``, ``"zstd"`` or ``"lz4"`` for Parquet.
+        chunk_rows: Rows of a chunk of HDF5 or Zarr, or of a row group of Parquet; None for 1 MB, or 8 MB of Parquet.
+        shard_rows: The most samples of a tar file.
+        shard_bytes: The most bytes of one, unless a sample alone has more, as an int or ``"500MB"``; None for 1 GB
+            where `shard_rows` is not given.
+        on_error: ``"raise"``, ``"skip"``, or an :class:`~batchup_ng.ErrorPolicy` with one of these.
+        overwrite: Whether what is there is replaced, when the new one is whole. A part of the same call is gone on with
+            all the same.
+        progress: Whether to show progress where tqdm is installed, or a function like ``tqdm.tqdm``.
+
+    Raises:
+        ArgumentError: an argument breaks a rule; the target is there; the format cannot hold a column; the source is
+            empty or never ends.
+        ArgumentTypeError: an argument is of a wrong kind; the source only streams.
+        BatchError: a sample cannot be made; it is named.
+        WriteError: nothing more can be written, as when a disk is full.
+        ImportError: the library of the format is not installed.
+
+    >>> import tempfile, numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = convert(np.arange(6).reshape(3, 2), f"{folder}/x.npy", pool="serial", progress=False)
+    ...     np.load(f"{folder}/x.npy").tolist(), done.rows
+    ([[0, 1], [2, 3], [4, 5]], 3)
+    """
+    options = {
+        "compression": compression,
+        "chunk_rows": None if chunk_rows is None else positive_int("chunk_rows", chunk_rows),
+        "shard_rows": None if shard_rows is None else positive_int("shard_rows", shard_rows),
+        "shard_bytes": None if shard_bytes is None else size_in_bytes("shard_bytes", shard_bytes),
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    target = _Target(path, given)
+    if error_policy(on_error).action == "replace":
+        raise ArgumentError("on_error must be 'raise' or 'skip', not 'replace', by which rows would be written twice")
+    overwrite = true_or_false("overwrite", overwrite)
+    data = prepared(source_of(source), size, quality)
+    about = {"version": VERSION, **contents_of(data), "batch_size": batch_size, "options": given}
+    loader = Loader(data, batch_size, pool=pool, workers=workers, on_error=on_error)
+    with Partial(target.path) as partial, loader:
+        journal = _found(partial, about, overwrite)
+        if journal is None or journal.done is None:
+            if not overwrite and (there := target.existing()):
+                raise ArgumentError(
+                    f"path {str(there[0])!r} exists; pass another, or overwrite=True, which replaces it in the end"
+                )
+            if journal is None:
+                partial.begin()
+            with _bar(progress, target.path.name, data.num_samples(), journal) as advance:
+                journal = _Job(target, partial, about, data).run(loader, journal, advance)
+        assert journal.done is not None
+        partial.publish(journal.done, target.existing())
+    paths = tuple(str(target.path.with_name(name)) for name in journal.done)
+    return Converted(paths, journal.rows, tuple(journal.skipped))
+
+
+def _found(partial: Partial, about: dict[str, Any], overwrite: bool) -> Journal | None:
+    """Return the journal of a run that did not come to its end; None where there is none to go on from."""
+    told = partial.journal()
+    if told is None or told["about"] == about:
+        return None if told is None else Journal(**told)
+    if overwrite:
+        return None
+    differ = ", ".join(name for name in about if told["about"].get(name) != about[name])
+    raise ArgumentError(
+        f"{str(partial.folder)!r} holds a part of another conversion, with another {differ}; repeat that call to go on "
+        f"with it, or pass overwrite=True to begin anew"
+    )
+
+
+@contextlib.contextmanager
+def _bar(progress: Any, title: str, total: int, journal: Journal | None) -> Iterator[Callable[[int], object]]:
+    """Draw a bar where that is wanted; yield what is told how many rows were written."""
+    drawn = progress_bar() if progress is True else progress or None
+    if drawn is None:
+        yield lambda rows: None
+        return
+    with drawn(total=total, initial=journal.rows if journal else 0, desc=title, unit=" rows", disable=None) as bar:
+        yield bar.update
+
+
+class _Target:
+    """What a path stands for: a format, and files."""
+
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        self.path = Path(os.path.abspath(os.fspath(path)))
+        self.options = options
+        writer = ENDINGS.get(self.path.suffix.lower())
+        if writer is None:
+            raise ArgumentError(f"path must end with one of {', '.join(ENDINGS)}, and is {str(path)!r}; rename it")
+        self.writer = writer
+        if not self.path.parent.is_dir():
+            raise ArgumentError(f"path must lie in a folder that exists, not in {str(self.path.parent)!r}; make it")
+        for name in options:
+            if name not in writer.options:
+                takers = ", ".join(each.ending for each in WRITERS if name in each.options)
+                raise ArgumentError(f"{name}= is an option of {takers}, and path is {str(path)!r}; leave it out")
+        for module in writer.needs[1:]:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                extra = f"pip install 'batchup_ng[{writer.needs[0]}]'"
+                raise ImportError(f"writing {writer.ending} needs {module}: {extra} ({error})") from error
+        if writer is TarWriter:
+            self._check_field()
+
+    def existing(self) -> list[Path]:
+        """Return what is at its place now."""
+        if self.writer is not TarWriter:
+            return [self.path] if os.path.lexists(self.path) else []
+        before, field, behind = self.path.name.partition("{")
+        pattern = re.escape(before) + (r"\d+" + re.escape(behind.partition("}")[2]) if field else "")
+        names = sorted(os.listdir(self.path.parent))
+        found = [name for name in names if re.fullmatch(pattern, name)]
+        beside = [names_file(self.path.name)] if found and names_file(self.path.name) in names else []
+        return [self.path.with_name(name) for name in found + beside]
+
+    def check(self, columns: Sequence[Column]) -> None:
+        """Refuse columns that the format cannot hold."""
+        for column in columns:
+            if not column.name or "/" in column.name or "\0" in column.name:
+                raise ArgumentError(f"columns must have names without '/', not {column.name!r}; rename it")
+            if not self.writer.holds(column):
+                others = ", ".join(each.ending for each in WRITERS if all(map(each.holds, columns)))
+                raise ArgumentError(
+                    f"path must be of a format that holds column {column.name!r}, which is {column}; "
+                    f"{self.writer.ending} holds {self.writer.can_hold}; pass one of {others}, or map the column"
+                )
+
+    def _check_field(self) -> None:
+        try:
+            self.path.name.format(0)
+            good = self.path.name.count("{") <= 1
+        except (LookupError, ValueError):
+            good = False
+        if not good:
+            raise ArgumentError(
+                f"path may have one field, for the number of a shard, as {{:05d}}; {self.path.name!r} has not"
+            )
+        if "{" not in self.path.name and self.options:
+            raise ArgumentError(
+                f"{next(iter(self.options))}= needs a field for the number in path: 'shards-{{:05d}}.tar'"
+            )
+
+
+class _Job:
+    """One run over what is not yet written.
+
+    Args:
+        target: Where to, and in what format.
+        partial: The folder in which it is made.
+        about: What is converted, for the journal.
+        source: What is converted.
+    """
+
+    def __init__(self, target: _Target, partial: Partial, about: dict[str, Any], source: AbstractDataSource) -> None:
+        self._target = target
+        self._partial = partial
+        self._source = source
+        self._names = names_of(source)
+        self._journal = Journal(about, [], 0)
+        self._writer: Writer | None = None
+
+    def run(self, loader: Loader, journal: Journal | None, advance: Callable[[int], object]) -> Journal:
+        """Write what `journal` does not tell of, and return the journal of all; `advance` is told of rows."""
+        with contextlib.closing(self):
+            if journal is not None:
+                loader.load_state_dict(journal.state)
+                writer = self._open(journal)
+                with self._telling():
+                    writer.resume(journal.place)
+            skipped = self._journal.skipped
+            n_batches = 0  # since the last checkpoint
+            for batch in loader if loader.epoch == 0 else ():  # a state behind the last batch is of the next epoch
+                advance(self._write(named_parts(batch, self._names)))
+                n_batches = (n_batches + 1) % self._journal.every
+                if n_batches == 0:
+                    self._checkpoint(loader, skipped)
+            if n_batches:
+                self._checkpoint(loader, skipped)
+            return self._finished()
+
+    def close(self) -> None:
+        """Close what the writer has open."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, parts: dict[str, Any]) -> int:
+        """Write a batch, the first of which says what the columns are; return how many rows it has."""
+        if self._writer is None:
+            columns, values = columns_of(parts)
+            self._target.check(columns)
+            every = max(1, PART_BYTES // max(1, sum(map(_bytes_of, values.values()))))
+            told = [column.as_json() for column in columns]
+            writer = self._open(dataclasses.replace(self._journal, columns=told, every=every))
+            with self._telling():
+                writer.begin()
+        else:
+            writer = self._writer
+            values = fitting(writer.columns, parts, writer.row)
+        n = len(next(iter(values.values())))
+        with self._telling():
+            writer.write(values, n)
+        writer.row += n
+        return n
+
+    def _open(self, journal: Journal) -> Writer:
+        """Make the writer for what a journal tells."""
+        columns = [Column.from_json(parts) for parts in journal.columns]
+        options = self._target.options
+        self._writer = self._target.writer.chosen(columns, options)(
+            self._partial.made, self._partial.work, self._target.path.name, columns, int(self._source.num_samples()),
+            journal.every * journal.about["batch_size"], class_names_of(self._source), options,
+        )  # fmt: skip
+        self._writer.row = journal.rows
+        self._journal = journal
+        return self._writer
+
+    def _checkpoint(self, loader: Loader, skipped: list[str]) -> None:
+        """Bring what was written to the disk, then the journal that tells of it."""
+        assert self._writer is not None
+        errors = [error.row if error.source is None else error.source for error in loader.errors]
+        with self._telling():
+            place = self._writer.checkpoint()
+            state = loader.state_dict()
+            self._save(place=place, rows=self._writer.row, state=state, skipped=[*skipped, *map(str, errors)])
+
+    def _finished(self) -> Journal:
+        """Make it whole, and tell the journal."""
+        if self._writer is None:
+            raise ArgumentError("source must have rows, and has none that could be read")
+        with self._telling():
+            self._writer.finish()
+            self._writer.close()
+            self._save(done=sorted(path.name for path in self._partial.made.iterdir()))
+        return self._journal
+
+    def _save(self, **changes: Any) -> None:
+        journal = dataclasses.replace(self._journal, **changes)
+        self._partial.save(json.dumps(vars(journal)))
+        self._journal = journal
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell of what a library raises when it cannot write, whatever it is, where it was and what to do."""
+        try:
+            yield
+        except (BatchupError, MemoryError):
+            raise
+        except Exception as error:
+            told = WriteError(
+                f"{str(self._target.path)!r} cannot be written ({type(error).__name__}: {shortened(str(error), 300)}); "
+                f"{counted(self._journal.rows, 'row')} of it are safe, in {str(self._partial.folder)!r}: mend that, as "
+                f"by making room, and make the same call again to go on"
+            )
+            told.errno = getattr(error, "errno", None)
+            raise told from error
+
+
+def _bytes_of(values: Any) -> int:
+    """Return about how many bytes the values of a column have."""
+    if isinstance(values, np.ndarray):
+        return values.nbytes
+    return sum(getattr(each, "nbytes", len(each) if isinstance(each, (str, bytes)) else VALUE_BYTES) for each in values)

@@ -1,0 +1,227 @@
+"""Writes HDF5 files.
+
+Rows of one shape and dtype lie contiguously, each data set at an offset that is known before they are written, unless
+they are to be compressed. All else needs chunks, for which HDF5 changes tables of its own again and again, so that a
+kill of the writer leaves a damaged file. Such a file is written through an :class:`UndoFile`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..validation import one_of
+from .base import CHUNK_BYTES, PartsWriter, Writer, dividing, pwrite_all, synchronised
+from .columns import Column, Values
+from .npy import FixedRows
+
+ALIGNMENT = 4096
+"""Bytes at multiples of which contiguous data begin, as pages of memory do, by which they are mapped."""
+
+VARYING_CHUNK_ROWS = 1024
+"""Rows of a chunk of values that vary in size, of which a chunk holds 16 bytes each, where they lie."""
+
+COPIED_ROWS_BYTES = 1 << 24
+"""Bytes that are copied at once."""
+
+
+class ChunkedHdf5(PartsWriter):
+    """A data set in chunks for each column; values that vary in size lie in the heaps of the file."""
+
+    ending = ".h5"
+    can_hold = "numbers and arrays of them, strings, bytes, 1-D arrays of several lengths"
+    options = ("compression", "chunk_rows")
+    needs = ("hdf5", "h5py")
+
+    def check(self) -> None:
+        if "compression" in self.given:
+            one_of("compression", self.given["compression"], ("gzip", "lzf"))
+
+    @classmethod
+    def holds(cls, column: Column) -> bool:
+        if column.kind == "ragged":
+            return len(column.shape) == 1 and _has_numbers(column.dtype)
+        return column.kind in ("bytes", "text") or (column.kind == "fixed" and _has_numbers(column.dtype))
+
+    @classmethod
+    def chosen(cls, columns: Sequence[Column], options: dict[str, Any]) -> type[Writer]:
+        return ContiguousHdf5 if not options and all(each.kind == "fixed" for each in columns) else cls
+
+    def begin(self) -> None:
+        import h5py
+
+        with h5py.File(self.path, "w") as file:
+            _name_classes(file, self.class_names)
+            for column in self.columns:
+                rows, dtype, filters = VARYING_CHUNK_ROWS, _varying(column), {}
+                if column.kind == "fixed":
+                    rows, dtype = CHUNK_BYTES // max(1, column.row_bytes), column.dtype
+                    filters = {"compression": self.given.get("compression")}
+                rows = self.given.get("chunk_rows") or dividing(self.part_rows, min(rows, self.rows))
+                shapes = {"shape": (0, *column.shape), "maxshape": (None, *column.shape)}
+                if column.kind != "fixed":
+                    shapes = {"shape": (0,), "maxshape": (None,)}
+                chunks = (rows, *shapes["shape"][1:])
+                file.create_dataset(column.name, **shapes, chunks=chunks, dtype=dtype, track_times=False, **filters)
+
+    def resume(self, place: Any) -> None:
+        self._done = self.row
+        with open(self.path, "r+b") as file:
+            undo(file.fileno(), self._log(), int(place))
+
+    def write_part(self, values: Values) -> Any:
+        import h5py
+
+        with UndoFile(self.path, self._log()) as raw:
+            with h5py.File(raw, "r+") as file:
+                for column in self.columns:
+                    data = file[column.name]
+                    data.resize(self.row, axis=0)
+                    data[self._done :] = _written(column, values[column.name])
+            os.fsync(raw.fileno())
+            return os.fstat(raw.fileno()).st_size
+
+    def finish(self) -> None:
+        pass  # the file is whole after each part
+
+    def _log(self) -> Path:
+        """Return the file of what was changed since the last checkpoint, which the number of rows then tells."""
+        return self.work / f"undo-{self._done}"
+
+
+class ContiguousHdf5(FixedRows):
+    """A contiguous data set for each column, which can be mapped as a file of NumPy's can."""
+
+    def make(self) -> None:
+        self._make(self.path, self.rows)
+
+    def offsets(self) -> list[int]:
+        import h5py
+
+        with h5py.File(self.path, "r") as file:
+            return [file[column.name].id.get_offset() or 0 for column in self.columns]  # None of rows without bytes
+
+    def finish(self) -> None:
+        import h5py
+
+        self.close()
+        with h5py.File(self.path, "r") as file:
+            rows = len(file[self.columns[0].name])
+        if rows > self.row:  # samples were left out, and contiguous data cannot be cut
+            short = self.work / "short.h5"
+            self._make(short, self.row)
+            with h5py.File(short, "r+") as new, h5py.File(self.path, "r") as old:
+                for column in self.columns:
+                    step = max(1, COPIED_ROWS_BYTES // max(1, column.row_bytes))
+                    for start in range(0, self.row, step):
+                        end = min(start + step, self.row)
+                        new[column.name][start:end] = old[column.name][start:end]
+            os.replace(short, self.path)
+        synchronised(self.path)
+
+    def _make(self, path: Path, rows: int) -> None:
+        import h5py
+
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        how.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        how.set_obj_track_times(False)
+        with h5py.File(path, "w", alignment_threshold=ALIGNMENT, alignment_interval=ALIGNMENT) as file:
+            _name_classes(file, self.class_names)
+            for column in self.columns:
+                space = h5py.h5s.create_simple((rows, *column.shape))
+                kind = h5py.h5t.py_create(column.dtype, logical=True)
+                h5py.h5d.create(file.id, column.name.encode(), kind, space, how)
+
+
+RECORD = struct.Struct("<QQ")
+"""Before the bytes that were changed: where they lay, how many they are."""
+
+
+class UndoFile(io.FileIO):
+    """A file that is written to such that all can be undone: what is overwritten is kept in a log before.
+
+    Args:
+        path: The file.
+        log: The file for the bytes that are changed.
+    """
+
+    def __init__(self, path: Path, log: Path) -> None:
+        super().__init__(path, "r+b")
+        for old in log.parent.glob("undo-*"):
+            old.unlink()
+        self._before = os.fstat(self.fileno()).st_size
+        self._log = io.FileIO(log, "wb")
+
+    def write(self, data: Any) -> int:
+        start, size = self.tell(), len(data)
+        self._keep(start, start + size)
+        pwrite_all(self.fileno(), data, start)  # all of it: FileIO.write may write less
+        self.seek(start + size)
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self.tell() if size is None else size
+        self._keep(size, self._before)
+        return super().truncate(size)
+
+    def close(self) -> None:
+        with contextlib.suppress(AttributeError):  # where the file could not be opened
+            self._log.close()
+        super().close()
+
+    def _keep(self, start: int, end: int) -> None:
+        old = os.pread(self.fileno(), max(0, min(end, self._before) - start), start)
+        if old:
+            self._log.write(RECORD.pack(start, len(old)) + old)
+
+
+def undo(handle: int, log: Path, size: int) -> None:
+    """Make a file what it was when it had so many bytes, by the log of what was changed since."""
+    data = log.read_bytes() if log.exists() else b""
+    changes, at = [], 0
+    while at + RECORD.size <= len(data):
+        start, length = RECORD.unpack_from(data, at)
+        at += RECORD.size + length
+        if at <= len(data):  # else it was cut off by the kill, and nothing was overwritten yet
+            changes.append((start, data[at - length : at]))
+    for start, old in reversed(changes):
+        pwrite_all(handle, old, start)
+    os.ftruncate(handle, size)
+
+
+def _has_numbers(dtype: np.dtype[Any] | None) -> bool:
+    """Return whether HDF5 has such a type."""
+    assert dtype is not None
+    if dtype.fields:
+        return all(_has_numbers(field[0].base) for field in dtype.fields.values())
+    return dtype.kind in "biufc"
+
+
+def _varying(column: Column) -> Any:
+    import h5py
+
+    if column.kind == "text":
+        return h5py.string_dtype()
+    return h5py.vlen_dtype(np.dtype(np.uint8) if column.kind == "bytes" else column.dtype)
+
+
+def _written(column: Column, values: Any) -> Any:
+    """Return values as h5py takes them."""
+    if column.kind not in ("bytes", "ragged"):
+        return values
+    rows = np.empty(len(values), object)
+    rows[:] = [np.frombuffer(value, np.uint8) for value in values] if column.kind == "bytes" else values
+    return rows
+
+
+def _name_classes(file: Any, class_names: list[str]) -> None:
+    if class_names:
+        file.attrs["class_names"] = class_names

@@ -1,0 +1,88 @@
+"""Writes LMDB databases as ml-pyxis lays them out.
+
+The folder is an environment with two databases. ``data_db`` has a sample under each number, ten decimal digits or more:
+a msgpack map of names to values, each of them msgpack again, an array being a map of its type, dtype, shape and bytes.
+``meta_db`` has ``nb_samples``, in decimal digits, and here ``class_names``, as JSON, where there are any.
+Source of the layout: ``pyxis.py`` of ml-pyxis 0.4.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from .base import Writer
+from .columns import Column, Values
+
+MAP_BYTES = 1 << 44
+"""Addresses that are kept for the database while it is written, far more than any has bytes; they cost nothing."""
+
+SPARE_BYTES = 1 << 20
+"""Bytes of the map beyond what is used, at the end."""
+
+
+class LmdbWriter(Writer):
+    """A sample is a msgpack map of its columns. What is between two checkpoints is one transaction."""
+
+    ending = ".lmdb"
+    can_hold = "arrays and numbers of any shape but with fields, strings, bytes, dicts and lists of these"
+    needs = ("lmdb", "lmdb", "msgpack")
+    _environment: Any = None
+
+    @classmethod
+    def holds(cls, column: Column) -> bool:
+        return column.dtype is None or not column.dtype.fields
+
+    def begin(self) -> None:
+        self.path.mkdir()
+        self.resume(None)
+
+    def resume(self, place: Any) -> None:
+        import lmdb
+
+        self._environment = lmdb.open(str(self.path), map_size=MAP_BYTES, max_dbs=2, lock=False)
+        self._data, self._meta = map(self._environment.open_db, (b"data_db", b"meta_db"))
+        self._transaction = self._environment.begin(write=True)
+
+    def write(self, values: Values, n: int) -> None:
+        import msgpack
+
+        for place in range(n):
+            sample = {name: msgpack.packb(_packable(column[place])) for name, column in values.items()}
+            self._transaction.put(b"%010d" % (self.row + place), msgpack.packb(sample), db=self._data)
+
+    def checkpoint(self) -> Any:
+        self._transaction.commit()
+        self._transaction = self._environment.begin(write=True)
+
+    def finish(self) -> None:
+        meta = {"nb_samples": str(self.row)}
+        if self.class_names:
+            meta["class_names"] = json.dumps(self.class_names)
+        for name, text in meta.items():
+            self._transaction.put(name.encode(), text.encode(), db=self._meta)
+        with self._transaction.cursor(db=self._data) as cursor:  # of another run, after the last checkpoint
+            while cursor.set_range(b"%010d" % self.row):
+                cursor.delete()
+        self._transaction.commit()
+        used = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        self._environment.set_mapsize(used + SPARE_BYTES)
+        with self._environment.begin(write=True, db=self._meta) as transaction:  # by which the size is kept
+            transaction.put(b"nb_samples", str(self.row).encode())
+        self.close()
+
+    def close(self) -> None:
+        if self._environment is not None:
+            self._transaction.abort()
+            self._environment.close()
+            self._environment = None
+
+
+def _packable(value: Any) -> Any:
+    """Return a value as msgpack has it."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value)
+        return {b"type": 2, b"dtype": value.dtype.str, b"shape": value.shape, b"data": value.tobytes()}
+    return value

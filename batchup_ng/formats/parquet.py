@@ -1,0 +1,100 @@
+"""Writes Parquet files.
+
+What tells of a Parquet file stands at its end, so that nothing can be added to one behind that. Rows between two
+checkpoints are a file of Arrow's; of all of them the Parquet file is made in the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..validation import one_of
+from .base import PartsWriter, dividing, synchronised
+from .columns import Column, Values
+
+GROUP_BYTES = 1 << 23
+"""Bytes of a row group, which is decoded whole to read a row of it."""
+
+
+class ParquetWriter(PartsWriter):
+    """A column of a list type for arrays, ``binary`` for bytes."""
+
+    ending = ".parquet"
+    can_hold = "numbers and arrays of them (not complex), strings, bytes, 1-D arrays of several lengths"
+    options = ("compression", "chunk_rows")
+    needs = ("parquet", "pyarrow")
+
+    def check(self) -> None:
+        if "compression" in self.given:
+            one_of("compression", self.given["compression"], ("none", "snappy", "gzip", "zstd", "lz4"))
+
+    @classmethod
+    def holds(cls, column: Column) -> bool:
+        if column.kind in ("bytes", "text"):
+            return True
+        numbers = column.dtype is not None and column.dtype.kind in "biuf" and column.dtype.itemsize <= 8
+        return numbers and (column.kind == "fixed" or (column.kind == "ragged" and len(column.shape) == 1))
+
+    def begin(self) -> None:
+        pass
+
+    def resume(self, place: Any) -> None:
+        self._done = self.row
+        for path, first in self._parts():
+            if first >= self.row:
+                path.unlink()
+
+    def write_part(self, values: Values) -> Any:
+        import pyarrow
+
+        table = pyarrow.table({each.name: _arrow(each, values[each.name]) for each in self.columns})
+        path = self.work / f"part-{self._done}.arrow"
+        with pyarrow.ipc.new_file(str(path), table.schema) as file:
+            file.write_table(table)
+        synchronised(path)
+
+    def finish(self) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        writer = None
+        for path, _ in self._parts():
+            with pyarrow.memory_map(str(path)) as file:
+                table = pyarrow.ipc.open_file(file).read_all()
+                if writer is None:
+                    names = {"class_names": json.dumps(self.class_names)} if self.class_names else None
+                    schema = table.schema.with_metadata(names)
+                    group = self.given.get("chunk_rows")
+                    group = group or dividing(self.part_rows, GROUP_BYTES * len(table) // max(1, table.nbytes))
+                    codec = self.given.get("compression", "snappy")
+                    writer = parquet.ParquetWriter(str(self.path), schema, compression=codec)
+                writer.write_table(table.replace_schema_metadata(schema.metadata), group)
+                del table
+        assert writer is not None
+        writer.close()
+        synchronised(self.path)
+
+    def _parts(self) -> Iterator[tuple[Path, int]]:
+        """Return the files of the parts in order, each with its first row."""
+        firsts = {int(path.stem.removeprefix("part-")): path for path in self.work.glob("part-*.arrow")}
+        return ((firsts[first], first) for first in sorted(firsts))
+
+
+def _arrow(column: Column, values: Any) -> Any:
+    """Return the values of a column as an array of Arrow's."""
+    import pyarrow
+
+    if column.kind == "fixed":
+        made = pyarrow.array(np.ascontiguousarray(values).reshape(-1))
+        for size in reversed(column.shape):
+            made = pyarrow.FixedSizeListArray.from_arrays(made, size)
+        return made
+    if column.kind == "ragged":
+        offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+        return pyarrow.ListArray.from_arrays(offsets, pyarrow.array(np.concatenate(values)))
+    return pyarrow.array(values, pyarrow.binary() if column.kind == "bytes" else pyarrow.string())

@@ -1,0 +1,115 @@
+"""A source as it is written: pictures as they are encoded, columns by name, what tells it from another."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..accessors.encoded_pictures import EncodedPictures
+from ..accessors.paging import file_name
+from ..accessors.pictures import Pictures
+from ..data_source import (
+    AbstractDataSource,
+    ArrayDataSource,
+    ConcatDataSource,
+    FilesDataSource,
+    SubsetDataSource,
+    TakeDataSource,
+)
+from ..data_source.epoch.checkpoint import identity
+from ..data_source.epoch.state import digest
+from ..data_source.hooks import any_node, nodes_of
+from ..errors import ArgumentError, ArgumentTypeError
+from ..validation import integer, positive_int
+
+REARRANGED = (SubsetDataSource, TakeDataSource)
+"""Sources that hand out rows of another, ``source``, as they are."""
+
+SAMPLED_ROWS = 64
+"""Rows of an array that are looked at to tell it from another."""
+
+
+def prepared(source: AbstractDataSource, size: int | None, quality: int | None) -> AbstractDataSource:
+    """Return a source as it is written; refuse one that cannot be."""
+    if not source.is_random_access:
+        raise ArgumentTypeError(
+            "source must have random access, or what is killed could not go on, and this one only streams; write its "
+            "batches to arrays or files first"
+        )
+    if source.num_samples() in (None, math.inf):
+        raise ArgumentError("source must have a number of samples that is known; bound it with batchup_ng.take")
+    if any_node(source, "resizes"):
+        raise ArgumentError("source must have one row a sample, and a map of it has resizes=True; write without it")
+    if size is not None:
+        positive_int("size", size)
+    if quality is not None and not 1 <= integer("quality", quality) <= 100:
+        raise ArgumentError(f"quality must be 1 to 100, not {quality}")
+    made = with_encoded_pictures(source, size, quality)
+    if made is source and (size is not None or quality is not None):
+        raise ArgumentError(
+            "size= and quality= are for pictures without a size of their own and without a map behind them, and source "
+            "has none; leave them out, or size= of ImageFiles, ImageBytes or from_folder"
+        )
+    return made
+
+
+def with_encoded_pictures(source: AbstractDataSource, size: int | None, quality: int | None) -> AbstractDataSource:
+    """Return a source whose pictures without a size of their own are encoded; the same one if it has none.
+
+    Pictures that a map is called with stay what they are.
+    """
+    made: Any = copy.copy(source)
+    if type(source) in (ArrayDataSource, FilesDataSource) and any(map(_is_encoded, made.data)):
+        made.data = [EncodedPictures(each, size, quality) if _is_encoded(each) else each for each in made.data]
+    elif type(source) in REARRANGED and (inner := with_encoded_pictures(made.source, size, quality)) is not made.source:
+        made.source = inner
+    elif isinstance(source, ConcatDataSource):
+        made.sources = [with_encoded_pictures(each, size, quality) for each in made.sources]
+        if all(map(operator.is_, made.sources, source.sources)):
+            return source
+    else:
+        return source
+    return made  # type: ignore[no-any-return]
+
+
+def _is_encoded(column: Any) -> bool:
+    return isinstance(column, Pictures) and not column.have_size
+
+
+def names_of(source: AbstractDataSource) -> tuple[str, ...]:
+    """Return the names of the columns of files and their labels; empty where the source is of something else."""
+    nodes = nodes_of(source)
+    rearranged = (*REARRANGED, ConcatDataSource, FilesDataSource)
+    return ("image", "label") if all(type(node) in rearranged for node in nodes) else ()
+
+
+def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:
+    """Return the names of the classes, where all files of the source have the same."""
+    found = {node.class_names for node in nodes_of(source) if isinstance(node, FilesDataSource)}
+    return found.pop() if len(found) == 1 else ()
+
+
+def contents_of(source: AbstractDataSource) -> dict[str, str]:
+    """Return what tells a source from others: its graph, and what is known of the data in it."""
+    arrays = [node for node in nodes_of(source) if isinstance(node, ArrayDataSource)]
+    return {
+        "source": identity(source)[0],
+        "data": digest([[_told(column) for column in node.data] for node in arrays]),
+    }
+
+
+def _told(column: Any) -> Any:
+    """Return what is known of a column: its ``fingerprint()``; of an array its form, its file and some of its rows."""
+    told = [type(column).__name__, len(column)]
+    if callable(getattr(column, "fingerprint", None)):
+        return [*told, column.fingerprint()]
+    if not isinstance(column, np.ndarray) or column.dtype.hasobject:
+        return told
+    rows = np.unique(np.linspace(0, max(0, len(column) - 1), SAMPLED_ROWS).astype(np.int64))[: len(column)]
+    sample = hashlib.blake2b(np.ascontiguousarray(column[rows]).tobytes(), digest_size=16).hexdigest()
+    return [*told, str(column.dtype), column.shape, file_name(column), sample]

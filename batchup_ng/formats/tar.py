@@ -1,0 +1,167 @@
+"""Writes tar files as WebDataset lays them out: shards, each with a file for each column of each sample.
+
+A sample's files stand one after the other, ``KEY.EXTENSION``: the key is the number of the sample, the extension says
+what the column is, ``cls`` for whole numbers, ``txt``, ``json``, ``npy``, for bytes what they begin with. Where two
+columns had the same one, it is ``NAME.EXTENSION`` for each.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..validation import positive_int, size_in_bytes
+from .base import Writer, pwrite_all, synchronised
+from .columns import Column, Values
+
+SHARD_BYTES = 1_000_000_000
+"""Bytes of a shard where no size was asked for."""
+
+SIGNATURES = (
+    (b"\xff\xd8\xff", "jpg"), (b"\x89PNG\r\n", "png"), (b"GIF8", "gif"), (b"BM", "bmp"), (b"II*\0", "tif"),
+    (b"MM\0*", "tif"), (b"\0\0\0\x0cjP", "jp2"),
+)  # fmt: skip
+"""How encoded pictures begin, with how their files are called."""
+
+
+class TarWriter(Writer):
+    """Appends samples to a shard, and begins another when it is full."""
+
+    ending = ".tar"
+    can_hold = "anything"
+    options = ("shard_rows", "shard_bytes")
+    _handle: int | None = None
+
+    def check(self) -> None:
+        self._most_rows = positive_int("shard_rows", self.given.get("shard_rows", 1 << 62))
+        default = (1 << 62) if "shard_rows" in self.given or self._name(0) == self._name(1) else SHARD_BYTES
+        self._most_bytes = size_in_bytes("shard_bytes", self.given.get("shard_bytes", default))
+        endings = [_extension(column) for column in self.columns]
+        self._prefixes = [
+            f"{column.name}." if endings.count(own) > 1 else ""
+            for column, own in zip(self.columns, endings, strict=True)
+        ]
+
+    @classmethod
+    def holds(cls, column: Column) -> bool:
+        return True
+
+    def begin(self) -> None:
+        self._shard, self._shard_rows, self._bytes = 0, 0, 0
+        self._open()
+
+    def resume(self, place: Any) -> None:
+        self._shard, self._shard_rows, self._bytes = place
+        later = self._shard + 1
+        while self._name(later) != self._name(0) and self._path(later).exists():
+            self._path(later).unlink()
+            later += 1
+        self._open()
+
+    def write(self, values: Values, n: int) -> None:
+        for place in range(n):
+            sample = self._sample(self.row + place, {name: column[place] for name, column in values.items()})
+            full = self._bytes + len(sample) > self._most_bytes or self._shard_rows == self._most_rows
+            if full and self._shard_rows:
+                self._end()
+                self._shard, self._shard_rows, self._bytes = self._shard + 1, 0, 0
+                self._open()
+            assert self._handle is not None
+            pwrite_all(self._handle, sample, self._bytes)
+            self._bytes += len(sample)
+            self._shard_rows += 1
+
+    def checkpoint(self) -> Any:
+        assert self._handle is not None
+        os.fsync(self._handle)
+        return [self._shard, self._shard_rows, self._bytes]
+
+    def finish(self) -> None:
+        self._end()
+        if self.class_names:
+            beside = self.made / names_file(self.path.name)
+            beside.write_text(json.dumps(self.class_names), encoding="utf-8")
+            synchronised(beside)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _name(self, shard: int) -> str:
+        return self.path.name.format(shard)
+
+    def _path(self, shard: int) -> Path:
+        return self.made / self._name(shard)
+
+    def _open(self) -> None:
+        self._handle = os.open(self._path(self._shard), os.O_RDWR | os.O_CREAT, 0o666)
+        os.ftruncate(self._handle, self._bytes)
+
+    def _end(self) -> None:
+        """Write the end of a shard: two empty blocks, filled up to a whole record."""
+        assert self._handle is not None
+        end = self._bytes + 2 * tarfile.BLOCKSIZE
+        os.ftruncate(self._handle, -(-end // tarfile.RECORDSIZE) * tarfile.RECORDSIZE)
+        os.fsync(self._handle)
+        self.close()
+
+    def _sample(self, number: int, sample: dict[str, Any]) -> bytes:
+        """Return the files of a sample as they stand in a shard."""
+        made = []
+        for column, prefix in zip(self.columns, self._prefixes, strict=True):
+            extension, data = _encoded(column, sample[column.name])
+            header = tarfile.TarInfo(f"{number:09d}.{prefix}{extension}")
+            header.size = len(data)
+            made += [header.tobuf(tarfile.PAX_FORMAT), data, b"\0" * (-len(data) % tarfile.BLOCKSIZE)]
+        return b"".join(made)
+
+
+def names_file(name: str) -> str:
+    """Return the name of the file of the class names beside shards.
+
+    >>> names_file("train-{:05d}.tar")
+    'train-class_names.json'
+    """
+    return f"{name.removesuffix('.tar').partition('{')[0].rstrip('-_.')}-class_names.json"
+
+
+def _extension(column: Column) -> str:
+    """Return the extension of a column's files; of bytes, what tells that they are."""
+    if column.kind == "fixed":
+        assert column.dtype is not None
+        return "cls" if column.shape == () and column.dtype.kind in "iu" else "npy"
+    return {"ragged": "npy", "text": "txt", "json": "json", "bytes": "bin"}[column.kind]
+
+
+def _encoded(column: Column, value: Any) -> tuple[str, bytes]:
+    """Return the extension and the bytes of a file."""
+    extension = _extension(column)
+    if extension == "cls":
+        return extension, b"%d" % int(value)
+    if extension == "npy":
+        file = io.BytesIO()
+        np.save(file, np.asarray(value), allow_pickle=False)
+        return extension, file.getvalue()
+    if extension == "bin":
+        return picture_extension(value), value
+    return extension, (value if extension == "txt" else json.dumps(value)).encode("utf-8")
+
+
+def picture_extension(data: bytes) -> str:
+    """Return what files are called that begin like `data`; ``"bin"`` if it is no picture.
+
+    >>> picture_extension(b"\\xff\\xd8\\xff\\xe0..."), picture_extension(b"other")
+    ('jpg', 'bin')
+    """
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    if data[4:12] == b"ftypavif":
+        return "avif"
+    return next((name for begin, name in SIGNATURES if data.startswith(begin)), "bin")

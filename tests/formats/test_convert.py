@@ -1,0 +1,492 @@
+"""What is written, read by the libraries whose formats they are; what is refused; what is there already."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError
+from batchup_ng.formats import conversion
+from batchup_ng.formats.columns import Column, columns_of
+from batchup_ng.formats.hdf5 import UndoFile, undo
+
+from .killed import N, columns, objects
+
+FIXED = columns("x.zarr")
+VARYING = columns("chunked.h5")
+
+
+def convert(source: Any, path: Path, **options: Any) -> bu.Converted:
+    return bu.convert(source, path, **{"pool": "serial", "progress": False, "batch_size": 16, **options})
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have several checkpoints."""
+    monkeypatch.setattr(conversion, "PART_BYTES", 9_000)
+    monkeypatch.setitem(sys.modules, "tqdm", None)  # which would leave a thread that watches its bars
+
+
+@pytest.fixture(scope="module", autouse=True)
+def threads_of_libraries(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have Zarr start the threads that it keeps, before a test is blamed for them."""
+    with contextlib.suppress(ImportError):
+        import zarr
+
+        zarr.config.set({"threading.max_workers": 1})
+        zarr.save_array(str(tmp_path_factory.mktemp("zarr") / "x.zarr"), np.arange(5))
+
+
+def run_alone(*lines: str, of: Path) -> None:
+    """Run a program that reads what was written, with a library that leaves threads and files open."""
+    command = [sys.executable, "-W", "ignore", "-c", "\n".join(lines), str(of)]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class TestReadByOthers:
+    """Every column of every format, as others read it."""
+
+    def test_npy(self, tmp_path: Path) -> None:
+        done = convert(FIXED["f"], tmp_path / "x.npy")
+        assert done == bu.Converted((str(tmp_path / "x.npy"),), N)
+        np.save(tmp_path / "y.npy", FIXED["f"])
+        assert (tmp_path / "x.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
+        assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
+
+    def test_arrays_with_fields(self, tmp_path: Path) -> None:
+        array = np.zeros(N, [("a", "<i4", (2,)), ("b", [("c", "<f8")])])
+        array["a"] = np.arange(2 * N).reshape(N, 2)
+        convert(array, tmp_path / "x.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), array)
+        h5py = pytest.importorskip("h5py")
+        convert(array, tmp_path / "x.h5")
+        with h5py.File(tmp_path / "x.h5") as file:
+            np.testing.assert_array_equal(file["x0"][:], array)
+
+    def test_hdf5_contiguous(self, tmp_path: Path) -> None:
+        h5py = pytest.importorskip("h5py")
+        data = FIXED | {"ok": FIXED["y"] % 3 == 0, "z": FIXED["f"] * 1j, "none": np.zeros((N, 0), "i2")}
+        convert(data, tmp_path / "x.hdf5")
+        with h5py.File(tmp_path / "x.hdf5") as file:
+            assert list(file) == sorted(data)
+            assert file["x"].chunks is None
+            assert file["x"].id.get_offset() % 4096 == 0
+            for name, array in data.items():
+                assert file[name].dtype == array.dtype
+                np.testing.assert_array_equal(file[name][:], array)
+
+    @pytest.mark.parametrize("options", [{"compression": "gzip"}, {"chunk_rows": 10}])
+    def test_hdf5_in_chunks(self, tmp_path: Path, options: Any) -> None:
+        h5py = pytest.importorskip("h5py")
+        convert(VARYING, tmp_path / "x.h5", **options)
+        with h5py.File(tmp_path / "x.h5") as file:
+            assert file["x"].compression == options.get("compression")
+            assert file["x"].chunks[0] == options.get("chunk_rows", 80)
+            for name in FIXED:
+                np.testing.assert_array_equal(file[name][:], VARYING[name])
+            assert file["text"].asstr()[:].tolist() == VARYING["text"].tolist()
+            assert [each.tobytes() for each in file["data"]] == VARYING["data"].tolist()
+            for one, other in zip(file["ragged"], VARYING["ragged"], strict=True):
+                np.testing.assert_array_equal(one, other)
+
+    def test_zarr(self, tmp_path: Path) -> None:
+        zarr = pytest.importorskip("zarr")
+        convert(FIXED, tmp_path / "x.zarr")
+        group = zarr.open_group(tmp_path / "x.zarr", mode="r")
+        assert group.metadata.zarr_format == 3
+        for name, array in FIXED.items():
+            np.testing.assert_array_equal(group[name][:], array)
+            assert group[name].dtype == array.dtype
+
+    def test_parquet(self, tmp_path: Path) -> None:
+        parquet = pytest.importorskip("pyarrow.parquet")
+        convert(VARYING, tmp_path / "x.parquet", chunk_rows=50, compression="zstd")
+        table = parquet.read_table(tmp_path / "x.parquet")
+        assert table["x"].to_pylist() == VARYING["x"].tolist()
+        for name in ("y", "f", "text", "data"):
+            assert table[name].to_pylist() == VARYING[name].tolist()
+        assert table["ragged"].to_pylist() == [row.tolist() for row in VARYING["ragged"]]
+
+    @pytest.mark.thorough
+    def test_parquet_by_polars(self, tmp_path: Path) -> None:
+        pytest.importorskip("polars")
+        convert(VARYING, tmp_path / "x.parquet")
+        run_alone(
+            "import polars, sys, numpy; from tests.formats.killed import columns",
+            "frame = polars.read_parquet(sys.argv[1])",
+            "assert frame.schema['x'] == polars.Array(polars.UInt8, (5, 4, 3))",
+            "for name, array in columns('chunked.h5').items():",
+            "    numpy.testing.assert_equal(list(frame[name].to_numpy()), list(array))",
+            of=tmp_path / "x.parquet",
+        )
+
+    def test_lmdb(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pyxis = pytest.importorskip("pyxis", reason="ml-pyxis is not installed")
+        monkeypatch.setattr(np, "fromstring", np.frombuffer)  # which it calls, and NumPy no longer has for bytes
+        convert(VARYING | {"json": objects([{"a": [i]} for i in range(N)])}, tmp_path / "x.lmdb")
+        with pyxis.Reader(str(tmp_path / "x.lmdb"), lock=False) as reader:
+            assert len(reader) == N
+            for row in (0, 77, N - 1):
+                sample = reader[row]
+                for name, array in VARYING.items():
+                    np.testing.assert_array_equal(sample[name], array[row])
+                assert sample["json"] == {"a": (row,)}  # as it reads lists
+        assert os.listdir(tmp_path / "x.lmdb") == ["data.mdb"]
+
+    def test_tar(self, tmp_path: Path) -> None:
+        data = VARYING | {"json": objects([{"a": [i]} for i in range(N)])}
+        done = convert(data, tmp_path / "s-{:03d}.tar", shard_bytes=100_000)
+        assert [Path(path).name for path in done.paths] == [f"s-{i:03d}.tar" for i in range(len(done.paths))]
+        for path in done.paths:
+            with tarfile.open(path) as file:
+                assert sum(member.size for member in file) <= 100_000
+        read = bu.TarShards.columns(done.paths, {"x": "x.npy", "y": "cls", "f": "f.npy", "text": "txt", "data": "bin"})
+        assert len(read["x"]) == N
+        for name, rows in read.items():
+            np.testing.assert_equal(list(rows[:]), list(data[name]))
+
+    @pytest.mark.thorough
+    def test_tar_by_webdataset(self, tmp_path: Path) -> None:
+        pytest.importorskip("webdataset")
+        convert(VARYING | {"json": objects([{"a": [i]} for i in range(N)])}, tmp_path / "s-{:03d}.tar", shard_rows=66)
+        run_alone(
+            "import webdataset, sys, numpy; from tests.formats.killed import columns, N",
+            "names = ['x.npy', 'cls', 'f.npy', 'txt', 'bin', 'ragged.npy']",
+            "shards = sys.argv[1] + '/s-{000..003}.tar'",
+            "samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode())",
+            "assert [sample['__key__'] for sample in samples] == [f'{row:09d}' for row in range(N)]",
+            "assert [sample['json'] for sample in samples] == [{'a': [row]} for row in range(N)]",
+            "for name, array in zip(names, columns('x.tar').values(), strict=True):",
+            "    numpy.testing.assert_equal([sample[name] for sample in samples], list(array))",
+            of=tmp_path,
+        )
+
+    def test_shards_of_so_many_rows(self, tmp_path: Path) -> None:
+        done = convert(FIXED, tmp_path / "{}.tar", shard_rows=90)
+        for path, rows in zip(done.paths, [90, 90, 20], strict=True):
+            with tarfile.open(path) as file:
+                assert len(file.getnames()) == 3 * rows
+        assert len(convert(FIXED, tmp_path / "all.tar").paths) == 1
+        with tarfile.open(tmp_path / "all.tar") as file:
+            assert {(each.mtime, each.uid, each.uname) for each in file} == {(0, 0, "")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "library"),
+    [("ZarrRows", "x.zarr", "zarr"), ("ParquetRows", "x.parquet", "pyarrow"), ("LmdbRows", "x.lmdb", "lmdb")],
+)
+def test_our_readers_give_back_what_was_written(tmp_path: Path, kind: str, name: str, library: str) -> None:
+    pytest.importorskip(library)
+    data = {each: VARYING[each] for each in (*FIXED, *(() if kind == "ZarrRows" else ("text", "data")))}
+    convert(data, tmp_path / name)
+    for column, rows in getattr(bu, kind).columns(tmp_path / name).items():
+        np.testing.assert_equal(list(rows[:]), list(data.pop(column)))
+        rows.close()
+    assert data == {}
+
+
+def test_the_same_bytes_from_every_pool(tmp_path: Path, pools: list[Any]) -> None:
+    source = bu.ArrayDataSource(FIXED).map(lambda x, y, f: {"x": x // 2, "y": y, "f": -f})
+    made = []
+    for number, pool in enumerate(["serial", *pools]):
+        convert(source, tmp_path / f"{number}.tar", pool=pool)
+        made.append((tmp_path / f"{number}.tar").read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+class TestPictures:
+    """Pictures of several sizes, encoded."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        rng = np.random.default_rng(0)
+        for label, kind, shape in [("cat", "jpg", (40, 60)), ("cat", "png", (30, 20)), ("dog", "jpg", (8, 9))]:
+            (tmp_path / "in" / label).mkdir(parents=True, exist_ok=True)
+            pixels = rng.integers(0, 256, (*shape, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "in" / label / f"{shape[0]}.{kind}")
+        return tmp_path / "in"
+
+    def members(self, path: Path) -> dict[str, bytes]:
+        with tarfile.open(path) as file:
+            return {each.name: file.extractfile(each).read() for each in file}  # type: ignore[union-attr]
+
+    def test_are_stored_as_they_are(self, folder: Path, tmp_path: Path) -> None:
+        source = bu.from_folder(folder)
+        done = convert(source, tmp_path / "x-{:03d}.tar")
+        assert [Path(path).name for path in done.paths] == ["x-000.tar", "x-class_names.json"]
+        assert json.loads((tmp_path / "x-class_names.json").read_text()) == ["cat", "dog"]
+        assert self.members(tmp_path / "x-000.tar") == {
+            "000000000.png": (folder / "cat/30.png").read_bytes(), "000000000.cls": b"0",
+            "000000001.jpg": (folder / "cat/40.jpg").read_bytes(), "000000001.cls": b"0",
+            "000000002.jpg": (folder / "dog/8.jpg").read_bytes(), "000000002.cls": b"1",
+        }  # fmt: skip
+
+    def test_a_broken_one_is_no_error_unless_it_is_decoded(self, folder: Path, tmp_path: Path) -> None:
+        (folder / "cat" / "text.png").write_text("hello")
+        assert convert(bu.from_folder(folder), tmp_path / "x.tar").rows == 4
+        with pytest.raises(BatchError, match=r"text\.png"):
+            convert(bu.from_folder(folder), tmp_path / "y.tar", size=10)
+        with pytest.warns(bu.SampleWarning):
+            done = convert(bu.from_folder(folder), tmp_path / "y.tar", size=10, on_error="skip")
+        assert (done.rows, done.skipped) == (3, (str(folder / "cat" / "text.png"),))
+
+    def test_are_made_smaller_and_never_larger(self, folder: Path, tmp_path: Path) -> None:
+        parts = bu.from_folder(folder).split([0.5, 0.5], 3)
+        source = parts[0].concat(parts[1]).take(3)
+        convert(source, tmp_path / "x.tar", size=10, quality=50)
+        members = self.members(tmp_path / "x.tar")
+        sizes = {Image.open(io.BytesIO(data)).size for name, data in members.items() if name.endswith("jpg")}
+        assert sizes == {(15, 10), (10, 15), (9, 8)}
+        convert(source, tmp_path / "y.tar", size=10)
+        assert len(self.members(tmp_path / "y.tar")["000000000.jpg"]) > len(members["000000000.jpg"])
+
+    def test_with_a_size_or_a_map_are_arrays(self, folder: Path, tmp_path: Path) -> None:
+        convert(bu.from_folder(folder, 8).map(lambda x, y: (x,)), tmp_path / "x.npy")
+        assert np.load(tmp_path / "x.npy").shape == (3, 8, 8, 3)
+        with pytest.raises(ArgumentError, match="size= and quality= are for pictures without a size of their own"):
+            convert(bu.from_folder(folder, 8), tmp_path / "x.tar", quality=3)
+
+    def test_class_names_are_attributes(self, folder: Path, tmp_path: Path) -> None:
+        source = bu.from_folder(folder)
+        if h5py := pytest.importorskip("h5py"):
+            convert(source, tmp_path / "x.h5")
+            with h5py.File(tmp_path / "x.h5") as file:
+                assert list(file.attrs["class_names"]) == ["cat", "dog"]
+                assert file["image"][2].tobytes() == (folder / "dog/8.jpg").read_bytes()
+                assert file["label"][:].tolist() == [0, 0, 1]
+        if parquet := pytest.importorskip("pyarrow.parquet"):
+            convert(source, tmp_path / "x.parquet")
+            names = parquet.read_schema(tmp_path / "x.parquet").metadata[b"class_names"]
+            assert json.loads(names) == ["cat", "dog"]
+        if zarr := pytest.importorskip("zarr"):
+            convert(bu.from_folder(folder, 8), tmp_path / "x.zarr")
+            assert zarr.open_group(tmp_path / "x.zarr", mode="r").attrs["class_names"] == ["cat", "dog"]
+
+    def test_on_the_command_line(self, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        from batchup_ng import cli
+
+        words = ["convert", str(folder), str(tmp_path / "x-{:02d}.tar"), "--size", "10", "--pool", "serial"]
+        assert cli.main(words) == 0
+        assert "3 rows written to 2 (" in capsys.readouterr().out
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(words)
+        assert "x-00.tar' exists; pass another, or overwrite=True" in capsys.readouterr().err
+        (folder / "cat" / "text.png").write_text("hello")
+        assert cli.main([*words, "--overwrite"]) == 1
+        assert "text.png" in capsys.readouterr().err
+        with pytest.warns(bu.SampleWarning):
+            assert cli.main([*words, "--overwrite", "--on-error", "skip"]) == 1
+        assert "left out: 1 ('" in capsys.readouterr().out
+
+
+class TestRefused:
+    """What cannot be written, with the remedy."""
+
+    @pytest.mark.parametrize(
+        ("data", "name", "said"),
+        [
+            ([FIXED["x"], FIXED["y"]], "x.npy", r"a .npy file holds one column, and source has 2 \('x0', 'x1'\)"),
+            ([VARYING["text"]], "x.npy", "'x0', which is strings; .npy holds one .*; pass one of .h5, .lmdb"),
+            ([VARYING["data"]], "x.zarr", "'x0', which is bytes; .zarr holds numbers .*; pass one of .h5"),
+            ([FIXED["f"] * 1j], "x.parquet", r"'x0', which is complex64 of shape \(\); .parquet holds"),
+            ([objects([np.zeros((i, 2)) for i in range(4)])], "x.h5", "float64 arrays with 2 axes, of several shapes"),
+            (
+                [objects([1, "a"])],
+                "x.tar",
+                "column 'x0' of source must hold values of one kind, not objects .*, strings",
+            ),
+            ([objects([object()])], "x.tar", "column 'x0' of source holds a object, which no format can"),
+            ({"a/b": FIXED["y"]}, "x.tar", "columns must have names without '/', not 'a/b'"),
+            ([FIXED["y"]], "x.txt", "path must end with one of .npy, .h5, .*, .hdf5, and is"),
+            ([FIXED["y"]], "no/x.npy", "path must lie in a folder that exists"),
+            ([FIXED["y"]], "{a}.tar", "path may have one field"),
+            ([FIXED["y"][:0]], "x.npy", "source must have rows"),
+        ],
+    )
+    def test_data(self, tmp_path: Path, data: Any, name: str, said: str) -> None:
+        for library in {"x.h5": ["h5py"], "x.zarr": ["zarr"], "x.parquet": ["pyarrow"]}.get(name, []):
+            pytest.importorskip(library)
+        with pytest.raises((ArgumentError, ArgumentTypeError), match=said):
+            convert(data, tmp_path / name)
+        assert os.listdir(tmp_path) == []
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"chunk_rows": 3}, "chunk_rows= is an option of .h5, .zarr, .parquet"),
+            ({"shard_rows": 0}, "shard_rows must be at least 1"),
+            ({"shard_rows": 10}, "shard_rows= needs a field for the number in path"),
+            ({"size": 10}, "size= and quality= are for pictures"),
+            ({"quality": 101}, "quality must be 1 to 100"),
+            ({"on_error": "replace"}, "on_error must be 'raise' or 'skip'"),
+        ],
+    )
+    def test_options(self, tmp_path: Path, options: Any, said: str) -> None:
+        with pytest.raises(ArgumentError, match=said):
+            convert(FIXED, tmp_path / "x.tar", **options)
+        assert os.listdir(tmp_path) == []
+
+    def test_sources(self, tmp_path: Path) -> None:
+        source = bu.ArrayDataSource([FIXED["y"]])
+        with pytest.raises(ArgumentError, match="number of samples that is known; bound it with"):
+            convert(source.repeat(), tmp_path / "x.npy")
+        with pytest.raises(ArgumentError, match="resizes=True"):
+            convert(source.map(lambda y: (y[:1],), resizes=True), tmp_path / "x.npy")
+        with pytest.raises(ArgumentTypeError, match="this one only streams"):
+            convert(bu.IteratorDataSource(iter([])), tmp_path / "x.npy")
+        with pytest.raises(ArgumentTypeError, match="column 'x0' is a tuple of columns"):
+            convert(source.zip(source, flatten=False), tmp_path / "x.npy")
+
+    def test_a_column_that_changes(self, tmp_path: Path) -> None:
+        source = bu.ArrayDataSource([FIXED["y"]]).map(lambda y: (y.astype("f4") if y[0] > 20 else y,))
+        with pytest.raises(ArgumentError, match=r"is int64 of shape \(\) in the first, float32 .* from row 32 on"):
+            convert(source, tmp_path / "x.npy")
+
+    def test_a_library_that_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "h5py", None)
+        with pytest.raises(ImportError, match=r"needs h5py: pip install 'batchup_ng\[hdf5\]'"):
+            convert(FIXED, tmp_path / "x.h5")
+
+
+class TestThereAlready:
+    """A target, or a part of one."""
+
+    def test_a_target_is_an_error_unless_it_may_be_replaced(self, tmp_path: Path) -> None:
+        convert(FIXED["y"], tmp_path / "x.npy")
+        with pytest.raises(ArgumentError, match=r"x.npy' exists; pass another, or overwrite=True"):
+            convert(FIXED["f"], tmp_path / "x.npy")
+        assert np.load(tmp_path / "x.npy").tolist() == FIXED["y"].tolist()
+        convert(FIXED["f"], tmp_path / "x.npy", overwrite=True)
+        assert np.load(tmp_path / "x.npy").tolist() == FIXED["f"].tolist()
+        assert os.listdir(tmp_path) == ["x.npy"]
+
+    def test_more_shards_than_there_are_now_go(self, tmp_path: Path) -> None:
+        (tmp_path / "s-a.tar").touch()
+        convert(FIXED, tmp_path / "s-{}.tar", shard_rows=20)
+        convert(FIXED, tmp_path / "s-{}.tar", shard_rows=150, overwrite=True)
+        assert sorted(os.listdir(tmp_path)) == ["s-0.tar", "s-1.tar", "s-a.tar"]
+
+    def test_a_part_of_another_source_is_an_error_unless_it_may_be_replaced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(conversion, "PART_BYTES", 1)
+        failing = bu.ArrayDataSource([FIXED["y"]]).map(self.fail_at_100)
+        with pytest.raises(BatchError, match="no 100"):
+            convert(failing, tmp_path / "x.npy")
+        assert os.listdir(tmp_path) == ["x.npy.partial"]
+        other = bu.ArrayDataSource([FIXED["y"] + 1]).map(self.fail_at_100)
+        with pytest.raises(ArgumentError, match="a part of another conversion, with another data; repeat that call"):
+            convert(other, tmp_path / "x.npy")
+        with pytest.raises(ArgumentError, match="with another source; repeat"):
+            convert(FIXED["y"], tmp_path / "x.npy")
+        with pytest.raises(ArgumentError, match="with another batch_size"):
+            convert(failing, tmp_path / "x.npy", batch_size=8)
+        convert(FIXED["f"], tmp_path / "x.npy", overwrite=True)
+        assert os.listdir(tmp_path) == ["x.npy"]
+
+    @staticmethod
+    def fail_at_100(y: np.ndarray) -> tuple[np.ndarray]:
+        if (y == 100).any():
+            raise ValueError("no 100")
+        return (y,)
+
+    def test_after_an_error_samples_may_be_left_out(self, tmp_path: Path) -> None:
+        failing = bu.ArrayDataSource([FIXED["y"]]).map(self.fail_at_100)
+        with pytest.raises(BatchError, match="no 100"):
+            convert(failing, tmp_path / "x.npy")
+        with pytest.warns(bu.SampleWarning):
+            done = convert(failing, tmp_path / "x.npy", on_error="skip")
+        assert (done.rows, done.skipped) == (N - 1, ("100",))
+        assert np.load(tmp_path / "x.npy").tolist() == [y for y in range(N) if y != 100]
+
+    def test_a_kill_while_it_is_moved_to_its_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        moved: list[str] = []
+
+        def move(source: Any, target: Any, replace: Any = os.replace) -> None:
+            if str(target).endswith(".tar"):
+                if moved:
+                    raise KeyboardInterrupt
+                moved.append(str(target))
+            replace(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", move)
+            with pytest.raises(KeyboardInterrupt):
+                convert(FIXED, tmp_path / "s-{}.tar", shard_rows=50)
+        assert len(os.listdir(tmp_path)) == 2
+        assert len(convert(FIXED, tmp_path / "s-{}.tar", shard_rows=50).paths) == 4
+        assert sorted(os.listdir(tmp_path)) == [f"s-{i}.tar" for i in range(4)]
+
+    def test_another_process_that_is_at_it(self, tmp_path: Path) -> None:
+        (tmp_path / "x.npy.partial").mkdir()
+        other = os.open(tmp_path / "x.npy.partial", os.O_RDONLY)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(ArgumentError, match="is being written by another process"):
+            convert(FIXED["y"], tmp_path / "x.npy")
+        os.close(other)
+        convert(FIXED["y"], tmp_path / "x.npy")
+        assert os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_progress_is_told_of_rows(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Bar:
+        def __init__(self, **options: Any) -> None:
+            seen.append((options["total"], options["initial"], options["unit"]))
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *exc: object) -> None:
+            seen.append("closed")
+
+        def update(self, rows: int) -> None:
+            seen.append(rows)
+
+    convert(FIXED["y"][:40], tmp_path / "x.npy", progress=Bar)
+    assert seen == [(40, 0, " rows"), 16, 16, 8, "closed"]
+
+
+@given(st.data())
+def test_what_is_written_through_an_undo_file_can_be_undone(tmp_path_factory: Any, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("undo")
+    path, log = folder / "x", folder / "undo-0"
+    before = data.draw(st.binary(max_size=60))
+    path.write_bytes(before)
+    with UndoFile(path, log) as file:
+        for _ in range(data.draw(st.integers(0, 6))):
+            file.seek(data.draw(st.integers(0, 80)))
+            if data.draw(st.booleans()):
+                file.write(data.draw(st.binary(max_size=40)))
+            else:
+                file.truncate()
+    with open(log, "ab") as cut:  # a record that a kill cut off
+        cut.write(data.draw(st.binary(max_size=15)))
+    with open(path, "r+b") as file:
+        undo(file.fileno(), log, len(before))
+    assert path.read_bytes() == before
+
+
+def test_a_column_comes_back_from_json() -> None:
+    dtype = np.dtype([("a", "<i4", (2, 3)), ("b", [("c", ">f8")])])
+    for column in columns_of({"x": np.zeros((2, 4), dtype), "t": ["a"], "r": [np.zeros((2, 3))]})[0]:
+        assert Column.from_json(json.loads(json.dumps(column.as_json()))) == column
