@@ -141,6 +141,8 @@ class _Share:
         with self._locked():
             kept = (self._keys[:n] == np.array(numbers)[:, None] + 1) & (self._owners[:n] == 0)
             places, slots = np.nonzero(kept)
+            places, first = np.unique(places, return_index=True)  # who came late may have decoded one once more
+            slots = slots[first]
             before = self._generations[slots]
         for place, slot in zip(places.tolist(), slots.tolist(), strict=True):
             use(numbers[place], self._memory(slot, nbytes))

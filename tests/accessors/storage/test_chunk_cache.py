@@ -106,6 +106,16 @@ def test_the_chunk_that_was_decoded_first_goes_first() -> None:
     assert cache.copy([1, 2, 3, 4], NBYTES, lambda *_: None) == [1]
 
 
+def test_a_chunk_that_is_there_twice_is_copied_once() -> None:
+    cache = ChunkCache(4 * ROOM)
+    check(cache, [1])
+    share: Any = cache._share()
+    assert share._made(1, NBYTES, decode, lambda *_: None, late=True)
+    used: list[int] = []
+    assert cache.copy([1], NBYTES, lambda number, memory: used.append(number)) == []
+    assert used == [1], "or the second copy, taken as its slot is written to, would count as the first, which was whole"
+
+
 def test_what_cannot_be_decoded_is_not_there() -> None:
     cache = ChunkCache(4 * ROOM)
 
