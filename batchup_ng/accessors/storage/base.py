@@ -103,7 +103,6 @@ class StoredRows(ABC):
         """
         path = self.paths[number]
         if _stamp(path) != self._stamps[number]:
-            self.close()  # or HDF5 would give who opens it anew what it remembers of it
             raise SampleReadError(
                 f"{_called(path)} has changed since it was first opened; make the accessor and the source anew", path
             )

@@ -35,7 +35,18 @@ LISTED = 20
 """Data sets that an error lists."""
 
 
-class Hdf5Rows(ChunkedArray):
+class _DataSet(StoredRows):
+    """A data set of a file that is let go of once it has changed."""
+
+    def _handle(self, number: int = 0) -> Any:
+        try:
+            return super()._handle(number)
+        except SampleReadError:
+            self.close()  # or HDF5 would give an accessor that is made anew what it remembers of the file
+            raise
+
+
+class Hdf5Rows(_DataSet, ChunkedArray):
     """The rows of one data set of an HDF5 file, as PyTables writes them too: EArray, CArray, Array and Table.
 
     Rows of a Table, or of any compound type, are structured arrays, or what ``field`` has of them. Other dtypes are as
@@ -72,7 +83,7 @@ class Hdf5Rows(ChunkedArray):
         self._set_cache(cache)
         self.dataset, self.field = _checked_name(dataset), field
         opened: _ByLibrary | _ByMap = self._handle()
-        self.close()  # HDF5 locks a file that is open, and gives who opens it anew what it remembers of it
+        self.close()  # HDF5 locks a file that is open against writers
         self._shape, self._dtype = opened.shape, opened.dtype
         self._chunk_rows: int = opened.chunk_rows
         self._decodes = isinstance(opened, _ByLibrary) and self._chunk_rows > 1
@@ -141,7 +152,7 @@ class Hdf5Rows(ChunkedArray):
         return [self.dataset, self.field]
 
 
-class Hdf5Values(StoredValues):
+class Hdf5Values(_DataSet, StoredValues):
     """The rows of a data set of an HDF5 file that differ in length: ``str`` for text, arrays for others.
 
     PyTables' VLArray is one; what it pickled stays the bytes of the pickle, ``uint8``.
@@ -247,16 +258,15 @@ class _ByMap:
         self._starts, self._piece_rows = starts, piece_rows
         self._row_bytes = data.dtype.itemsize * math.prod(data.shape[1:])
         with open(path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if starts.max() + piece_rows * self._row_bytes > len(mapped):
+            self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if starts.min() < 0 or starts.max() + piece_rows * self._row_bytes > len(self._mapped):
             raise ValueError("the file ends before its data")
         self._whole: np.ndarray | None = None
         if len(starts) == 1:
-            whole = np.ndarray(data.shape, data.dtype, mapped, int(starts[0]))
+            whole = np.ndarray(data.shape, data.dtype, self._mapped, int(starts[0]))
             self._whole = whole if field is None else whole[field]
             self.chunk_rows = max(1, RUN_BYTES // self._row_bytes)
         else:
-            self._bytes = np.frombuffer(mapped, np.uint8)
             self.chunk_rows = piece_rows
 
     def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
@@ -265,10 +275,9 @@ class _ByMap:
             return
         pieces, within = np.divmod(rows, self._piece_rows)
         starts = self._starts[pieces] + within * self._row_bytes
-        into = out.reshape(-1).view(np.uint8)
-        for _, n, place in runs(rows + pieces):  # which no run goes on with in the next piece
-            start, nbytes, at = int(starts[place]), n * self._row_bytes, place * self._row_bytes
-            into[at : at + nbytes] = self._bytes[start : start + nbytes]
+        for _, n, place in runs(rows + pieces):  # of which no run goes on into the next piece
+            shape, start = (n, *self.shape[1:]), int(starts[place])
+            out[place : place + n] = np.ndarray(shape, self.dtype, self._mapped, start)
 
     def close(self) -> None:
         pass  # the map goes with the last reference to it: a thread may be reading

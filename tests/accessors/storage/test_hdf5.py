@@ -190,6 +190,19 @@ def test_two_accessors_on_one_file_do_not_close_each_other(tmp_path: Path) -> No
     check(first, ROWS)
 
 
+def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None:
+    for options in ({}, {"chunks": (3, 3, 2), "compression": "gzip"}):
+        other = written(tmp_path / "other.h5", ROWS + 7, **options).read_bytes()
+        rows = bu.Hdf5Rows(written(tmp_path / "x.h5", **options))
+        check(rows, ROWS)
+        (tmp_path / "x.h5").write_bytes(other)
+        os.utime(tmp_path / "x.h5", ns=(1, 1))
+        with pytest.raises(SampleReadError, match="has changed since"):
+            rows[0]
+        check(bu.Hdf5Rows(tmp_path / "x.h5"), ROWS + 7)
+        rows.close()
+
+
 # Which data set
 
 
