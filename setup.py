@@ -46,7 +46,7 @@ EXTRAS = {
 TESTED = [
     "pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0",
     "pyarrow>=14.0", "albumentations>=2.0", "webdataset>=0.2.100", "ml-pyxis>=0.4.dev0", "protobuf>=4.21",
-    "safetensors>=0.4",
+    "safetensors>=0.4", "tables>=3.9",
 ]
 REPLACED = {*EXTRAS["torch"], *EXTRAS["tensorflow"]}  # by the pinned one, and by the build without CUDA
 EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - REPLACED)

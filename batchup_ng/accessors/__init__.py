@@ -9,6 +9,8 @@ from .map_style import MapStyle
 from .ragged import Ragged
 from .storage import (
     ArrowRows,
+    Hdf5Rows,
+    Hdf5Values,
     LmdbArray,
     LmdbRows,
     NpyRows,
@@ -26,6 +28,8 @@ __all__ = [
     "ArrowRows",
     "Cached",
     "CenterCrop",
+    "Hdf5Rows",
+    "Hdf5Values",
     "ImageArrayUInt8ToFloat32",
     "ImageBytes",
     "ImageFiles",

@@ -53,8 +53,8 @@ def check_indexed_by_rows(name: str, column: Any) -> None:
     if library == "h5py":
         raise ArgumentTypeError(
             f"{name} is an h5py {kind}, which takes row numbers only in rising order, each once, and cannot be sent to "
-            f"another process; pass dataset[:] if it fits in memory, else an accessor that holds the path, opens the "
-            f"file on first use and sorts the rows, as that of examples/hdf5_file.py"
+            f"another process; pass Hdf5Rows(path, name), whose rows come in any order and which each process opens "
+            f"itself, or dataset[:] if it fits in memory"
         )
     if library == "pyarrow":
         raise ArgumentTypeError(

@@ -95,11 +95,11 @@ class SharedRows:
 
     def __init__(self, form: Form, place: Place | None = None) -> None:
         self.form = form
-        self._fds = [] if place is None else _reached(place)
+        self._fds = [] if place is None else reached(place)
         if not self._fds:
-            self._fds.append(_nameless(form.total))
+            self._fds.append(nameless(form.total))
             os.posix_fallocate(self._fds[0], 0, form.total)  # or reading it might find no memory: a SIGBUS
-            self._fds.append(_nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
+            self._fds.append(nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
         nbytes = form.start + form.capacity * form.row_bytes
         self._mapped = mapped = mmap.mmap(self._fds[1], nbytes or 1, access=mmap.ACCESS_READ)
         self._table = np.frombuffer(mmap.mmap(self._fds[0], form.total, access=mmap.ACCESS_READ), np.bool_)
@@ -136,7 +136,7 @@ class SharedRows:
         return int(np.count_nonzero(self._table if self._sums is None else self._sums[: self.form.capacity]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SharedRows, (self.form, Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in self._fds)))
+        return SharedRows, (self.form, place_of(self._fds))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
         for fd in self._fds:
@@ -158,7 +158,12 @@ def _identity(fd: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _reached(place: Place) -> list[int]:
+def place_of(fds: list[int]) -> Place:
+    """Return by what another process reaches files that this one has open."""
+    return Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in fds))
+
+
+def reached(place: Place) -> list[int]:
     """Return descriptors of this process for the files at a place; none where one of them is out of reach."""
     fds: list[int] = []
     with contextlib.suppress(OSError):
@@ -173,7 +178,7 @@ def _reached(place: Place) -> list[int]:
     return []
 
 
-def _nameless(nbytes: int) -> int:
+def nameless(nbytes: int) -> int:
     """Return a descriptor of a file in memory, none of whose pages are there yet."""
     fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
     os.ftruncate(fd, nbytes or 1)

@@ -111,7 +111,7 @@ def test_a_data_set_of_hdf5_is_refused_before_training(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "pictures.h5", "w") as file:
         encoded = file.create_dataset("pictures", (2,), h5py.vlen_dtype(np.uint8))
-        with pytest.raises(ArgumentTypeError, match=r"encoded is an h5py Dataset.*hdf5_file\.py"):
+        with pytest.raises(ArgumentTypeError, match=r"encoded is an h5py Dataset.*Hdf5Rows\(path, name\)"):
             bu.ImageBytes(encoded, 8)
 
 

@@ -71,7 +71,7 @@ def test_a_raw_h5py_data_set_is_refused(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         stored = file.create_dataset("x", data=np.arange(5))
-        with pytest.raises(ArgumentTypeError, match=r"data\[1\] is an h5py Dataset.*rising order.*hdf5_file\.py"):
+        with pytest.raises(ArgumentTypeError, match=r"data\[1\] is an h5py Dataset.*rising order.*Hdf5Rows\("):
             bu.ArrayDataSource([np.arange(5), stored])
 
 

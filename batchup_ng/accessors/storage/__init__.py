@@ -1,6 +1,7 @@
 """Rows in files that other programs wrote, one format a file."""
 
 from .arrow import ArrowRows
+from .hdf5 import Hdf5Rows, Hdf5Values
 from .lmdb import LmdbArray, LmdbRows
 from .npy import NpyRows, NpzRows
 from .parquet import ParquetRows
@@ -11,6 +12,8 @@ from .zarr import ZarrRows
 
 __all__ = [
     "ArrowRows",
+    "Hdf5Rows",
+    "Hdf5Values",
     "LmdbArray",
     "LmdbRows",
     "NpyRows",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import collections
-import threading
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 
 from ...validation import size_in_bytes
 from .base import StoredArray
+from .chunk_cache import ChunkCache
+
+LARGE_ROW = 1024
+"""Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
 
 
 class ChunkedArray(StoredArray):
     """Rows in chunks of so many, of which the last ones that were decoded are kept in memory.
+
+    All threads and processes of a program share them, see :mod:`~batchup_ng.accessors.storage.chunk_cache`. A batch
+    that wants a whole chunk in order has it decoded straight into its memory.
 
     Args:
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
@@ -40,45 +44,48 @@ class ChunkedArray(StoredArray):
     @property
     def natural_window(self) -> int:
         """How many chunks may be mixed: half of those that are kept, for the next are begun meanwhile."""
-        return max(1, self._cache.limit // max(1, self.chunk_rows * self.row_bytes) // 2)
+        return max(1, self._cache.slots(self._chunk_bytes) // 2)
+
+    def close(self) -> None:
+        """Close the files that this process has open, and let go of the chunks; the next reading begins anew."""
+        super().close()
+        self._cache.close()
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        if not self.row_bytes:
+            return
         numbers, within = np.divmod(rows, self.chunk_rows)
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
-            chunk = self._cache.get(number)
-            if chunk is None:
-                start = number * self.chunk_rows
-                chunk = np.empty((min(self.chunk_rows, len(self) - start), *self.shape[1:]), self.dtype)
-                self._read_chunk(number, chunk)
-                self._cache.put(number, chunk)
-            out[places] = chunk[within[places]]
+        places = {number: np.flatnonzero(numbers == number) for number in np.unique(numbers).tolist()}
 
+        def decode(number: int, memory: np.ndarray) -> None:
+            self._read_chunk(number, self._chunk(number, memory))
 
-class ChunkCache:
-    """The arrays that were used last, up to `limit` bytes; pickled without them."""
+        def use(number: int, memory: np.ndarray) -> None:
+            chunk, at = self._chunk(number, memory), places[number]
+            if self.row_bytes < LARGE_ROW:
+                out[at] = chunk[within[at]]
+            else:
+                for place, row in zip(at.tolist(), within[at].tolist(), strict=True):
+                    out[place] = chunk[row]
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._kept: collections.OrderedDict[int, np.ndarray] = collections.OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+        whole = [number for number, at in places.items() if self._is_whole(number, rows[at], at)]
+        for number in self._cache.copy(whole, self._chunk_bytes, use):
+            at = places.pop(number)
+            self._read_chunk(number, out[at[0] : at[-1] + 1])
+        self._cache.fetch([number for number in places if number not in whole], self._chunk_bytes, decode, use)
 
-    def get(self, number: int) -> np.ndarray | None:
-        """Return the array of that number if it is kept."""
-        with self._lock:
-            if number in self._kept:
-                self._kept.move_to_end(number)
-            return self._kept.get(number)
+    @property
+    def _chunk_bytes(self) -> int:
+        return max(1, min(self.chunk_rows, len(self)) * self.row_bytes)
 
-    def put(self, number: int, array: np.ndarray) -> None:
-        """Keep an array, instead of those that were not used for longest."""
-        with self._lock:
-            if number not in self._kept and array.nbytes <= self.limit:
-                self._kept[number] = array
-                self._bytes += array.nbytes
-                while self._bytes > self.limit:
-                    self._bytes -= self._kept.popitem(last=False)[1].nbytes
+    def _rows_in(self, number: int) -> int:
+        return min(self.chunk_rows, len(self) - number * self.chunk_rows)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkCache, (self.limit,)
+    def _chunk(self, number: int, memory: np.ndarray) -> np.ndarray:
+        return np.ndarray((self._rows_in(number), *self.shape[1:]), self.dtype, memory)
+
+    def _is_whole(self, number: int, rows: np.ndarray, places: np.ndarray) -> bool:
+        """Return whether rows of a batch, all of a chunk, are the whole of it in order, at consecutive places."""
+        n = self._rows_in(number)
+        steps = np.arange(n)
+        return len(rows) == n and bool((rows - rows[0] == steps).all() and (places - places[0] == steps).all())

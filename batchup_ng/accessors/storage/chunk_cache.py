@@ -1,0 +1,271 @@
+"""Decoded chunks that all threads and processes of a program share: who needs one first decodes it, the others copy.
+
+    one nameless file in memory, which each process maps
+    ┌───────┬───────────────────────────────────────┬───────┬───────┬─────┐
+    │ hand  │ for each slot: key, generation, owner │ slot  │ slot  │ ... │
+    └───────┴───────────────────────────────────────┴───────┴───────┴─────┘
+    key: number of the chunk + 1     generation: how often the slot was claimed     owner: who decodes into it, or 0
+
+Who owns what. The table is changed under a lock alone, `flock` on the file, which the kernel releases when its holder
+is killed. A slot belongs to its owner from its claim until it is published: nobody else reads it, or writes to it, as
+long as that process lives. The hand goes round the slots and claims the next that has no living owner, so the chunk
+that was decoded first goes first. A published slot is read without a lock: if its generation is another afterwards,
+what was copied is not used.
+
+What fails. A killed process leaves a slot with a dead owner, which the hand takes, and a table that is whole at every
+step: a claim first writes the owner, a publication the owner last. A process that hangs before it publishes is waited
+for a while, then its chunk is claimed anew in another slot. Where no slot is to be had, the chunk is decoded into other
+memory; where the lock is not, the process goes on with a cache of its own. Nobody waits without end.
+
+A pickle names the descriptor of its sender, as that of :class:`~batchup_ng.accessors.shared_rows.SharedRows` does: out
+of reach, on another machine, and where the system has no such files, a process has a cache of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...system_limits import available
+from ..shared_rows import Place, nameless, place_of, reached
+
+MOST_SLOTS = 4096
+"""Slots of a cache at most, since each batch looks through all keys."""
+
+TABLE_BYTES = 25 * 4096
+"""Bytes before the slots: what the table needs, in whole pages."""
+
+PART_OF_FREE = 0.5
+"""The part of the free memory that chunks may take; the rest is for batches and what else the program needs."""
+
+PATIENCE = 5.0
+"""Seconds for which a chunk that another process decodes is waited for, and the lock."""
+
+BUSY, FULL = -1, -2
+
+PID_BITS = 22
+"""Bits of the number of a process: it is at most 2^22 (proc(5), ``pid_max``)."""
+
+Use: TypeAlias = Callable[[int, np.ndarray], None]
+"""What is called with the number of a chunk and its memory, ``(nbytes,) uint8``."""
+
+
+class ChunkCache:
+    """Chunks of one size, of which the last that were decoded are kept; nothing is taken before the first use.
+
+    Args:
+        limit: Bytes that they may take in all processes together; half of what is free at the first use, if that is
+            less.
+        place: Where another process has the cache.
+    """
+
+    def __init__(self, limit: int, place: Place | None = None) -> None:
+        self.limit = limit
+        self._place = place
+        self._shares: dict[int, _Share] = {}
+
+    def slots(self, nbytes: int) -> int:
+        """Return how many chunks of so many bytes may be kept."""
+        return min(MOST_SLOTS, self.limit // _stride(nbytes))
+
+    def copy(self, numbers: list[int], nbytes: int, use: Use) -> list[int]:
+        """Call `use` with each of the chunks that are kept; return the numbers of the others."""
+        try:
+            return self._share().copy(numbers, nbytes, use)
+        except _LockHeldError:
+            return numbers
+
+    def fetch(self, numbers: list[int], nbytes: int, decode: Use, use: Use) -> None:
+        """Call `use` with each of the chunks, after `decode` has written those that nobody has.
+
+        `use` may be called again for a chunk, the last time with the right bytes. Raises what they raise.
+        """
+        try:
+            self._share().fetch(numbers, nbytes, decode, use)
+        except _LockHeldError:
+            own = self._shares[os.getpid()] = _Share(self.limit)
+            own.fetch(numbers, nbytes, decode, use)
+
+    def close(self) -> None:
+        """Let go of what this process holds, once no thread reads any more; the next use begins anew."""
+        self._shares = {}
+
+    def _share(self) -> _Share:
+        pid = os.getpid()
+        share = self._shares.get(pid)
+        if share is None:
+            # That of a process which this one was forked from, opened anew: a lock belongs to what was opened.
+            inherited = [place_of([each.fd])._replace(pid=pid) for each in self._shares.values() if each.fd >= 0]
+            share = self._shares.setdefault(pid, _Share(self.limit, next(iter(inherited), self._place)))
+        return share
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fd = self._share().fd
+        return ChunkCache, (self.limit, place_of([fd]) if fd >= 0 else None)
+
+
+class _LockHeldError(Exception):
+    """A process that hangs holds the lock."""
+
+
+class _Share:
+    """The cache as one process has it open."""
+
+    def __init__(self, limit: int, place: Place | None = None) -> None:
+        self.fd = -1
+        fds = [] if place is None else reached(place)
+        if fds:
+            self.fd, self._size = fds[0], os.fstat(fds[0]).st_size
+        else:
+            self._size = TABLE_BYTES + min(limit, int(PART_OF_FREE * min(available(), 1 << 60)))
+            if hasattr(os, "memfd_create"):
+                self.fd = nameless(self._size)
+        self._mapped = mmap.mmap(self.fd, self._size)
+        table = np.frombuffer(self._mapped, np.int64, 1 + 3 * MOST_SLOTS)
+        self._hand, (self._keys, self._generations, self._owners) = table[:1], table[1:].reshape(3, MOST_SLOTS)
+        self._me = _identity(os.getpid()) or os.getpid()
+        self._lock = threading.Lock()
+
+    def copy(self, numbers: list[int], nbytes: int, use: Use) -> list[int]:
+        if not numbers:
+            return []
+        n = self._slots(nbytes)
+        with self._locked():
+            kept = (self._keys[:n] == np.array(numbers)[:, None] + 1) & (self._owners[:n] == 0)
+            places, slots = np.nonzero(kept)
+            places, first = np.unique(places, return_index=True)  # who came late may have decoded one once more
+            slots = slots[first]
+            before = self._generations[slots]
+        for place, slot in zip(places.tolist(), slots.tolist(), strict=True):
+            use(numbers[place], self._memory(slot, nbytes))
+        with self._locked():
+            whole = self._generations[slots] == before
+        done = {numbers[place] for place in places[whole].tolist()}
+        return [number for number in numbers if number not in done]
+
+    def fetch(self, numbers: list[int], nbytes: int, decode: Use, use: Use) -> None:
+        wanted = self.copy(numbers, nbytes, use)
+        progress = time.monotonic()
+        while wanted:
+            late = time.monotonic() - progress > PATIENCE
+            busy = [number for number in wanted if not self._made(number, nbytes, decode, use, late)]
+            left = self.copy(busy, nbytes, use)
+            if len(left) < len(wanted):
+                progress = time.monotonic()
+            else:
+                time.sleep(0.001)
+            wanted = left
+
+    def _made(self, number: int, nbytes: int, decode: Use, use: Use, late: bool) -> bool:
+        """Decode a chunk and use it; return False if another has it, or is decoding it and is not late."""
+        slot = self._claimed(number, nbytes, late)
+        if slot == BUSY:
+            return False
+        kept = number + 1 if self._has_pages(slot, nbytes) else 0
+        try:
+            memory = self._memory(slot, nbytes) if kept else np.empty(nbytes, np.uint8)
+            decode(number, memory)
+            use(number, memory)  # as long as nobody else may claim the slot
+        except BaseException:
+            kept = 0
+            raise
+        finally:
+            if slot != FULL:
+                with self._locked():
+                    self._keys[slot], self._owners[slot] = kept, 0
+        return True
+
+    def _claimed(self, number: int, nbytes: int, late: bool) -> int:
+        """Return a slot to decode a chunk into; BUSY as `_made` says, FULL if there is none."""
+        n = self._slots(nbytes)
+        with self._locked():
+            owners = self._owners[:n][self._keys[:n] == number + 1].tolist()
+            if not late and any(owner == 0 or self._lives(owner) for owner in owners):
+                return BUSY
+            for _ in range(n):
+                slot = int(self._hand[0]) % n
+                self._hand[0] = slot + 1
+                if not self._lives(int(self._owners[slot])):
+                    self._owners[slot] = self._me
+                    self._generations[slot] += 1
+                    self._keys[slot] = number + 1
+                    return slot
+        return FULL
+
+    def _has_pages(self, slot: int, nbytes: int) -> bool:
+        """Return whether there is memory for a slot, which has to be asked: writing without it would be a SIGBUS."""
+        if slot != FULL and self.fd >= 0:
+            try:
+                os.posix_fallocate(self.fd, self._offset(slot, nbytes), nbytes)
+            except OSError:
+                return False
+        return slot != FULL
+
+    def _lives(self, owner: int) -> bool:
+        return owner != 0 and (owner == self._me or owner == _identity(owner % (1 << PID_BITS)))
+
+    def _slots(self, nbytes: int) -> int:
+        return min(MOST_SLOTS, (self._size - TABLE_BYTES) // _stride(nbytes))
+
+    def _memory(self, slot: int, nbytes: int) -> np.ndarray:
+        return np.frombuffer(self._mapped, np.uint8, nbytes, self._offset(slot, nbytes))
+
+    def _offset(self, slot: int, nbytes: int) -> int:
+        return TABLE_BYTES + slot * _stride(nbytes)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock: that of this process's threads, then that of the file.
+
+        Raises:
+            _LockHeldError: it was not to be had.
+        """
+        until = time.monotonic() + PATIENCE
+        if not self._lock.acquire(timeout=PATIENCE):
+            raise _LockHeldError
+        try:
+            while self.fd >= 0:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                if time.monotonic() > until:
+                    raise _LockHeldError
+                time.sleep(0.0001)
+            try:
+                yield
+            finally:
+                if self.fd >= 0:
+                    fcntl.flock(self.fd, fcntl.LOCK_UN)
+        finally:
+            self._lock.release()
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
+        if self.fd >= 0:
+            close(self.fd)
+
+
+def _stride(nbytes: int) -> int:
+    """Return how far apart chunks of so many bytes lie, each where a line of the processor's cache begins."""
+    return -(-nbytes // 64) * 64
+
+
+def _identity(pid: int) -> int:
+    """Return a number that no other process has had since the machine started; 0 for one that has ended.
+
+    It is made of the process's number, which is used again, and of when it was started, in ticks since the machine was
+    (fields 1 and 22 of ``/proc/PID/stat``, proc(5)).
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, *others = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if state in (b"Z", b"X") else int(others[18]) << PID_BITS | pid

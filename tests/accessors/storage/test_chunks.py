@@ -1,0 +1,125 @@
+"""Rows that storage keeps in chunks: each chunk is decoded once for each pass over its window, whoever needs it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.accessors.storage.chunks import LARGE_ROW, ChunkedArray
+from batchup_ng.testing.accessors import Made
+from tests.extent import quick
+
+from .stored_contract import StoredContract
+
+
+class Chunked(ChunkedArray):
+    """A file of numpy.save in chunks of `chunk_rows`; each decoding is appended to the file ``log`` beside it."""
+
+    chunk_rows = 0
+
+    def __init__(self, path: Any, chunk_rows: int = 3, cache: int | str = "1MB") -> None:
+        super().__init__([path])
+        self._set_cache(cache)
+        self.chunk_rows = chunk_rows
+        self._shape, self._dtype = self._handle().shape, self._handle().dtype
+
+    def _open(self, path: str) -> Any:
+        return np.load(path)
+
+    def _close(self, handle: Any) -> None:
+        pass
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        self._handle()
+        super()._fill(rows, out)
+
+    def _read_chunk(self, number: int, out: np.ndarray) -> None:
+        with open(f"{self.paths[0]}.log", "ab", buffering=0) as log:
+            log.write(number.to_bytes(8, "little"))
+        out[...] = self._handle()[number * self.chunk_rows :][: len(out)]
+
+    def decoded(self) -> Counter[int]:
+        """Return how often each chunk was decoded since the last call."""
+        log = Path(f"{self.paths[0]}.log")
+        if not log.exists():
+            return Counter()
+        numbers = np.frombuffer(log.read_bytes(), np.int64)
+        log.unlink()
+        return Counter(numbers.tolist())
+
+
+def saved(folder: Path, n: int, row: tuple[int, ...] = (2,)) -> tuple[Path, np.ndarray]:
+    """Return a file, and the array that is in it."""
+    array = np.arange(n * int(np.prod(row)), dtype=np.int32).reshape(n, *row)
+    np.save(folder / "x.npy", array)
+    return folder / "x.npy", array
+
+
+class TestSmallRows(StoredContract):
+    """Rows that are gathered by an index array."""
+
+    row: tuple[int, ...] = (2, 3)
+
+    def make(self, tmp_path: Path) -> Made:
+        path, array = saved(tmp_path, 8, self.row)
+        return Chunked(path), list(array)
+
+
+class TestLargeRows(TestSmallRows):
+    """Rows that are copied one by one."""
+
+    row = (LARGE_ROW,)
+
+
+def test_rows_without_bytes_are_read(tmp_path: Path) -> None:
+    path, array = saved(tmp_path, 4, (0,))
+    assert Chunked(path)[[3, 1]].shape == array[[3, 1]].shape
+    assert Chunked(path).natural_window >= 1
+
+
+def test_a_whole_chunk_in_order_goes_straight_into_the_batch(tmp_path: Path) -> None:
+    path, array = saved(tmp_path, 8)
+    rows = Chunked(path, cache=0)
+    for chosen in ([0, 1, 2], [7, 3, 4, 5, 0], range(8), [5, 3, 4], [3, 4, 5, 3]):
+        np.testing.assert_array_equal(rows[list(chosen)], array[list(chosen)])
+        rows.decoded()
+    kept = Chunked(path)
+    kept[1:5]
+    assert kept.decoded() == {0: 1, 1: 1}
+    np.testing.assert_array_equal(kept[:], array)
+    assert kept.decoded() == {2: 1}, "what is kept is not decoded again"
+    kept[6:8]
+    assert kept.decoded() == {2: 1}, "and what went straight into a batch was not kept"
+
+
+@pytest.mark.parametrize("workers", quick([2], [3, 4]))
+def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(workers: int, tmp_path: Path) -> None:
+    path, array = saved(tmp_path, 16 * 20 + 5)
+    rows = Chunked(path, 16, cache=16 * 128)
+    assert rows.natural_window == 8
+    source = bu.ArrayDataSource([rows], include_indices=True)
+    with bu.WorkerProcessPool(workers) as pool:
+        parallel = pool.parallel_data_source(source, batch_buffer_size=8)
+        for epoch in range(2):
+            seen = []
+            for numbers, values in parallel.batch_iterator(8, shuffle="blocks", epoch=epoch):
+                np.testing.assert_array_equal(values, array[numbers])
+                seen += numbers.tolist()
+            assert sorted(seen) == list(range(len(array)))
+            decoded = rows.decoded()
+            assert set(decoded.values()) == {1}
+            assert epoch == 1 or len(decoded) == 21, "later epochs begin with what is kept"
+
+
+def test_memory_is_bounded_by_the_cache(tmp_path: Path) -> None:
+    path, _ = saved(tmp_path, 4096, (256,))
+    rows = Chunked(path, 16, cache=1 << 20)
+    rows[::3]
+    rows[::-2]
+    assert os.fstat(rows._cache._share().fd).st_blocks * 512 <= (1 << 20) + (1 << 17)
