@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from ..accessors.storage import (
     ArrowRows,
+    Hdf5Rows,
     LmdbRows,
     NpyRows,
     NpzRows,
@@ -28,10 +29,11 @@ Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
     """Return a source over the rows of a file: batches are dicts of its columns.
 
-    What reads it is chosen by the ending: ``.zarr``: :class:`~batchup_ng.ZarrRows`; ``.parquet``:
-    :class:`~batchup_ng.ParquetRows`; ``.arrow``, ``.feather``: :class:`~batchup_ng.ArrowRows`; ``.tar``:
-    :class:`~batchup_ng.TarShards`; ``.lmdb``, ``.mdb``: :class:`~batchup_ng.LmdbRows`, of ml-pyxis's layout where it is
-    that; ``.safetensors``: :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. Of ``.npy``
+    What reads it is chosen by the ending: ``.h5``, ``.hdf5``: :class:`~batchup_ng.Hdf5Rows`; ``.zarr``:
+    :class:`~batchup_ng.ZarrRows`; ``.parquet``: :class:`~batchup_ng.ParquetRows`; ``.arrow``, ``.feather``:
+    :class:`~batchup_ng.ArrowRows`; ``.tar``: :class:`~batchup_ng.TarShards`; ``.lmdb``, ``.mdb``:
+    :class:`~batchup_ng.LmdbRows`, of ml-pyxis's layout where it is that; ``.safetensors``:
+    :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. Of ``.npy``
     (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) the one
     column is ``"x"``. For options make the accessors yourself.
 
@@ -78,7 +80,7 @@ def _alone(reader: Callable[[Any], Any]) -> Callable[[Any, Sequence[str] | None]
 
     def opened(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
         if names is not None and list(names) != ["x"]:
-            raise ArgumentError(f"columns must be None, since {os.fspath(path)!r} has one without a name, not {names!r}")
+            raise ArgumentError(f"columns must be None, as {os.fspath(path)!r} has one without a name, not {names!r}")
         return {"x": reader(path)}
 
     return opened
@@ -91,6 +93,8 @@ def _json_lines(path: Any) -> TextLines:
 FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
     ".npy": _alone(NpyRows),
     ".npz": NpzRows.columns,
+    ".h5": Hdf5Rows.columns,
+    ".hdf5": Hdf5Rows.columns,
     ".zarr": ZarrRows.columns,
     ".parquet": ParquetRows.columns,
     ".arrow": ArrowRows.columns,

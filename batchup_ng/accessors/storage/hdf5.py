@@ -22,7 +22,7 @@ import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..base import fill_rows
-from .base import RUN_BYTES, StoredRows, StoredValues, runs
+from .base import RUN_BYTES, StoredRows, StoredValues, of_one_length, runs
 from .chunks import ChunkedArray
 
 MOST_PIECES = 1 << 20
@@ -107,10 +107,7 @@ class Hdf5Rows(_DataSet, ChunkedArray):
             name: (Hdf5Values if differs.get(name.strip("/")) else cls)(path, name)
             for name in (differs if names is None else names)
         }
-        if len({len(each) for each in found.values()}) > 1:
-            told = ", ".join(f"{name!r} has {len(each)} rows" for name, each in found.items())
-            raise ArgumentError(f"the data sets of {os.fspath(path)!r} differ in length: {told}; pass names=")
-        return found
+        return of_one_length(path, found)
 
     @property
     def chunk_rows(self) -> int:

@@ -245,7 +245,7 @@ def test_columns_that_differ_in_length_are_refused(several: Path) -> None:
     with h5py.File(several, "a") as file:
         file["more"] = np.arange(9)
     with pytest.raises(
-        ArgumentError, match=r"differ in length: 'group/labels' has 8 rows.*'more' has 9 rows.*; pass names="
+        ArgumentError, match=r"of one length, and 'group/labels' has 8 rows.*'more' has 9 rows.*; name some"
     ):
         bu.Hdf5Rows.columns(several)
     assert len(bu.Hdf5Rows.columns(several, ["images", "names"])) == 2

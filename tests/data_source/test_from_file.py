@@ -1,0 +1,92 @@
+"""A source over a file, by its ending."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.data_source.from_file import FORMATS
+from batchup_ng.errors import ArgumentError, SampleReadError
+
+X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6)
+NEEDS = {".h5": "h5py", ".hdf5": "h5py", ".lmdb": "lmdb", ".mdb": "lmdb", ".zarr": "zarr", ".parquet": "pyarrow",
+         ".arrow": "pyarrow", ".feather": "pyarrow"}  # fmt: skip
+
+
+def written(path: Path) -> dict[str, Any]:
+    """Write a file, and return its columns."""
+    kind = path.suffix
+    if kind == ".npz":
+        np.savez(path, x=X, y=Y)
+    elif kind in (".arrow", ".feather"):
+        import pyarrow as pa
+        from pyarrow import feather
+
+        values = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 2)
+        feather.write_feather(pa.table({"x": values, "y": Y}), path, compression="uncompressed")
+    elif kind == ".safetensors":
+        pytest.importorskip("safetensors.numpy").save_file({"x": X, "y": Y}, path)
+    elif kind == ".mdb":
+        import lmdb
+
+        with lmdb.open(str(path), subdir=False, map_size=1 << 22) as env, env.begin(write=True) as transaction:
+            for row in range(6):
+                transaction.put(b"%04d" % row, X[row].tobytes())
+        return {"x": [row.tobytes() for row in X]}
+    elif kind == ".txt":
+        path.write_text("".join(f"line {k}\n" for k in range(6)))
+        return {"x": [f"line {k}" for k in range(6)]}
+    elif kind == ".jsonl":
+        path.write_text("".join(json.dumps({"y": k}) + "\n" for k in range(6)))
+        return {"x": [{"y": k} for k in range(6)]}
+    elif kind == ".npy":
+        np.save(path, X)
+        return {"x": X}
+    elif kind == ".tar":
+        bu.convert({"x": X, "y": Y}, str(path.with_name("d-{:05d}.tar")), progress=False)
+        path.with_name("d-00000.tar").rename(path)
+        return {"cls": Y, "npy": X}
+    else:
+        bu.convert({"x": X, "y": Y}, path, progress=False)
+    return {"x": X, "y": Y}
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_each_format_is_read(ending: str, tmp_path: Path) -> None:
+    if ending in NEEDS:
+        pytest.importorskip(NEEDS[ending])
+    expected = written(tmp_path / f"d{ending}")
+    source = bu.from_file(tmp_path / f"d{ending}")
+    batch = next(source.batch_iterator(6))
+    assert len(batch) == len(expected), list(batch)
+    for name, wanted in zip(sorted(batch), expected.values(), strict=True):
+        got = batch[name]
+        np.testing.assert_array_equal(np.array(got, object).tolist(), np.array(wanted, object).tolist())
+    if len(expected) > 1:
+        assert len(next(bu.from_file(str(tmp_path / f"d{ending}"), [list(batch)[1]]).batch_iterator(2))) == 1
+    else:
+        with pytest.raises(ArgumentError, match="has one without a name"):
+            bu.from_file(tmp_path / f"d{ending}", ["other"])
+
+
+def test_several_files_are_one(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for number in range(3):
+        bu.convert({"y": Y + 6 * number}, tmp_path / f"{number}.parquet", progress=False)
+    for paths in (tmp_path / "*.parquet", [tmp_path / f"{number}.parquet" for number in range(3)]):
+        (batch,) = bu.from_file(paths).batch_iterator(99)
+        assert batch["y"].tolist() == list(range(18))
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"must end in one of .*\.parquet.*, not .*x\.pt'; make its accessor"):
+        bu.from_file(tmp_path / "x.pt")
+    with pytest.raises(SampleReadError, match="No such file"):
+        bu.from_file(tmp_path / "x.npy")
+    with pytest.raises(SampleReadError, match="No such file"):
+        bu.from_file(tmp_path / "x.lmdb")
