@@ -133,7 +133,7 @@ class RandomAccessDataSource(PlannedDataSource):
 def joint_blocks(found: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
     """Return the :meth:`~PlansRows.natural_blocks` of samples that have parts in several places.
 
-    These are the longest of which a window fits where there is least room: a megabyte of labels is more rows than may be
+    These are the longest of which one fits where there is least room: a megabyte of labels is more rows than may be
     mixed of their images.
     """
     known = [each for each in found if each is not None]

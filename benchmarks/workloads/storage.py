@@ -1,7 +1,7 @@
 """``storage``: 20,000 images of 128x128x3 bytes with a label each, 983 MB, in files of several formats.
 
-The images are smooth in their upper half, with four bits of noise in the lower one, so that they can be compressed, by
-about as much as photographs that were decoded. A part's file is written when the part begins.
+The images are smooth in their upper half, with four bits of noise in the lower one, so that they can be compressed to
+about half. A part's file is written when the part begins.
 """
 
 from __future__ import annotations
