@@ -61,7 +61,7 @@ def milliseconds(result: Result | None, name: str) -> str:
 def compared(result: Result, name: str) -> str:
     """The median of a variant, with its rate beside that of plain code."""
     outcomes = found(result)
-    plain = next((outcome for outcome in outcomes.values() if outcome.family == "plain"), None)
+    plain = outcomes.get(result.part.usual[0])
     if plain is None or name not in outcomes or outcomes[name] is plain:
         return milliseconds(result, name)
     return f"{milliseconds(result, name)} ({times(ratio(result.part.reading, plain, outcomes[name]))})"

@@ -82,6 +82,11 @@ def test_a_file_is_delivered_in_each_order(part: str, name: str, made: Workload)
         feed.close()
 
 
+def test_plain_code_is_that_of_the_order() -> None:
+    assert [each.name for each in PARTS["zarr-blocks"].variants(["plain"])] == ["plain-blocks"]
+    assert [each.name for each in PARTS["zarr-random"].variants(["plain", "torch-none"])] == ["plain", "torch-none"]
+
+
 def test_an_order_is_the_one_that_is_asked_for(made: Workload) -> None:
     labels = np.load(Path(made.folder) / "labels.npy")
     for name, part in ((each, PARTS[f"npy-{each}"]) for each in ("contiguous", "random")):
