@@ -34,7 +34,9 @@ EXTRAS = {
     ],
     "benchmarks": [
         PINNED_TORCH, "batchup==0.2.3", "scikit-learn>=1.3", "psutil>=5.9", "tabulate>=0.9", "matplotlib>=3.7",
-        "simplejpeg>=1.7", "opencv-python-headless>=4.8", "scikit-image>=0.22", "ray[data]>=2.40",
+        "simplejpeg>=1.7", "opencv-python-headless>=4.8", "scikit-image>=0.22", "ray[data]>=2.40", "h5py>=3.8",
+        "lmdb>=1.4", "zarr>=3.0; python_version>='3.11'", "pyarrow>=14.0", "safetensors>=0.4", "webdataset>=0.2.86",
+        "datasets>=2.19",
     ],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
     "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "psutil>=5.9", "tabulate>=0.9"],

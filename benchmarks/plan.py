@@ -37,6 +37,7 @@ class Part:
         columns: What the table shows.
         usual: Variants that take part where none are named; empty for all usual ones.
         adapt: Changes the workload for this part.
+        needs: Modules without which all variants are absent.
         trial: What a peer does when it is its turn.
         settings: Numbers that the trial wants.
         fresh: Whether each round starts a process of its own, for what happens once in a program's life.
@@ -51,13 +52,15 @@ class Part:
     less_is_better: bool = False
     usual: tuple[str, ...] = ()
     adapt: Callable[[Workload], Workload] = unchanged
+    needs: tuple[str, ...] = ()
     trial: str = "epochs"
     settings: Mapping[str, float] = field(default_factory=dict)
     fresh: bool = False
 
     def variants(self, names: Sequence[str] | None, against: str = "") -> tuple[Variant, ...]:
         """Who takes part where these are named, or none; ours once more, each right after, from another checkout."""
-        chosen = choose(known(self.kind), self.usual, names)
+        able = [replace(variant, needs=(*variant.needs, *self.needs)) for variant in known(self.kind)]
+        chosen = choose(able, self.usual, names)
         pairs = [(v, v.taken_from(against)) if against and v.family == OURS else (v,) for v in chosen]
         return tuple(variant for pair in pairs for variant in pair)
 
@@ -77,6 +80,7 @@ class Study:
         parts: Its comparisons, one after the other.
         rounds: How many there are where the command does not say.
         across: Whether one table has a column for each part, drawn as curves, instead of a table for each part.
+        tables: Makes the tables, instead of one for each part.
         lack: Says what the machine lacks for it; empty if nothing. A quick run does without.
     """
 
@@ -85,6 +89,7 @@ class Study:
     parts: tuple[Part, ...]
     rounds: int = 5
     across: bool = False
+    tables: Callable[[Sequence[Result]], list[str]] | None = None
     lack: Callable[[], str] = str
 
 

@@ -7,13 +7,16 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+from benchmarks.formats import FORMATS
 from benchmarks.peers import adapters, augmentations, cached, devices, ray_cluster, tf_cache
 from benchmarks.peers.torch_dataloader import VARIANTS as DATALOADERS
 from benchmarks.plan import Part, Study, unchanged
 from benchmarks.records import Epoch, Outcome, Reading, figure, first_batch, per_batch, rate
+from benchmarks.report import formats
 from benchmarks.report.columns import Column, first_cell, number, with_range
 from benchmarks.workloads import KINDS
 from benchmarks.workloads.base import Workload
+from benchmarks.workloads.storage import stored
 
 MEGA, MILLI, MICRO, PERCENT = 1e-6, 1e3, 1e6, 100.0
 """Factors that turn bytes or a rate, seconds, shares into what a column shows."""
@@ -309,6 +312,25 @@ def augmented(place: int, about: augmentations.Operation) -> Part:
     )  # fmt: skip
 
 
+LIBRARIES = {
+    "tar-blocks": "webdataset", "tar-contiguous": "webdataset", "arrow-random": "datasets",
+    "arrow-contiguous": "datasets", "parquet-contiguous": "datasets-stream",
+}  # fmt: skip
+"""Variants that can read the files of some parts only."""
+
+
+def file_of(kind: str, order: str) -> Part:
+    """How long a batch of a file takes in an order; two epochs a turn, but one where an epoch is slow."""
+    form, name = FORMATS[kind], f"{kind}-{order}"
+    own = ("plain-blocks", "ours-serial", *WORKERS[:2]) if order == "blocks" else ("plain", "ours-serial", *WORKERS[:3])
+    return Part(
+        name=name, title=f"{form.title}, {formats.ORDERS[order]}", kind="storage", unit="ms a batch",
+        reading=lambda epoch: MILLI * epoch.seconds / epoch.batches, less_is_better=True, columns=(),
+        usual=(*own, LIBRARIES.get(name, own[0])), adapt=partial(stored, name=kind, order=order), needs=form.needs,
+        settings={"epochs": 1 if form.drawn else 2},
+    )  # fmt: skip
+
+
 ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
     throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", rate("samples"), usual=DECODERS),
@@ -381,6 +403,17 @@ ALL = (
         title="ray: actors of Ray's on one machine",
         rounds=3,
         parts=tuple(on_ray(kind, *about) for kind, about in RAY.items()),
+    ),
+    Study(
+        name="storage",
+        title="storage: files of several formats, in the page cache",
+        parts=tuple(
+            file_of(kind, order)
+            for kind, form in FORMATS.items()
+            for order in formats.ORDERS
+            if form.chunk or order != "blocks"
+        ),
+        tables=formats.tables,
     ),
     Study(name="order", title="order: shuffling 10⁸ rows", rounds=3, parts=(ORDER,)),
 )

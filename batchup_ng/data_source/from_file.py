@@ -37,7 +37,7 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) the one
     column is ``"x"``. For options make the accessors yourself.
 
-    >>> import tempfile
+    >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.savez(f"{folder}/digits.npz", image=np.zeros((3, 8, 8)), label=np.arange(3))
     ...     next(from_file(f"{folder}/digits.npz", ["label"]).batch_iterator(2))

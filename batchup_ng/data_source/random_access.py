@@ -131,12 +131,17 @@ class RandomAccessDataSource(PlannedDataSource):
 
 
 def joint_blocks(found: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
-    """Return the :meth:`~PlansRows.natural_blocks` of samples that have parts in several places: the longest."""
+    """Return the :meth:`~PlansRows.natural_blocks` of samples that have parts in several places.
+
+    These are the longest of which one fits where there is least room: a megabyte of labels is more rows than may be
+    mixed of their images.
+    """
     known = [each for each in found if each is not None]
     if not known:
         return None
-    longest = max(block for block, _ in known)
-    return longest, max(1, min(block * window for block, window in known) // longest)
+    room = min(block * window for block, window in known)
+    longest = max(block for block, _ in known if block <= room)
+    return longest, room // longest
 
 
 def blocks_of_part(found: tuple[int, int], rows: np.ndarray | None) -> tuple[int, int]:

@@ -35,12 +35,14 @@ def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[st
     Args:
         variants: Those that may.
         usual: Who takes part where none are named; empty for all that are usual by themselves.
-        names: A variant's name selects it, a family's those of its variants that are usual here; None for the usual.
+        names: A variant's name selects it, a family's, also where a variant has the same, those of its variants that
+            are usual here; None for the usual.
     """
     expected = [v for v in variants if (v.name in usual if usual else v.usual)]
     if names is None:
         return tuple(expected)
-    return tuple(v for v in variants if v.name in names or (v.family in names and v in expected))
+    named = [v for v in variants if v.name in names and v.name != v.family]
+    return tuple(v for v in variants if v in named or (v in expected and not {v.name, v.family}.isdisjoint(names)))
 
 
 def check_names(what: str, choices: Iterable[str], text: str) -> list[str]:

@@ -15,6 +15,7 @@ from benchmarks.workloads import open_data
 from benchmarks.workloads.base import Batch, Workload
 
 SEED = 7
+SHUFFLES: dict[str, Any] = {"random": SEED, "contiguous": False, "blocks": ("blocks", SEED)}
 
 
 class OurFeed:
@@ -24,10 +25,9 @@ class OurFeed:
         import batchup_ng as bu
 
         data = open_data(workload)
-        files = [bu.ImageFiles(c.paths, size=c.size) if hasattr(c, "paths") else c for c in data.columns]
-        source = bu.ArrayDataSource(files)
+        source = bu.ArrayDataSource(data.accessors(), indices=data.rows)
         self.source = source if data.map is None else source.map(data.map)
-        self.size = workload.batch_size
+        self.size, self.shuffle = workload.batch_size, SHUFFLES[workload.order]
         self.make = partial(getattr(bu, pool), **{"processes": workers, **options}) if pool else None
         self.pool: Any = None
         self.feed: Any = None
@@ -36,7 +36,7 @@ class OurFeed:
         if self.feed is None:
             self.pool = self.make() if self.make else None
             self.feed = self.pool.parallel_data_source(self.source) if self.pool else self.source
-        batches: Iterator[Batch] = self.feed.batch_iterator(self.size, shuffle=SEED, epoch=number)
+        batches: Iterator[Batch] = self.feed.batch_iterator(self.size, shuffle=self.shuffle, epoch=number)
         return batches
 
     def close(self) -> None:

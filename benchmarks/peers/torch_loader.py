@@ -73,7 +73,8 @@ class TorchFeed:
         if options.pop("in_workers", True):
             options |= {"num_workers": workers, "persistent_workers": True}
         loader: Any = torch.utils.data.DataLoader  # its type wants a subclass of Dataset; its code does not
-        self.make = partial(loader, dataset(open_data(workload), workload.samples), shuffle=True, **options)
+        options["shuffle"] = workload.order != "contiguous"
+        self.make = partial(loader, dataset(open_data(workload), workload.samples), **options)
         self.loader: Any = None
 
     def epoch(self, number: int) -> Iterator[Batch]:

@@ -31,9 +31,10 @@ def without_paths(text: str) -> str:
 def page(study: Study, setting: Mapping[str, Any], results: Sequence[Result]) -> str:
     """The report as a page of Markdown."""
     parts = [_heading(study, setting, results)]
-    parts += _across(results) if study.across else []
+    tables_of_all = study.tables or (_across if study.across else None)
+    parts += tables_of_all(results) if tables_of_all else []
     for result in results:
-        tables = [] if study.across else [_table(result), _against(result)]
+        tables = [] if tables_of_all else [_table(result), _against(result)]
         body = [part for part in (_waves(result.outcomes), *tables, _missing(result.outcomes)) if part]
         several = len(results) > 1 and body
         parts += [f"### {result.part.title}\n\n{_amount(result)}." if several else "", *body]

@@ -32,6 +32,8 @@ class Workload:
         x_slack: How far from that it may be, where peers resize in different ways.
         nbytes: Bytes that a peer loads into memory.
         mapped: Whether arrays stay in their file, as a ``numpy.memmap``.
+        order: That of an epoch: ``random``; ``contiguous``, as the rows are stored; or ``blocks``, random among rows
+            that are read together.
         detail: What the workload's own ``Data`` wants besides.
     """
 
@@ -44,7 +46,8 @@ class Workload:
     x_slack: int = 0
     nbytes: int = 0
     mapped: bool = False
-    detail: dict[str, int] = field(default_factory=dict)
+    order: str = "random"
+    detail: dict[str, Any] = field(default_factory=dict)
 
 
 class Data:
@@ -55,10 +58,16 @@ class Data:
     Attributes:
         columns: What libraries index by arrays of rows.
         map: What libraries apply to a batch of the columns; None for nothing.
+        rows: Which of the columns' rows are the samples; None for all.
     """
 
     columns: tuple[Any, ...] = ()
     map: Callable[..., Batch] | None = None
+    rows: Rows | None = None
+
+    def accessors(self) -> list[Any]:
+        """What a source of ours is made of."""
+        return list(self.columns)
 
     def batch(self, rows: Rows) -> Batch:
         """The batch of these rows, in this order, as fresh arrays."""
@@ -81,8 +90,9 @@ def probe(x: Any) -> Any:
 
 
 def shuffled(workload: Workload, epoch: int) -> Iterator[Rows]:
-    """The rows of each batch in a random order: what a hand-written loop does."""
-    order = np.random.default_rng(epoch).permutation(workload.samples)
+    """The rows of each batch, in a random order unless the workload says otherwise: what a hand-written loop does."""
+    contiguous = workload.order == "contiguous"
+    order = np.arange(workload.samples) if contiguous else np.random.default_rng(epoch).permutation(workload.samples)
     for start in range(0, workload.samples, workload.batch_size):
         yield order[start : start + workload.batch_size]
 

@@ -121,6 +121,12 @@ class Data(base.Data):
         pictures = Pictures(folder, workload.samples, workload.detail.get("how", 0))
         self.columns = (pictures, np.load(folder / "labels.npy"))
 
+    def accessors(self) -> list[Any]:
+        import batchup_ng as bu
+
+        pictures, labels = self.columns
+        return [bu.ImageFiles(pictures.paths, size=pictures.size), labels]
+
     def fill(self, rows: base.Rows, out: base.Batch) -> None:
         self.columns[0].into(rows, out[0])
         out[1][...] = self.columns[1][rows]

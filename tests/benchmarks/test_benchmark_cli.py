@@ -87,12 +87,16 @@ def test_a_quick_run_of_two_studies_leaves_nothing(scratch: Path, tmp_path: Path
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "names",
-    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters"], ["augment"]],
+    [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters"], ["augment"],
+     ["storage"]],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path, tmp_path: Path) -> None:
     if "augment" in names:
         pytest.importorskip("cv2", reason="most augmentations need OpenCV")
+    for part in STUDIES["storage"].parts if "storage" in names else ():
+        for library in part.needs:
+            pytest.importorskip(library, reason="the study reads its files")
     if not {"consumer", "adapters", "augment"}.isdisjoint(names):
         pytest.importorskip("sklearn", reason="the photographs come with scikit-learn")
     found = run(scratch, tmp_path, *names, "--peers", "ours")
@@ -120,6 +124,15 @@ def test_a_quick_run_measures_torch_and_batchup_too(name: str, scratch: Path, tm
     statuses = [status for part in found[name].values() for status in part.values()]
     assert set(statuses) == {"measured"}
     assert len(statuses) >= 6
+
+
+@pytest.mark.thorough
+def test_a_quick_run_of_files_measures_other_libraries_and_compares_formats(scratch: Path, tmp_path: Path) -> None:
+    for library in ("torch", "webdataset", "datasets", "pyarrow"):
+        pytest.importorskip(library, reason="the study compares its way to read files, too")
+    parts = [part for part in STUDIES["storage"].parts if part.name in studies.LIBRARIES]
+    found = run(scratch, tmp_path, "storage", "--parts", ",".join(part.name for part in parts))
+    assert found["storage"] == {part.name: measured(*(each.name for each in part.variants(None))) for part in parts}
 
 
 @pytest.mark.thorough

@@ -146,3 +146,29 @@ def test_overhead_tells_the_time_of_an_empty_batch_and_the_cpu_time_of_the_consu
     took = epoch(0.5, batches=100, consumer_cpu_seconds=0.006, cpu_seconds=0.009)
     one = Outcome(name="a", family="x", rounds=(took,))
     assert cells(page(result(one, part=EMPTY)), "a") == ["200", "200 to 200", "5,000", "60.0", "90.0"]
+
+
+STORAGE = STUDIES["storage"]
+FILES = {part.name: part for part in STORAGE.parts}
+
+
+def of_file(kind: str, order: str, *outcomes: Outcome) -> Result:
+    about = {"format": kind, "bytes": 983_000_000}
+    workload = Workload(kind="storage", folder="", samples=1000, order=order, detail=about)
+    return Result(part=FILES[f"{kind}-{order}"], workload=workload, outcomes=outcomes)
+
+
+def test_files_have_a_row_each_with_milliseconds_and_the_rate_beside_plain_code() -> None:
+    text = page(
+        of_file("zarr", "random", PLAIN, OURS, TORCH),
+        of_file("zarr", "blocks", replace(PLAIN, name="plain-blocks"), replace(OURS, rounds=OURS.rounds[:2])),
+        of_file("npy", "random", OURS, ABSENT),
+        study=STORAGE,
+    )
+    overview, at_random, in_blocks = text.partition("Rows at random")[0], *text.split("Rows ")[1:]
+    assert cells(overview, "npy") == ["0.983", "125", "–", "–", "–", "–", "–", "–"]
+    assert cells(overview, "Zarr 3, chunks of 64, zstd") == ["0.983", "125", "–", "125", "–", "–", "–", "500"]
+    assert cells(at_random, "Zarr 3, chunks of 64, zstd") == ["16", "125", "125 (1.00)", "500 (0.25)"]
+    assert cells(at_random, "npy") == ["16", "–", "125", "–"]
+    assert cells(in_blocks, "Zarr 3, chunks of 64, zstd") == ["16", "125", "125 (0.75)"]
+    assert "- grain: absent" in text

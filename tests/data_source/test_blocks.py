@@ -63,6 +63,7 @@ def test_the_longest_blocks_of_several_columns_count_and_the_least_room() -> Non
     source = bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 100), np.arange(100)])
     assert source.natural_blocks() == (10, 4)
     assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 2)]).natural_blocks() == (10, 1)
+    assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 50, 9)]).natural_blocks() == (10, 4)
     assert bu.ArrayDataSource([np.arange(100)]).natural_blocks() is None
 
 

@@ -1,0 +1,67 @@
+"""The tables of the study of file formats: a row for each, the milliseconds of a batch in the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.formats import FORMATS
+from benchmarks.plan import Result
+from benchmarks.records import Outcome
+from benchmarks.report.columns import middle, number, ratio, times
+from benchmarks.report.pages import HOW_RATIOS, table
+
+ORDERS = {"random": "at random", "blocks": "in blocks", "contiguous": "in order"}
+"""The orders of a workload, as the tables call them."""
+POOLS = [(order, f"ours-{pool}") for order in ORDERS for pool in ("threads", "processes")]
+OVERVIEW = [*POOLS, ("random", "torch-workers")]
+"""Columns of the first table: the order, and who reads."""
+
+
+def tables(results: Sequence[Result]) -> list[str]:
+    """What a batch of each format costs, first by our pools, then, a table for each order, by all variants."""
+    formats: dict[str, dict[str, Result]] = {}
+    for result in results:
+        formats.setdefault(FORMATS[result.workload.detail["format"]].title, {})[result.workload.order] = result
+    rows = [
+        [title, gigabytes(orders), *(milliseconds(orders.get(order), name) for order, name in OVERVIEW)]
+        for title, orders in formats.items()
+    ]
+    heads = [f"{ORDERS[order]}, {name.removeprefix('ours-')}" for order, name in OVERVIEW]
+    parts = ["Milliseconds of a batch, median over the rounds:", table(["format", "GB", *heads], rows)]
+    for order, how in ORDERS.items():
+        chosen = {title: orders[order] for title, orders in formats.items() if order in orders}
+        names = dict.fromkeys(name for result in chosen.values() for name in found(result))
+        rows = [[title, batches(each), *(compared(each, name) for name in names)] for title, each in chosen.items()]
+        lead = f"Rows {how}; in brackets the rate as a multiple of that of the plain loop {HOW_RATIOS}:"
+        parts += [lead, table(["format", "batches", *names], rows)] if names else []
+    return parts
+
+
+def found(result: Result) -> dict[str, Outcome]:
+    """The variants that were measured."""
+    return {outcome.name: outcome for outcome in result.outcomes if outcome.told}
+
+
+def gigabytes(orders: dict[str, Result]) -> str:
+    """What the file takes."""
+    return number(next(iter(orders.values())).workload.detail["bytes"] * 1e-9)
+
+
+def batches(result: Result) -> str:
+    """How many there are in an epoch."""
+    return str(-(-result.workload.samples // result.workload.batch_size))
+
+
+def milliseconds(result: Result | None, name: str) -> str:
+    """The median of a variant."""
+    outcome = found(result).get(name) if result else None
+    return number(middle(outcome, result.part.reading)) if result and outcome else "–"
+
+
+def compared(result: Result, name: str) -> str:
+    """The median of a variant, with its rate beside that of plain code."""
+    outcomes = found(result)
+    plain = outcomes.get(result.part.usual[0])
+    if plain is None or name not in outcomes or outcomes[name] is plain:
+        return milliseconds(result, name)
+    return f"{milliseconds(result, name)} ({times(ratio(result.part.reading, plain, outcomes[name]))})"

@@ -1,0 +1,118 @@
+"""``storage``: 20,000 images of 128x128x3 bytes with a label each, 983 MB, in files of several formats.
+
+The images are smooth in their upper half, with four bits of noise in the lower one, so that they can be compressed to
+about half. A part's file is written when the part begins.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.formats import FORMATS, Format
+from benchmarks.workloads import base
+
+
+def make(folder: Path, quick: bool) -> base.Workload:
+    """Write them as arrays, from which the other files are made."""
+    images = pictures(*((300, 16) if quick else (20_000, 128)))
+    workload = base.Workload(
+        kind="storage", folder=str(folder), samples=len(images), y_sum=base.save_labels(folder, len(images)),
+        x_sum=int(base.probe(images).sum()),
+    )  # fmt: skip
+    FORMATS["npy"].write(folder / "npy", images, np.load(folder / "labels.npy"))
+    return stored(workload, name="npy", order="random")
+
+
+def pictures(samples: int, side: int) -> np.ndarray:
+    """The images: ``(samples, side, side, 3) uint8``."""
+    drawn, lines = np.random.default_rng(0), np.arange(side)
+    slopes = [(down * lines[:, None] + right * lines) // 8 for down, right in product(range(-2, 3), repeat=2)]
+    planes = np.array(slopes).astype(np.uint8)[..., None]
+    lower = np.s_[side // 2 :]
+    noise = np.frombuffer(drawn.bytes(3 * side * side * (1 + samples // 20)), np.uint8) & 15
+    images = np.empty((samples, side, side, 3), np.uint8)
+    for image in images:
+        np.add(planes[drawn.integers(len(planes))], drawn.integers(256, size=3, dtype=np.uint8), out=image)
+        start = drawn.integers(len(noise) - image[lower].size)
+        image[lower] += noise[start : start + image[lower].size].reshape(image[lower].shape)
+    return images
+
+
+def stored(workload: base.Workload, *, name: str, order: str) -> base.Workload:
+    """The same in a file of that format, which is written if it is not there yet, and its library is."""
+    form, path = FORMATS[name], Path(workload.folder, name)
+    source = FORMATS["npy"](Path(workload.folder, "npy"), ())
+    if not path.exists() and all(map(find_spec, form.needs)):
+        form.write(path, source.x, source.y)
+        os.sync()  # or what is still being written would share the disk with the first part
+    made = replace(workload, order=order, detail={"format": name, "bytes": size_of(path)})
+    count = form.drawn * workload.batch_size
+    if order != "random" or not 0 < count < workload.samples:
+        return made
+    rows = drawn_rows(len(source.x), count)
+    return replace(made, samples=count, y_sum=int(source.y[rows].sum()), x_sum=int(base.probe(source.x[rows]).sum()))
+
+
+def drawn_rows(rows: int, count: int) -> base.Rows:
+    """As many rows as a random epoch of a slow format has, in increasing order."""
+    return np.sort(np.random.default_rng(2).permutation(rows)[:count])
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of all in a folder."""
+    return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
+
+
+class Data(base.Data):
+    """A file, opened in each process that reads from it; reads by the plain code of its format."""
+
+    def __init__(self, workload: base.Workload) -> None:
+        self.workload, self.path = workload, Path(workload.folder, workload.detail["format"])
+        rows, *shape = np.load(Path(workload.folder, "npy", "x.npy"), mmap_mode="r").shape
+        self.shape = tuple(shape)
+        self.rows = drawn_rows(rows, workload.samples) if workload.samples < rows else None
+        self._file: tuple[int, Any] = (0, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_file": (0, None)}
+
+    def accessors(self) -> list[Any]:
+        return self.form.ours(self.path, self.shape)
+
+    @property
+    def form(self) -> type[Format]:
+        """The format."""
+        return FORMATS[self.workload.detail["format"]]
+
+    @property
+    def file(self) -> Format:
+        """The file, open in this process."""
+        if self._file[0] != os.getpid():
+            self._file = os.getpid(), self.form(self.path, self.shape)
+        file: Format = self._file[1]
+        return file
+
+    def sample(self, row: int) -> tuple[Any, ...]:
+        return self.file.sample(row if self.rows is None else int(self.rows[row]))
+
+    def batch(self, rows: base.Rows) -> base.Batch:
+        out = np.empty((len(rows), *self.shape), np.uint8), np.empty(len(rows), np.int64)
+        self.take(rows, out)
+        return out
+
+    def take(self, rows: base.Rows, out: base.Batch) -> None:
+        """Write rows in any order."""
+        self.file.take(rows if self.rows is None else self.rows[rows], *out)
+
+    def fill(self, rows: base.Rows, out: base.Batch) -> None:
+        if self.workload.order == "contiguous":
+            self.file.slice(int(rows[0]), *out)
+        else:
+            self.take(rows, out)
