@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import warnings
 from collections.abc import Iterator
@@ -22,8 +23,13 @@ def made() -> Iterator[dict[str, Any]]:
     """All pools; that of processes has one worker, which imports PyTorch once for all tests."""
     pytest.importorskip("torch", reason="torch is not installed")
     with bu.SerialPool() as serial, bu.WorkerThreadPool(2) as threads, bu.WorkerProcessPool(1) as processes:
-        processes.shared_constant("the first use starts the worker, which stays for all tests")
+        assert processes.work_stream(iter([(imported, ("torch",))])).retrieve()  # and the worker stays for all tests
         yield {"serial": serial, "threads": threads, "processes": processes}
+
+
+def imported(name: str) -> bool:
+    """Import a module where this runs."""
+    return bool(importlib.import_module(name))
 
 
 def over(source: Any, kind: str, made: dict[str, Any]) -> Any:

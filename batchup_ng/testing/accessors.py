@@ -61,18 +61,19 @@ class AccessorContract(ABC):
         assert_same_rows([accessor[np.int64(1)], accessor[np.uint8(2)]], expected[1:3])
         assert_same_rows([accessor[-1], accessor[-n]], [expected[-1], expected[0]])
 
-    @pytest.mark.parametrize("step", [None, 2, 3, -1, -2])
-    @pytest.mark.parametrize("bounds", [(None, None), (1, 3), (1, 1), (-2, None), (0, 10**6)], ids=str)
-    def test_a_slice_gives_its_rows(self, made: Made, bounds: tuple[Any, Any], step: int | None) -> None:
+    def test_a_slice_gives_its_rows(self, made: Made) -> None:
         accessor, expected = made
-        assert_same_rows(accessor[slice(*bounds, step)], expected[slice(*bounds, step)])
+        for bounds in [(None, None), (1, 3), (1, 1), (-2, None), (0, 10**6)]:
+            for step in [None, 2, 3, -1, -2]:
+                assert_same_rows(accessor[slice(*bounds, step)], expected[slice(*bounds, step)])
 
-    @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16])
-    @pytest.mark.parametrize("rows", [(2, 0, 3), (1, 1, 0, 1), (-1, 1)], ids=["any order", "repeated", "from the end"])
-    def test_an_index_array_gives_its_rows_in_its_order(self, made: Made, rows: tuple[int, ...], dtype: Any) -> None:
+    def test_an_index_array_gives_its_rows_in_its_order(self, made: Made) -> None:
         accessor, expected = made
-        if min(rows) >= 0 or dtype != np.uint16:
-            assert_same_rows(accessor[np.array(rows, dtype)], [expected[row] for row in rows])
+        for rows in [(2, 0, 3), (1, 1, 0, 1)]:  # any order, repeated
+            for dtype in [np.int64, np.int32, np.uint16]:
+                assert_same_rows(accessor[np.array(rows, dtype)], [expected[row] for row in rows])
+        for dtype in [np.int64, np.int32]:
+            assert_same_rows(accessor[np.array([-1, 1], dtype)], [expected[-1], expected[1]])
 
     def test_an_empty_index_array_gives_no_rows(self, made: Made) -> None:
         accessor, _ = made
