@@ -57,12 +57,17 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 """All that reads a file which a user names."""
 
+LIBRARIES = {"Hdf5Rows": "h5py", "Hdf5Values": "h5py", "LmdbArray": "lmdb", "LmdbRows": "lmdb", "ArrowRows": "pyarrow",
+             "ParquetRows": "pyarrow", "ZarrRows": "zarr"}  # fmt: skip
+"""What some of them need."""
+
 READ_NO_FILES = {"Accessor", "CenterCrop", "ImageArrayUInt8ToFloat32", "MapStyle", "Ragged", "RandomResizedCrop",
                  "gather"}  # fmt: skip
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_s1_no_reader_runs_code_out_of_a_file(reader: str, tmp_path: Path) -> None:
+    pytest.importorskip(LIBRARIES.get(reader, "numpy"))
     path, sign = tmp_path / "data", tmp_path / "it ran"
     path.write_bytes(pickle.dumps({"version": 1, "canary": Canary(sign)}))
     with pytest.raises(bu.BatchupError):

@@ -52,12 +52,11 @@ class Hdf5Rows(_DataSet, ChunkedArray):
     Rows of a Table, or of any compound type, are structured arrays, or what ``field`` has of them. Other dtypes are as
     h5py has them. Rows that differ in length, text among them, are read by :class:`Hdf5Values`.
 
-    >>> import tempfile, h5py
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with h5py.File(f"{folder}/x.h5", "w") as file:
-    ...         file["group/x"] = np.arange(6).reshape(3, 2)
-    ...     Hdf5Rows(f"{folder}/x.h5", "group/x")[[2, 0]].tolist()
-    [[4, 5], [0, 1]]
+    ::
+
+        images = Hdf5Rows("train.h5", "images")
+        images[[7, 0]].shape  # (2, 128, 128, 3)
+        source = ArrayDataSource(Hdf5Rows.columns("train.h5", ["images", "labels"]))  # batches are dicts
 
     Args:
         path: The file.

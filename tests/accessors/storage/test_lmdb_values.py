@@ -14,6 +14,8 @@ import batchup_ng as bu
 from batchup_ng.accessors.storage.lmdb_values import datum, pyxis
 from batchup_ng.errors import SampleReadError
 
+pytest.importorskip("lmdb", reason="lmdb is not installed")
+
 from .test_lmdb import numbered, png, written
 
 OPTIONAL, REPEATED = 1, 3
