@@ -7,6 +7,7 @@ errors.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -171,7 +172,7 @@ class StoredArray(StoredRows):
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def natural_block(self) -> int:

@@ -52,6 +52,7 @@ class ChunkedArray(StoredArray):
         self._cache.close()
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        copies_rows = self.row_bytes >= LARGE_ROW
         if not self.row_bytes:
             return
         numbers, within = np.divmod(rows, self.chunk_rows)
@@ -62,11 +63,11 @@ class ChunkedArray(StoredArray):
 
         def use(number: int, memory: np.ndarray) -> None:
             chunk, at = self._chunk(number, memory), places[number]
-            if self.row_bytes < LARGE_ROW:
-                out[at] = chunk[within[at]]
-            else:
+            if copies_rows:
                 for place, row in zip(at.tolist(), within[at].tolist(), strict=True):
                     out[place] = chunk[row]
+            else:
+                out[at] = chunk[within[at]]
 
         whole = [number for number, at in places.items() if self._is_whole(number, rows[at], at)]
         for number in self._cache.copy(whole, self._chunk_bytes, use):
@@ -86,6 +87,7 @@ class ChunkedArray(StoredArray):
 
     def _is_whole(self, number: int, rows: np.ndarray, places: np.ndarray) -> bool:
         """Return whether rows of a batch, all of a chunk, are the whole of it in order, at consecutive places."""
-        n = self._rows_in(number)
-        steps = np.arange(n)
-        return len(rows) == n and bool((rows - rows[0] == steps).all() and (places - places[0] == steps).all())
+        if len(rows) != self._rows_in(number):
+            return False
+        steps = np.arange(len(rows))
+        return bool((rows - rows[0] == steps).all() and (places - places[0] == steps).all())
