@@ -17,6 +17,8 @@ shuffled row numbers are its data set, which tasks turn into batches, from the s
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -45,17 +47,21 @@ class Connection:
 
         self.ray = ray
         self.options = {"num_cpus": workers, "object_store_memory": 3 * workload.nbytes + (1 << 30)}
+        self.folder = ""  # of its sockets, whose names have 107 bytes at most
         self.figures: dict[str, float] = {}
 
     def open(self) -> None:
         """Start it if it does not run."""
         if not self.ray.is_initialized():
+            self.folder = tempfile.mkdtemp(prefix="r", dir="/tmp")
             begin = time.perf_counter()
-            self.ray.init("local", **self.options, include_dashboard=False, log_to_driver=False, logging_level="error")
+            quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+            self.ray.init("local", **self.options, **quiet, _temp_dir=self.folder)
             self.figures["connect_seconds"] = time.perf_counter() - begin
 
     def close(self) -> None:
         self.ray.shutdown()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Ours(OurFeed):
