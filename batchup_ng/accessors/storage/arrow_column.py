@@ -17,14 +17,11 @@ from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleRead
 from ...validation import size_in_bytes
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
-from .chunks import ChunkedArray
+from .chunks import LARGE_ROW, ChunkedArray
 from .shard_paths import shard_paths
 
 LARGEST_CHUNK = 1 << 30
 """Bytes of a decoded chunk that are taken on the word of a file, which may claim anything."""
-
-LARGE_ROW = 1024
-"""Bytes of a row above which rows are copied one by one."""
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Self = TypeVar("Self", bound="ArrowColumn")
