@@ -70,9 +70,10 @@ def is_stored(path: str) -> bool:
 
 def _lmdb(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
     try:
-        return dict(LmdbRows.columns(path, names))
+        LmdbRows(path, "pyxis")
     except BatchupError:
         return _alone(LmdbRows)(path, names)
+    return dict(LmdbRows.columns(path, names))
 
 
 def _alone(reader: Callable[[Any], Any]) -> Callable[[Any, Sequence[str] | None], dict[str, Any]]:

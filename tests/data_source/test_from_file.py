@@ -91,3 +91,6 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
     with pytest.raises(SampleReadError, match="No such file"):
         bu.from_file(tmp_path / "x.lmdb")
+    written(tmp_path / "d.lmdb")
+    with pytest.raises(ArgumentError, match="names must be of 'x', 'y', which row 0 has, not 'z'"):
+        bu.from_file(tmp_path / "d.lmdb", ["z"])
