@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._version import __version__
+from .data_source.array import ArrayDataSource
 from .data_source.files import named
+from .data_source.from_file import from_file, is_stored
 from .demo.job import WANTED_ACCURACY, run_demo
 from .display import counted, progress_bar
 from .errors import BatchError, BatchupError, WriteError
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inspect.add_argument("--write", metavar="FILE", help="of those that fail, a CSV file that exclude= takes")
     inspect.set_defaults(run=_inspect)
     convert_ = commands.add_parser("convert", help="write pictures into a file of another kind", allow_abbrev=False)
-    convert_.add_argument("path", metavar="PATH", help="a folder of pictures, or a CSV file")
+    convert_.add_argument("path", metavar="PATH", help="a folder of pictures, a CSV file, or a file of rows")
     convert_.add_argument("target", metavar="TARGET", help="a new .h5, .lmdb, .parquet, or shards-{:05d}.tar")
     _table_options(convert_)
     convert_.add_argument("--size", type=int, metavar="N", help="the most pixels of the shorter side (default: any)")
@@ -81,13 +83,20 @@ def _inspect(**options: Any) -> int:
 
 
 def _convert(path: str, target: str, image: str, label: str | None, separator: str | None, **options: Any) -> int:
-    source = source_at(path, None, image, label, separator)
-    print(source.report)
+    missing = 0
+    source: ArrayDataSource
+    if is_stored(path):
+        source = from_file(path)
+        print(source)
+    else:
+        source = files = source_at(path, None, image, label, separator)
+        print(files.report)
+        missing = len(files.report.missing)
     done = convert(source, target, **options)
     print(f"{counted(done.rows, 'row')} written to {named(done.paths)}")
     if done.skipped:
         print(f"left out: {named(done.skipped)}")
-    return 1 if done.skipped or len(source.report.missing) else 0
+    return 1 if done.skipped or missing else 0
 
 
 def _table_options(command: argparse.ArgumentParser) -> None:
