@@ -313,10 +313,10 @@ def augmented(place: int, about: augmentations.Operation) -> Part:
 
 
 LIBRARIES = {
-    "tar-blocks": "webdataset", "tar-contiguous": "webdataset", "arrow-random": "datasets",
-    "arrow-contiguous": "datasets", "parquet-contiguous": "datasets-stream",
+    "tar-blocks": ("webdataset", "litdata"), "tar-contiguous": ("webdataset", "litdata"), "arrow-random": ("datasets",),
+    "arrow-contiguous": ("datasets",), "parquet-contiguous": ("datasets-stream",),
 }  # fmt: skip
-"""Variants that can read the files of some parts only."""
+"""Variants that can read the files of some parts only, and litdata, which has a copy in a format of its own."""
 
 
 def file_of(kind: str, order: str) -> Part:
@@ -326,7 +326,7 @@ def file_of(kind: str, order: str) -> Part:
     return Part(
         name=name, title=f"{form.title}, {formats.ORDERS[order]}", kind="storage", unit="ms a batch",
         reading=lambda epoch: MILLI * epoch.seconds / epoch.batches, less_is_better=True, columns=(),
-        usual=(*own, LIBRARIES.get(name, own[0])), adapt=partial(stored, name=kind, order=order), needs=form.needs,
+        usual=(*own, *LIBRARIES.get(name, ())), adapt=partial(stored, name=kind, order=order), needs=form.needs,
         settings={"epochs": 1 if form.drawn else 2},
     )  # fmt: skip
 

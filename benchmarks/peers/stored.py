@@ -75,11 +75,16 @@ class WebDataset:
 
 
 class HuggingFace:
-    """A ``datasets.Dataset`` over Arrow's map of a file, in NumPy's format; without workers, of which it has none."""
+    """A ``datasets.Dataset`` over Arrow's map of a file; without workers, of which it has none.
+
+    In Arrow's format, whose columns NumPy views: the format of NumPy makes all whole numbers ``int64``.
+    """
+
+    format = "arrow"
 
     def __init__(self, workload: Workload, workers: int) -> None:
         self.workload, self.data = workload, Data(workload)
-        self.rows = self.opened().with_format("numpy")
+        self.rows = self.opened().with_format(self.format)
 
     def opened(self) -> Any:
         """The rows in the order of the file."""
@@ -90,7 +95,12 @@ class HuggingFace:
     def epoch(self, number: int) -> Iterator[Batch]:
         rows = self.rows if self.workload.order == "contiguous" else self.rows.shuffle(seed=number)
         for batch in rows.iter(self.workload.batch_size):
-            yield batch["x"].view(np.uint8).reshape(-1, *self.data.shape), batch["y"]
+            yield self.images(batch["x"]).reshape(-1, *self.data.shape), np.asarray(batch["y"])
+
+    def images(self, column: Any) -> np.ndarray:
+        """The pixels of a batch, lists of a fixed size."""
+        pixels: np.ndarray = column.combine_chunks().flatten().to_numpy()
+        return pixels
 
     def close(self) -> None:
         """Nothing was started."""
@@ -99,10 +109,16 @@ class HuggingFace:
 class HuggingFaceStream(HuggingFace):
     """An ``IterableDataset`` over a Parquet file, in order: one that is shuffled sleeps for 5 s in each epoch."""
 
+    format = "numpy"
+
     def opened(self) -> Any:
         import datasets
 
         return datasets.load_dataset("parquet", data_files=str(self.data.path), split="train", streaming=True)
+
+    def images(self, column: Any) -> np.ndarray:
+        pixels: np.ndarray = column.view(np.uint8)
+        return pixels
 
 
 make = partial(Variant, module=__name__, workloads=("storage",), usual=False)
