@@ -99,6 +99,7 @@ def test_actors_that_are_killed_at_any_moment_cost_nothing(pool: Any, kills: int
         check(given)
 
 
+@pytest.mark.thorough
 def test_all_actors_killed_at_once_cost_nothing(pool: Any) -> None:
     with batches(pool, faulty.source(faulty.slow)) as iterator:
         given = list(islice(iterator, 5))
@@ -120,6 +121,7 @@ def test_actors_that_die_while_they_have_nothing_to_do_cost_nothing(pool: Any) -
     assert sum(each["restarts"] for each in pool.stats()) >= 1
 
 
+@pytest.mark.thorough
 def test_an_actor_that_is_there_although_a_call_of_it_failed_is_made_again(pool: Any) -> None:
     owner = pool._dispatcher
     for worker in owner._schedule.workers[:1]:
@@ -139,7 +141,7 @@ def test_samples_that_all_kill_their_actors_are_told_of(nodes: Any) -> None:
             list(iterator)
 
 
-@pytest.mark.parametrize("act", [faulty.die, faulty.leave])
+@pytest.mark.parametrize("act", [faulty.die, thorough(faulty.leave)])
 def test_an_actor_that_dies_once_in_its_task_costs_nothing(pool: Any, tmp_path: Path, act: Any) -> None:
     with batches(pool, faulty.source(faulty.Once(tmp_path / "mark", 100, act))) as iterator:
         check(list(iterator))
@@ -177,6 +179,7 @@ def test_a_node_that_is_killed_in_mid_epoch_costs_nothing(nodes: Any) -> None:
         pool.close()
 
 
+@pytest.mark.thorough
 def test_an_epoch_goes_on_with_the_nodes_that_are_left(nodes: Any) -> None:
     with (
         local_cluster.node(nodes, 2) as node,
@@ -202,6 +205,7 @@ def test_actors_that_find_room_later_are_used(nodes: Any) -> None:
             pool.close()
 
 
+@pytest.mark.thorough
 def test_actors_of_a_node_that_has_left_are_let_go(nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "LET_GO", 0.5)
     with local_cluster.node(nodes, 6) as node, local_cluster.started(bu.WorkerRayPool(num_cpus=6)) as pool:
@@ -217,7 +221,7 @@ def test_actors_of_a_node_that_has_left_are_let_go(nodes: Any, monkeypatch: pyte
 # -- what a cluster lacks ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("need", [{"num_cpus": 64}, {"resources": {"gpus_of_old": 1}}])
+@pytest.mark.parametrize("need", [{"num_cpus": 64}, thorough({"resources": {"gpus_of_old": 1}})])
 def test_a_cluster_without_room_says_what_was_asked_for_and_what_is_free(nodes: Any, need: Any) -> None:
     with bu.WorkerRayPool(actors=2, **need) as pool, pytest.raises(ClusterError) as caught:
         list(batches(pool))
@@ -227,6 +231,7 @@ def test_a_cluster_without_room_says_what_was_asked_for_and_what_is_free(nodes: 
     assert ("gpus_of_old: 1" if "resources" in need else "CPU: 64") in told
 
 
+@pytest.mark.thorough
 def test_room_that_comes_after_an_error_is_used(nodes: Any) -> None:
     with bu.WorkerRayPool(actors=1, resources={"late": 1}) as pool:
         with pytest.raises(ClusterError, match="late: 1"):
@@ -285,6 +290,7 @@ def test_a_module_that_a_node_lacks_is_no_fault_of_a_sample(
         list(parallel.batch_iterator(8))
 
 
+@pytest.mark.thorough
 def test_actors_that_find_no_room_are_told_of_while_others_work(
     nodes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,7 +306,7 @@ def test_actors_that_find_no_room_are_told_of_while_others_work(
     assert str(told[0].message).startswith("1 of 2 actors are up; the cluster has had no room")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto", None])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto", thorough(None)])
 def test_an_address_at_which_nothing_answers_is_told_at_once(address: str | None) -> None:
     folder = Path(tempfile.mkdtemp(dir="/tmp"))  # names of sockets have 107 bytes at most
     (folder / "ray").mkdir()
@@ -338,6 +344,7 @@ def test_a_file_that_a_node_lacks_or_has_another_of_is_named(pool: Any, tmp_path
     assert len(list(parallel.batch_iterator(50_000))) == 2  # once it is there
 
 
+@pytest.mark.thorough
 def test_pictures_that_a_node_lacks_are_named(pool: Any, tmp_path: Path) -> None:
     from PIL import Image
 
@@ -357,6 +364,7 @@ def test_a_store_that_is_full_is_no_end(nodes: Any) -> None:
         assert [int(batch[0][0, -1]) for batch in held] == list(range(12))
 
 
+@pytest.mark.thorough
 def test_a_store_that_is_full_as_is_the_disk_is_told_of() -> None:
     program = """
 import ray
@@ -384,6 +392,7 @@ finally:
 # -- the end ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_connection_that_is_ended_in_mid_epoch_is_told_of(nodes: Any, tmp_path: Path) -> None:
     program = f"""
 import batchup_ng as bu, ray
@@ -422,7 +431,7 @@ with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
     )
 
 
-@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("ends", [signal.SIGKILL, thorough(signal.SIGINT)])
 def test_a_program_that_is_killed_leaves_no_actor(nodes: Any, ends: signal.Signals) -> None:
     program = f"""
 import batchup_ng as bu
@@ -448,6 +457,7 @@ with bu.WorkerRayPool({nodes.address!r}, actors=3) as pool:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_a_program_that_is_killed_ends_the_cluster_that_it_started(nodes: Any, tmp_path: Path) -> None:
     program = """
 import batchup_ng as bu

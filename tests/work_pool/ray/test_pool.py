@@ -15,6 +15,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import repair
 
+from ...extent import thorough
 from ..pool_contract import PoolContract
 from .local_cluster import ROOT, started
 
@@ -73,12 +74,13 @@ def test_resources_that_ray_sets_for_itself_have_room(nodes: Any) -> None:
         assert pool.processes == 4
 
 
-@pytest.mark.parametrize("cpus", [0.5, 2])
+@pytest.mark.parametrize("cpus", [0.5, thorough(2)])
 def test_libraries_use_one_thread_in_an_actor(nodes: Any, cpus: float) -> None:
     with bu.WorkerRayPool(actors=1, num_cpus=cpus) as pool:
         assert pool.work_stream(iter([(os.getenv, ("OMP_NUM_THREADS",))])).retrieve() == "1"
 
 
+@pytest.mark.thorough
 def test_strings_have_one_hash_in_all_actors(nodes: Any) -> None:
     with started(bu.WorkerRayPool(actors=3)) as pool:
         assert len(set(pool.work_stream((hash, ("a string",)) for _ in range(60)).retrieve_iter())) == 1
