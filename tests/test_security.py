@@ -1,4 +1,4 @@
-"""The security bars of what reads files today: pictures and saved states (S1, S2, S9)."""
+"""The security bars of what reads files: pictures, stored rows, saved states (S1, S2, S7, S8, S9)."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ def test_s1_no_reader_runs_code_out_of_a_file(reader: str, tmp_path: Path) -> No
     assert not sign.exists()
     pickle.loads(path.read_bytes())
     assert sign.exists(), "the canary would not have run anywhere"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_s7_a_name_that_would_speak_to_a_terminal_is_escaped(reader: str, tmp_path: Path) -> None:
+    pytest.importorskip(LIBRARIES.get(reader, "numpy"))
+    path = tmp_path / "\x1b[31m\n<script>.npy"
+    path.write_bytes(b"\xff no such thing")
+    with pytest.raises(bu.BatchupError) as caught:
+        READERS[reader](path)
+    assert not set(str(caught.value)) & {"\x1b", "\r", "\0"}
+    assert "\n<script>" not in str(caught.value)
+    assert getattr(caught.value, "source", None) in (None, str(path))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_s8_no_name_is_a_command(reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(LIBRARIES.get(reader, "numpy"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("pipe:touch ran", "|touch ran", "pipe:touch ran |"):
+        with pytest.raises((bu.BatchupError, OSError)):
+            READERS[reader](Path(name))
+    assert not os.listdir(tmp_path)
 
 
 def test_s1_a_file_of_rows_that_is_none_is_replaced(tmp_path: Path) -> None:
