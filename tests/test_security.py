@@ -86,7 +86,8 @@ def test_s7_a_name_that_would_speak_to_a_terminal_is_escaped(reader: str, tmp_pa
         READERS[reader](path)
     assert not set(str(caught.value)) & {"\x1b", "\r", "\0"}
     assert "\n<script>" not in str(caught.value)
-    assert getattr(caught.value, "source", None) in (None, str(path))
+    named = getattr(caught.value, "source", None) or str(path)
+    assert named.removesuffix(":1") == str(path)  # of lines, which one
 
 
 @pytest.mark.parametrize("reader", READERS)
