@@ -9,6 +9,7 @@ from typing import Any
 from ..data_source.array import ArrayDataSource
 from ..data_source.from_file import from_file
 from ..display import array_words, counted, in_bytes
+from ..error_context import shortened
 from ..validation import positive_int
 from .reading_cost import advice, measure_costs, times
 
@@ -27,12 +28,13 @@ def stored_page(path: str, batch_size: int = 64) -> str:
     """
     positive_int("--batch-size", batch_size)
     source = from_file(path)
-    rows, columns = len(source.data[0]), source.columns
+    rows = len(source.data[0])
     files = _files(path, source)
     size = sum(map(os.path.getsize, files))
     n_files = f" in {counted(len(files), 'file')}" if len(files) > 1 else ""
-    lines = [f"{path}: {counted(rows, 'row')}, {counted(len(columns), 'column')}, {in_bytes(size)}{n_files}"]
-    lines += _table([[name, *_column(column)] for name, column in columns.items()])
+    lines = [f"{path}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}, {in_bytes(size)}{n_files}"]
+    names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.columns]
+    lines += _table([[name, *_column(column)] for name, column in zip(names, source.data, strict=True)])
     return "\n".join(lines + (_shuffling(source, rows, min(batch_size, rows)) if rows else []))
 
 
@@ -47,7 +49,7 @@ def _column(column: Any) -> list[str]:
     """Return what a column holds, what reads it, and how it lies in the file."""
     nbytes = _row_bytes(column)
     if nbytes is not None:
-        holds = f"{column.dtype} {tuple(column.shape[1:])}"
+        holds = f"{shortened(str(column.dtype), 100)} {tuple(column.shape[1:])}"
     else:
         first = column[0] if len(column) else None
         holds = f"values: {array_words(first) if hasattr(first, 'shape') else type(first).__name__}"
