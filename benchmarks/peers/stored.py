@@ -90,7 +90,9 @@ class HuggingFace:
     def epoch(self, number: int) -> Iterator[Batch]:
         rows = self.rows if self.workload.order == "contiguous" else self.rows.shuffle(seed=number)
         for batch in rows.iter(self.workload.batch_size):
-            yield batch["x"].view(np.uint8).reshape(-1, *self.data.shape), batch["y"]
+            x = batch["x"]  # lists of integers, whatever their type, come as int64, and bytes as strings
+            x = x.astype(np.uint8) if x.dtype.kind == "i" else x.view(np.uint8)
+            yield x.reshape(-1, *self.data.shape), batch["y"]
 
     def close(self) -> None:
         """Nothing was started."""
