@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inspect.set_defaults(run=_inspect)
     convert_ = commands.add_parser("convert", help="write pictures into a file of another kind", allow_abbrev=False)
     convert_.add_argument("path", metavar="PATH", help="a folder of pictures, a CSV file, or a file of rows")
-    convert_.add_argument("target", metavar="TARGET", help="a new .h5, .lmdb, .parquet, or shards-{:05d}.tar")
+    convert_.add_argument("target", metavar="TARGET", help="a new .npy, .h5, .zarr, .parquet, .lmdb, or shards-{:05d}.tar")
     _table_options(convert_.add_argument_group("options for a table of pictures"))
     convert_.add_argument("--size", type=int, metavar="N", help="the most pixels of the shorter side (default: any)")
     convert_.add_argument("--quality", type=int, metavar="N", help="of JPEGs (default: 90 with --size, else as is)")
