@@ -27,7 +27,7 @@ EXTRAS = {
     "tensorflow": ["tensorflow>=2.16"],
     "plot": ["matplotlib>=3.7"],
     "examples": [
-        "h5py>=3.8", "lmdb>=1.4", "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
+        "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
         "jax>=0.4.34", "orbax-checkpoint>=0.6", "tensorflow-cpu>=2.16", "transformers>=4.40", "accelerate>=1.0",
         "simplejpeg>=1.7", "opencv-python-headless>=4.8", "narwhals>=1.20", "scikit-image>=0.22",
         "ray[train]>=2.40",

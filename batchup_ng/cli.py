@@ -1,7 +1,7 @@
 """The command line: ``python -m batchup_ng COMMAND``.
 
-Exit codes: 0 done, 1 the command ran, with a result below what it promises or with files that cannot be read, 2 a wrong
-option, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 the command ran, with a result below what it promises, with files that cannot be read or without a
+library that it needs, 2 a wrong option, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ._version import __version__
@@ -18,10 +18,15 @@ from .data_source.files import named
 from .data_source.from_file import from_file, is_stored
 from .demo.job import WANTED_ACCURACY, run_demo
 from .display import counted, progress_bar
-from .errors import BatchError, BatchupError, WriteError
+from .errors import ArgumentError, BatchError, BatchupError, SampleReadError, WriteError
 from .formats import convert
-from .inspection import inspected, source_at
+from .inspection import pictures_page, source_at, stored_page
 from .loader import POOLS
+
+TABLE_OPTIONS = ("image", "label", "separator")
+
+REMEDIES = {"overwrite=True": "--overwrite", "on_error='skip'": "--on-error skip"}
+"""What errors say of Python, as the command line has it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,17 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.add_argument("--epochs", type=int, metavar="N", default=20, help="default: %(default)s")
     demo.add_argument("--seed", type=int, metavar="N", default=1, help="default: %(default)s")
     demo.set_defaults(run=_demo)
-    inspect = commands.add_parser("inspect", help="tell what a folder or table of pictures holds", allow_abbrev=False)
-    inspect.add_argument("path", metavar="PATH", help="a folder, or a CSV file")
-    _table_options(inspect)
-    inspect.add_argument("--sample", type=int, metavar="N", default=1000, help="headers to read (default: %(default)s)")
-    inspect.add_argument("--decode", action="store_true", help="decode all pictures instead, to find those that fail")
-    inspect.add_argument("--write", metavar="FILE", help="of those that fail, a CSV file that exclude= takes")
+    inspect = commands.add_parser(
+        "inspect", help="tell what a file, or a folder or table of pictures holds", allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )  # fmt: skip
+    inspect.add_argument("path", metavar="PATH", help="a folder of pictures, a CSV file, or a file of rows")
+    inspect.add_argument("--batch-size", type=int, metavar="N", help="of rows, to time shuffling (default: 64)")
+    pictures = inspect.add_argument_group("options for pictures")
+    _table_options(pictures)
+    pictures.add_argument("--sample", type=int, metavar="N", help="headers to read (default: 1000)")
+    pictures.add_argument("--decode", action="store_true", help="decode all pictures instead, to find those that fail")
+    pictures.add_argument("--write", metavar="FILE", help="of those that fail, a CSV file that exclude= takes")
     inspect.set_defaults(run=_inspect)
-    convert_ = commands.add_parser("convert", help="write pictures into a file of another kind", allow_abbrev=False)
+    convert_ = commands.add_parser("convert", help="write pictures or rows into another file", allow_abbrev=False)
     convert_.add_argument("path", metavar="PATH", help="a folder of pictures, a CSV file, or a file of rows")
-    convert_.add_argument("target", metavar="TARGET", help="a new .h5, .lmdb, .parquet, or shards-{:05d}.tar")
-    _table_options(convert_)
+    convert_.add_argument("target", metavar="TARGET", help="a new .npy, .h5, .zarr, .parquet, .lmdb, shards-{:05d}.tar")
+    _table_options(convert_.add_argument_group("options for a table of pictures"))
     convert_.add_argument("--size", type=int, metavar="N", help="the most pixels of the shorter side (default: any)")
     convert_.add_argument("--quality", type=int, metavar="N", help="of JPEGs (default: 90 with --size, else as is)")
     convert_.add_argument("--pool", choices=pools, default="auto", help="who reads and encodes (default: %(default)s)")
@@ -58,11 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = options.pop("run")
     try:
         return int(run(**options))
-    except (BatchError, WriteError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+    except (BatchError, SampleReadError, WriteError, ImportError) as error:
+        print(f"{parser.prog}: {_in_options(str(error))}", file=sys.stderr)
         return 1
     except BatchupError as error:
-        {_demo: demo, _inspect: inspect, _convert: convert_}[run].error(" ".join(str(error).split()))
+        {_demo: demo, _inspect: inspect, _convert: convert_}[run].error(_in_options(" ".join(str(error).split())))
     except KeyboardInterrupt:
         print(f"{parser.prog}: stopped", file=sys.stderr)
         return 130
@@ -76,20 +86,27 @@ def _demo(**options: Any) -> int:
     return 0 if reached else 1
 
 
-def _inspect(**options: Any) -> int:
-    page, good = inspected(**options, progress=progress_bar())
+def _inspect(path: str, **options: Any) -> int:
+    if is_stored(path):
+        _refuse(options, ("batch_size",), f"{path!r} is a file of rows")
+        print(stored_page(path, **options))
+        return 0
+    _refuse(options, (*TABLE_OPTIONS, "sample", "decode", "write"), f"{path!r} is not a file of rows")
+    page, good = pictures_page(path, **options, progress=progress_bar())
     print(page)
     return 0 if good else 1
 
 
-def _convert(path: str, target: str, image: str, label: str | None, separator: str | None, **options: Any) -> int:
+def _convert(path: str, target: str, **options: Any) -> int:
     missing = 0
     source: ArrayDataSource
+    about_table = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
     if is_stored(path):
+        _refuse(about_table, (), f"{path!r} is a file of rows")
         source = from_file(path)
         print(source)
     else:
-        source = files = source_at(path, None, image, label, separator)
+        source = files = source_at(path, None, **about_table)
         print(files.report)
         missing = len(files.report.missing)
     done = convert(source, target, **options)
@@ -99,8 +116,23 @@ def _convert(path: str, target: str, image: str, label: str | None, separator: s
     return 1 if done.skipped or missing else 0
 
 
-def _table_options(command: argparse.ArgumentParser) -> None:
-    """Add the options that tell what the columns of a table are."""
-    command.add_argument("--image", metavar="COLUMN", default="path", help="of the paths (default: %(default)s)")
-    command.add_argument("--label", metavar="COLUMN", help="of the labels (default: none)")
-    command.add_argument("--separator", metavar="TEXT", help="between several labels of a picture")
+def _refuse(given: Iterable[str], known: Iterable[str], why: str) -> None:
+    """Raise an error about the first option that does not suit a path."""
+    for name in given:
+        if name not in known:
+            raise ArgumentError(f"--{name.replace('_', '-')} must be left out, as {why}")
+
+
+def _in_options(text: str) -> str:
+    """Return the text of an error with the remedies that the command line has."""
+    for of_python, option in REMEDIES.items():
+        text = text.replace(of_python, option)
+    return text
+
+
+def _table_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that tell what the columns of a table are; those that are not given are not among the parsed."""
+    about: dict[str, Any] = {"default": argparse.SUPPRESS}
+    group.add_argument("--image", metavar="COLUMN", help="of the paths (default: path)", **about)
+    group.add_argument("--label", metavar="COLUMN", help="of the labels (default: none)", **about)
+    group.add_argument("--separator", metavar="TEXT", help="between several labels of a picture", **about)

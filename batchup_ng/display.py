@@ -35,6 +35,19 @@ def counted(n: int, what: str, several: str = "") -> str:
     return f"{n:,} {what if n == 1 else several or what + 's'}"
 
 
+def in_bytes(n: float) -> str:
+    """Return a number of bytes in words.
+
+    >>> in_bytes(12), in_bytes(983_040_000), in_bytes(999_950)
+    ('12 bytes', '983 MB', '1 MB')
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if n < 999.5:
+            return f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:.3g} TB"
+
+
 def progress_bar() -> Callable[..., Any] | None:
     """Return ``tqdm.tqdm`` where it is installed, else None."""
     try:

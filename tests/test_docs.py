@@ -22,10 +22,13 @@ from tests.extent import quick
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "past_one_machine", "reproducibility",
-    "checkpoints", "faults", "caching", "storage", "frameworks", "images", "augmentation", "moving_from_batchup",
-    "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras",
+    "checkpoints", "faults", "caching", "storage", "recipes_storage", "frameworks", "images", "augmentation",
+    "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras",
 )  # fmt: skip
-NEEDS = {"coming_from_torch": "torch", "augmentation": "cv2", "past_one_machine": "ray"}
+NEEDS = {
+    "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",),
+    "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
+}  # fmt: skip
 QUICK = ("quickstart",)
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,8 +52,8 @@ def blocks_of(page: str) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize("page", quick(QUICK, RUN_PAGES))
 def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_path: Path) -> None:
-    if page in NEEDS:
-        pytest.importorskip(NEEDS[page], reason=f"docs/{page}.md needs {NEEDS[page]}, which is not installed")
+    for module in NEEDS.get(page, ()):
+        pytest.importorskip(module, reason=f"docs/{page}.md needs {module}, which is not installed")
     blocks = blocks_of(page)
     assert blocks, f"docs/{page}.md has no Python block"
     script = tmp_path / "page.py"

@@ -24,13 +24,11 @@ NEEDS = {
     "decode_once": ["skimage"],
     "distributed": ["torch"],
     "folder_of_pictures": ["skimage", "torch"],
-    "hdf5_file": ["h5py"],
     "hugging_face_trainer": ["accelerate", "torch", "transformers"],
     "jax_checkpoint": ["jax", "orbax"],
     "jax_digits": ["jax"],
     "keras_digits": ["keras", "torch"],
     "lightning_resume": ["pytorch_lightning", "torch"],
-    "lmdb_file": ["lmdb"],
     "ray_train": ["pandas", "pyarrow", "ray", "torch"],
     "table_of_pictures": ["keras", "narwhals", "pandas", "skimage", "torch"],
     "tf_data": ["tensorflow"],
@@ -46,14 +44,12 @@ LAST_LINE = {
     "digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 20 epochs",
     "distributed": r"1797 samples in the epoch, each seen exactly once: True",
     "folder_of_pictures": r"test accuracy (0\.9\d\d|1\.000) after 8 epochs in torch",
-    "hdf5_file": r"1797 rows of HDF5 from 2 processes; sum (\d+), in memory \1",
     "hugging_face_trainer": r"test accuracy 0\.9\d\d; weights equal to those of the unbroken run: True",
     "images_of_different_sizes": r"60 images, after the cut all of shape \(48, 48, 3\): True",
     "jax_checkpoint": r"weights equal to those of the unbroken run: True",
     "jax_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs in JAX .+",
     "keras_digits": r"test accuracy (0\.9[5-9]\d|1\.000) after 10 epochs of fit in Keras .+",
     "lightning_resume": r"weights equal to those of the unbroken run: True",
-    "lmdb_file": r"1797 rows of LMDB from 2 processes; sum (\d+), in memory \1",
     "predict": r"1797 predictions, (0\.9[5-9]\d|1\.000) of them right",
     "ray_train": r"8 epochs, each sample seen exactly once in each: True",
     "resume": r"killed [1-9]\d* times \(.*\); weights equal, bit for bit, to those of an unbroken run: True",
@@ -68,9 +64,9 @@ LAST_LINE = {
 
 # Those that take longest run with --thorough, of which .ci/run makes a step.
 LONG = {
-    "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures", "hdf5_file",
+    "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures",
     "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits",
-    "lightning_resume", "lmdb_file", "predict", "ray_train", "resume", "semi_supervised",
+    "lightning_resume", "predict", "ray_train", "resume", "semi_supervised",
     "table_of_pictures", "tf_data", "torch_checkpoint", "torch_ddp", "torch_digits", "train_and_validate",
 }  # fmt: skip
 

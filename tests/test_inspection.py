@@ -1,4 +1,4 @@
-"""``python -m batchup_ng inspect PATH``: what is printed, and the exit code."""
+"""``python -m batchup_ng inspect PATH`` of pictures: what is printed, and the exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng import cli
-from batchup_ng.inspection import ONLY_HEADERS
+from batchup_ng.inspection.pictures import ONLY_HEADERS
 
 
 @pytest.fixture(autouse=True)
@@ -109,12 +109,13 @@ def test_a_csv_file_without_a_label_tells_its_columns(tmp_path: Path, capsys: py
     ("words", "told"),
     [
         (["absent"], "'absent' does not exist"),
-        (["file.txt"], "'file.txt' must be a folder or a CSV file"),
+        (["file.dat"], "'file.dat' must be a folder or a CSV file"),
         (["t.csv"], "image must be one of 'image', not 'path'"),
         (["t.csv", "--image", "image", "--label", "x"], "label must be one of 'image'"),
         (["t.csv", "--sample", "-1"], "--sample must not be negative"),
         (["empty"], "root must hold pictures"),
         (["empty", "--write", "x.csv"], "--write needs --decode"),
+        (["empty", "--batch-size", "8"], "--batch-size must be left out, as 'empty' is not a file of rows"),
         (["empty", "--decode", "--write", "absent/x.csv"], "--write must be a file in a folder that exists"),
     ],
 )
@@ -123,7 +124,7 @@ def test_what_cannot_be_inspected(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "file.txt").touch()
+    (tmp_path / "file.dat").touch()
     (tmp_path / "t.csv").write_text("image\na.jpg\n")
     with pytest.raises(SystemExit) as caught:
         cli.main(["inspect", *words])

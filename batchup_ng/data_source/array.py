@@ -121,7 +121,8 @@ class ArrayDataSource(RandomAccessDataSource):
     def natural_blocks(self) -> tuple[int, int] | None:
         found = [_stored(array) for array in self.data]
         blocks = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
-        return joint_blocks(blocks)
+        n = len(self.data[0])  # accessors that have room for all of these read each block once in any order
+        return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]

@@ -67,6 +67,13 @@ def test_the_longest_blocks_of_several_columns_count_and_the_least_room() -> Non
     assert bu.ArrayDataSource([np.arange(100)]).natural_blocks() is None
 
 
+def test_a_column_that_has_room_for_all_its_rows_does_not_count() -> None:
+    labels = InBlocks(3000, 1300, 1000)
+    assert bu.ArrayDataSource([InBlocks(3000, 20, 100), labels]).natural_blocks() == (20, 100)
+    assert bu.ArrayDataSource([InBlocks(3000, 20, 200), labels]).natural_blocks() == (20, 200), "which is all rows"
+    assert bu.ArrayDataSource([labels]).natural_blocks() == (1300, 1000)
+
+
 def test_an_accessor_may_say_no_more_than_its_block() -> None:
     rows = InBlocks(100, 10, 4)
     del rows.natural_window

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng import cli
 from batchup_ng.data_source.from_file import FORMATS
 from batchup_ng.errors import ArgumentError, SampleReadError
 
@@ -73,15 +72,6 @@ def test_each_format_is_read(ending: str, tmp_path: Path) -> None:
     else:
         with pytest.raises(ArgumentError, match="has one without a name"):
             bu.from_file(tmp_path / f"d{ending}", ["other"])
-
-
-def test_the_command_line_converts_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path / "d.npz")
-    paths = str(tmp_path / "d.npz"), str(tmp_path / "d.tar")
-    assert cli._convert(*paths, "path", None, None, pool="serial", progress=False) == 0
-    assert "6 rows written" in capsys.readouterr().out
-    (batch,) = bu.from_file(tmp_path / "d.tar").batch_iterator(6)
-    np.testing.assert_array_equal(np.stack(batch["npy"]), X)
 
 
 def test_several_files_are_one(tmp_path: Path) -> None:

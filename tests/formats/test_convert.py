@@ -288,10 +288,12 @@ class TestPictures:
         assert "3 rows written to 2 (" in capsys.readouterr().out
         with pytest.raises(SystemExit, match="2"):
             cli.main(words)
-        assert "x-00.tar' exists; pass another, or overwrite=True" in capsys.readouterr().err
+        assert "x-00.tar' exists; pass another, or --overwrite" in " ".join(capsys.readouterr().err.split())
         (folder / "cat" / "text.png").write_text("hello")
         assert cli.main([*words, "--overwrite"]) == 1
-        assert "text.png" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "text.png" in told
+        assert "leave it out by --on-error skip" in told
         with pytest.warns(bu.SampleWarning):
             assert cli.main([*words, "--overwrite", "--on-error", "skip"]) == 1
         assert "left out: 1 ('" in capsys.readouterr().out

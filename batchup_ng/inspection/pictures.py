@@ -1,7 +1,7 @@
-"""What a path holds, in words: the page of ``python -m batchup_ng inspect PATH``.
+"""The page about a folder or a table of pictures.
 
-A kind of path is a line of `KINDS`. Of pictures, the headers of a sample are read, spread evenly over all; with
-``--decode`` all are decoded, as a training would.
+A kind of path is a line of `KINDS`. The headers of a sample are read, spread evenly over all; with ``--decode`` all are
+decoded, as a training would.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .accessors.image_decoding import FORMATS
-from .data_source.csv_file import csv_rows
-from .data_source.exclusion import write_errors
-from .data_source.files import FilesDataSource
-from .data_source.from_folder import from_folder
-from .data_source.from_table import from_csv
-from .error_context import shortened
-from .errors import ArgumentError, SampleWarning, TooManyErrors
-from .validation import not_negative
-from .work_pool import WorkerThreadPool
+from ..accessors.image_decoding import FORMATS
+from ..data_source.csv_file import csv_rows
+from ..data_source.exclusion import write_errors
+from ..data_source.files import FilesDataSource
+from ..data_source.from_folder import from_folder
+from ..data_source.from_table import from_csv
+from ..error_context import shortened
+from ..errors import ArgumentError, SampleWarning, TooManyErrors
+from ..validation import not_negative
+from ..work_pool import WorkerThreadPool
 
 SHOWN_BROKEN = 20
 """Broken files that are named."""
@@ -37,9 +37,9 @@ DECODED_SIZE = 8
 BATCH_SIZE = 16
 
 
-def inspected(
-    path: str, *, image: str, label: str | None, separator: str | None, sample: int, decode: bool = False,
-    write: str | None = None, progress: Callable[..., Any] | None = None,
+def pictures_page(
+    path: str, *, image: str = "path", label: str | None = None, separator: str | None = None, sample: int = 1000,
+    decode: bool = False, write: str | None = None, progress: Callable[..., Any] | None = None,
 ) -> tuple[str, bool]:  # fmt: skip
     """Return the page about a path, and whether nothing is missing or broken, as far as files were read.
 
@@ -61,7 +61,9 @@ def inspected(
     return f"{source.report}\n{page}", not (broken or len(source.report.missing))
 
 
-def source_at(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:
+def source_at(
+    path: str, size: int | None, image: str = "path", label: str | None = None, separator: str | None = None
+) -> FilesDataSource:
     """Return a source of what a path holds, its pictures of that size, the other arguments being the command's.
 
     Raises:
@@ -72,7 +74,10 @@ def source_at(path: str, size: int | None, image: str, label: str | None, separa
     for is_kind, opened in KINDS:
         if is_kind(path):
             return opened(path, size, image, label, separator)
-    raise ArgumentError(f"{path!r} must be a folder or a CSV file (.csv, .tsv); rename it if it is one")
+    raise ArgumentError(
+        f"{path!r} must be a folder or a CSV file (.csv, .tsv), or end as the files that from_file reads; rename it if "
+        f"it is one"
+    )
 
 
 def _folder(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:

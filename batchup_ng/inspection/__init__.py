@@ -1,0 +1,6 @@
+"""What a path holds, in words: the pages of ``python -m batchup_ng inspect PATH``."""
+
+from .pictures import pictures_page, source_at
+from .stored import stored_page
+
+__all__ = ["pictures_page", "source_at", "stored_page"]

@@ -1,0 +1,91 @@
+"""The page about a file that :func:`~batchup_ng.from_file` reads: its columns, and what shuffling it will cost."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from ..data_source.array import ArrayDataSource
+from ..data_source.from_file import from_file
+from ..display import array_words, counted, in_bytes
+from ..error_context import shortened
+from ..validation import positive_int
+from .reading_cost import advice, measure_costs, times
+
+
+def stored_page(path: str, batch_size: int = 64) -> str:
+    """Return the page about a file, of which some seconds are spent on reading.
+
+    Args:
+        path: What ``from_file`` takes, a pattern of several files included.
+        batch_size: Rows of the batches that are timed.
+
+    Raises:
+        ArgumentError: `batch_size` is below 1, or ``from_file`` does not read the file.
+        SampleReadError: the file cannot be read; or a :class:`~batchup_ng.errors.BatchError`, where a row cannot.
+        ImportError: the format needs a library that is not installed.
+    """
+    positive_int("--batch-size", batch_size)
+    source = from_file(path)
+    rows = len(source.data[0])
+    files = _files(path, source)
+    size = sum(map(os.path.getsize, files))
+    n_files = f" in {counted(len(files), 'file')}" if len(files) > 1 else ""
+    lines = [f"{path}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}, {in_bytes(size)}{n_files}"]
+    names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.columns]
+    lines += _table([[name, *_column(column)] for name, column in zip(names, source.data, strict=True)])
+    return "\n".join(lines + (_shuffling(source, rows, min(batch_size, rows)) if rows else []))
+
+
+def _files(path: str, source: ArrayDataSource) -> list[str]:
+    """Return the files that are read; of a folder all that it has."""
+    if os.path.isdir(path):
+        return [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sorted({file for column in source.data for file in column.paths if os.path.exists(file)})
+
+
+def _column(column: Any) -> list[str]:
+    """Return what a column holds, what reads it, and how it lies in the file."""
+    nbytes = _row_bytes(column)
+    if nbytes is not None:
+        holds = f"{shortened(str(column.dtype), 100)} {tuple(column.shape[1:])}"
+    else:
+        first = column[0] if len(column) else None
+        holds = f"values: {array_words(first) if hasattr(first, 'shape') else type(first).__name__}"
+    rows = min(column.natural_block, len(column))
+    block = "" if nbytes is None else f", {in_bytes(rows * nbytes)}"
+    return [holds, type(column).__name__, f"blocks of {counted(rows, 'row')}{block}"]
+
+
+def _row_bytes(column: Any) -> int | None:
+    """Return the bytes of a row; None where rows differ in shape."""
+    return math.prod(column.shape[1:]) * column.dtype.itemsize if hasattr(column, "shape") else None
+
+
+def _shuffling(source: ArrayDataSource, rows: int, batch_size: int) -> list[str]:
+    """Return what ``shuffle="blocks"`` does, what a batch costs in each order, and which one to take."""
+    block, window = source.natural_blocks() or (1, 1)
+    block = min(block, rows)
+    window = min(window, -(-rows // block))
+    mixed = "all rows" if block * window >= rows else f"{block * window:,} rows"
+    sizes = [_row_bytes(column) for column in source.data]
+    memory = "" if None in sizes else f", {in_bytes(min(rows, block * window) * sum(filter(None, sizes)))}"
+    costs = measure_costs(source, batch_size, block, window)
+    table = [
+        [name, f"{1000 * cost:,.{0 if cost > 0.1 else 2}f} ms", times(cost / costs.in_order)]
+        for name, cost in zip(["in order", 'shuffle="blocks"', "shuffle=True"], costs, strict=True)
+    ]
+    return [
+        f'shuffle="blocks" mixes {counted(window, "block")} of {counted(block, "row")} at a time: {mixed}{memory}',
+        f"a batch of {counted(batch_size, 'row')}, on one thread (what the page cache lacked came from the disk: run "
+        f"this twice to see the file warm):",
+        *_table(table),
+        advice(costs),
+    ]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Return rows of words as lines, the words of each column below one another."""
+    widths = [max(map(len, words)) for words in zip(*rows, strict=True)]
+    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
