@@ -28,7 +28,7 @@ from batchup_ng.formats import conversion
 from tests.extent import THOROUGH
 
 N = 200
-PART_BYTES = 3_000
+PART_BYTES = 3_000 if THOROUGH else 8_000
 WRITING = tuple(str(path) for path in [*Path(formats.__path__[0]).glob("*.py"), state_file.__file__])
 """The files whose calls and returns are counted: those that write something."""
 

@@ -134,8 +134,8 @@ def test_rows_of_pyxis_are_dicts_that_may_be_written_to(tmp_path: Path) -> None:
 def test_columns_whose_rows_differ_are_lists_and_a_seldom_one_is_told(tmp_path: Path) -> None:
     pyxis = pytest.importorskip("pyxis", reason="ml-pyxis is not installed")
     with pyxis.Writer(dirpath=str(tmp_path / "x"), map_size_limit=10) as writer:
-        for row in range(64):
-            writer.put_samples("x", np.zeros((1, 2 if row < 60 else 5)), "y", np.zeros((1, 5 if row == 41 else 2)))
+        for rows, x, y in ((41, 2, 2), (1, 2, 5), (18, 2, 2), (4, 5, 2)):
+            writer.put_samples("x", np.zeros((rows, x)), "y", np.zeros((rows, y)))
     columns = bu.LmdbRows.columns(tmp_path / "x")
     assert [row.shape for row in columns["x"][58:62]] == [(2,), (2,), (5,), (5,)]
     with pytest.raises(SampleReadError, match=r"row 41 of .*\(5,\) float64, not \(2,\) float64; take .* by LmdbRows"):
