@@ -391,7 +391,7 @@ for turn in range(int(sys.argv[2])):
 """
 
 
-@pytest.mark.parametrize("turns", [40, pytest.param(3000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("turns", [20, pytest.param(3000, marks=pytest.mark.thorough)])
 def test_s10_whatever_lmdb_says_of_a_damaged_file_is_our_error(tmp_path: Path, turns: int) -> None:
     path = written(tmp_path / "x.mdb", {b"key %d" % number: b"x" * (number % 7 * 900) for number in range(60)})
     command = [sys.executable, "-c", MUTATED, str(path), str(turns)]
