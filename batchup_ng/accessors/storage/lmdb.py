@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -80,7 +81,10 @@ class LmdbRows(LmdbFile, StoredValues):
         rows = cls(path, decode, keys=keys, database=database)
         if not len(rows):
             raise SampleReadError(f"{rows.paths[0]!r} has no rows, and the first tells the columns", rows.paths[0])
-        samples = rows[np.unique(np.linspace(0, len(rows) - 1, SAMPLED_ROWS, dtype=np.int64))]
+        samples = [rows[0]]
+        for row in np.linspace(0, len(rows) - 1, SAMPLED_ROWS, dtype=np.int64):
+            with contextlib.suppress(SampleReadError):  # which who reads that row will see
+                samples.append(rows[int(row)])
         for sample in samples:
             if not isinstance(sample, dict):
                 raise ArgumentTypeError(f"decode must give dicts to have columns, not {type(sample).__name__}")

@@ -160,6 +160,14 @@ def test_columns_of_a_function_are_arrays_or_lists(tmp_path: Path) -> None:
     assert bu.ArrayDataSource(columns).runs_user_code
 
 
+def test_columns_of_a_file_with_a_broken_row_are_read_but_for_that(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"3", b"no", b"5"]))
+    column = bu.LmdbRows.columns(path, decode=lambda value: {"n": int(value)})["n"]
+    assert column[[2, 0]].tolist() == [5, 3]
+    with pytest.raises(SampleReadError, match=r"row 1 of .* cannot be read"):
+        column[:]
+
+
 def test_a_function_decodes_values(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"3", b"no", b"5"]))
     rows = bu.LmdbRows(path, int)
