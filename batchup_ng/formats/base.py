@@ -60,6 +60,15 @@ class Writer(ABC):
     def check(self) -> None:  # noqa: B027  # most have nothing to refuse
         """Refuse columns and options that do not go together."""
 
+    @classmethod  # noqa: B027  # most take any
+    def check_name(cls, name: str, options: dict[str, Any]) -> None:
+        """Refuse a name of the target that does not go with the options."""
+
+    @classmethod
+    def existing(cls, path: Path) -> list[Path]:
+        """Return what is at the place of the target now."""
+        return [path] if os.path.lexists(path) else []
+
     @classmethod
     @abstractmethod
     def holds(cls, column: Column) -> bool:

@@ -13,7 +13,6 @@ import dataclasses
 import importlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from .npy import NpyWriter
 from .parquet import ParquetWriter
 from .partial import Partial
 from .prepared import class_names_of, contents_of, names_of, prepared
-from .tar import TarWriter, names_file
+from .tar import TarWriter
 from .zarr import ZarrWriter
 
 PART_BYTES = 1 << 26
@@ -166,27 +165,28 @@ def convert(
         "shard_bytes": None if shard_bytes is None else size_in_bytes("shard_bytes", shard_bytes),
     }
     given = {name: value for name, value in options.items() if value is not None}
-    target = _Target(path, given)
+    target = Path(os.path.abspath(os.fspath(path)))
+    writer = _writer_of(target, given)
     if error_policy(on_error).action == "replace":
         raise ArgumentError("on_error must be 'raise' or 'skip', not 'replace', by which rows would be written twice")
     overwrite = true_or_false("overwrite", overwrite)
     data = prepared(source_of(source), size, quality)
     about = {"version": VERSION, **contents_of(data), "batch_size": batch_size, "options": given}
     loader = Loader(data, batch_size, pool=pool, workers=workers, on_error=on_error)
-    with Partial(target.path) as partial, loader:
+    with Partial(target) as partial, loader:
         journal = _found(partial, about, overwrite)
         if journal is None or journal.done is None:
-            if not overwrite and (there := target.existing()):
+            if not overwrite and (there := writer.existing(target)):
                 raise ArgumentError(
                     f"path {str(there[0])!r} exists; pass another, or overwrite=True, which replaces it in the end"
                 )
             if journal is None:
                 partial.begin()
-            with _bar(progress, target.path.name, data.num_samples(), journal) as advance:
-                journal = _Job(target, partial, about, data).run(loader, journal, advance)
+            with _bar(progress, target.name, data.num_samples(), journal) as advance:
+                journal = _Job(writer, partial, about, data).run(loader, journal, advance)
         assert journal.done is not None
-        partial.publish(journal.done, target.existing())
-    paths = tuple(str(target.path.with_name(name)) for name in journal.done)
+        partial.publish(journal.done, writer.existing(target))
+    paths = tuple(str(target.with_name(name)) for name in journal.done)
     return Converted(paths, journal.rows, tuple(journal.skipped))
 
 
@@ -215,67 +215,37 @@ def _bar(progress: Any, title: str, total: int, journal: Journal | None) -> Iter
         yield bar.update
 
 
-class _Target:
-    """What a path stands for: a format, and files."""
-
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
-        self.path = Path(os.path.abspath(os.fspath(path)))
-        self.options = options
-        writer = ENDINGS.get(self.path.suffix.lower())
-        if writer is None:
-            raise ArgumentError(f"path must end with one of {', '.join(ENDINGS)}, and is {str(path)!r}; rename it")
-        self.writer = writer
-        if not self.path.parent.is_dir():
-            raise ArgumentError(f"path must lie in a folder that exists, not in {str(self.path.parent)!r}; make it")
-        for name in options:
-            if name not in writer.options:
-                takers = ", ".join(each.ending for each in WRITERS if name in each.options)
-                raise ArgumentError(f"{name}= is an option of {takers}, and path is {str(path)!r}; leave it out")
-        for module in writer.needs[1:]:
-            try:
-                importlib.import_module(module)
-            except ImportError as error:
-                extra = f"pip install 'batchup_ng[{writer.needs[0]}]'"
-                raise ImportError(f"writing {writer.ending} needs {module}: {extra} ({error})") from error
-        if writer is TarWriter:
-            self._check_field()
-
-    def existing(self) -> list[Path]:
-        """Return what is at its place now."""
-        if self.writer is not TarWriter:
-            return [self.path] if os.path.lexists(self.path) else []
-        before, field, behind = self.path.name.partition("{")
-        pattern = re.escape(before) + (r"\d+" + re.escape(behind.partition("}")[2]) if field else "")
-        names = sorted(os.listdir(self.path.parent))
-        found = [name for name in names if re.fullmatch(pattern, name)]
-        beside = [names_file(self.path.name)] if found and names_file(self.path.name) in names else []
-        return [self.path.with_name(name) for name in found + beside]
-
-    def check(self, columns: Sequence[Column]) -> None:
-        """Refuse columns that the format cannot hold."""
-        for column in columns:
-            if not column.name or "/" in column.name or "\0" in column.name:
-                raise ArgumentError(f"columns must have names without '/', not {column.name!r}; rename it")
-            if not self.writer.holds(column):
-                others = ", ".join(each.ending for each in WRITERS if all(map(each.holds, columns)))
-                raise ArgumentError(
-                    f"path must be of a format that holds column {column.name!r}, which is {column}; "
-                    f"{self.writer.ending} holds {self.writer.can_hold}; pass one of {others}, or map the column"
-                )
-
-    def _check_field(self) -> None:
+def _writer_of(path: Path, options: dict[str, Any]) -> type[Writer]:
+    """Return what writes the format that a path ends with; refuse options that it has not, and see its libraries."""
+    writer = ENDINGS.get(path.suffix.lower())
+    if writer is None:
+        raise ArgumentError(f"path must end with one of {', '.join(ENDINGS)}, and is {str(path)!r}; rename it")
+    if not path.parent.is_dir():
+        raise ArgumentError(f"path must lie in a folder that exists, not in {str(path.parent)!r}; make it")
+    for name in options:
+        if name not in writer.options:
+            takers = ", ".join(each.ending for each in WRITERS if name in each.options)
+            raise ArgumentError(f"{name}= is an option of {takers}, and path is {str(path)!r}; leave it out")
+    for module in writer.needs[1:]:
         try:
-            self.path.name.format(0)
-            good = self.path.name.count("{") <= 1
-        except (LookupError, ValueError):
-            good = False
-        if not good:
+            importlib.import_module(module)
+        except ImportError as error:
+            extra = f"pip install 'batchup_ng[{writer.needs[0]}]'"
+            raise ImportError(f"writing {writer.ending} needs {module}: {extra} ({error})") from error
+    writer.check_name(path.name, options)
+    return writer
+
+
+def _check_columns(writer: type[Writer], columns: Sequence[Column]) -> None:
+    """Refuse columns that a format cannot hold."""
+    for column in columns:
+        if not column.name or "/" in column.name or "\0" in column.name:
+            raise ArgumentError(f"columns must have names without '/', not {column.name!r}; rename it")
+        if not writer.holds(column):
+            others = ", ".join(each.ending for each in WRITERS if all(map(each.holds, columns)))
             raise ArgumentError(
-                f"path may have one field, for the number of a shard, as {{:05d}}; {self.path.name!r} has not"
-            )
-        if "{" not in self.path.name and self.options:
-            raise ArgumentError(
-                f"{next(iter(self.options))}= needs a field for the number in path: 'shards-{{:05d}}.tar'"
+                f"path must be of a format that holds column {column.name!r}, which is {column}; {writer.ending} holds "
+                f"{writer.can_hold}; pass one of {others}, or map the column"
             )
 
 
@@ -283,14 +253,16 @@ class _Job:
     """One run over what is not yet written.
 
     Args:
-        target: Where to, and in what format.
+        writer: What writes the format.
         partial: The folder in which it is made.
         about: What is converted, for the journal.
         source: What is converted.
     """
 
-    def __init__(self, target: _Target, partial: Partial, about: dict[str, Any], source: AbstractDataSource) -> None:
-        self._target = target
+    def __init__(
+        self, writer: type[Writer], partial: Partial, about: dict[str, Any], source: AbstractDataSource
+    ) -> None:
+        self._format = writer
         self._partial = partial
         self._source = source
         self._names = names_of(source)
@@ -325,7 +297,7 @@ class _Job:
         """Write a batch, the first of which says what the columns are; return how many rows it has."""
         if self._writer is None:
             columns, values = columns_of(parts)
-            self._target.check(columns)
+            _check_columns(self._format, columns)
             every = max(1, PART_BYTES // max(1, sum(map(_bytes_of, values.values()))))
             told = [column.as_json() for column in columns]
             writer = self._open(dataclasses.replace(self._journal, columns=told, every=every))
@@ -343,9 +315,9 @@ class _Job:
     def _open(self, journal: Journal) -> Writer:
         """Make the writer for what a journal tells."""
         columns = [Column.from_json(parts) for parts in journal.columns]
-        options = self._target.options
-        self._writer = self._target.writer.chosen(columns, options)(
-            self._partial.made, self._partial.work, self._target.path.name, columns, int(self._source.num_samples()),
+        options = journal.about["options"]
+        self._writer = self._format.chosen(columns, options)(
+            self._partial.made, self._partial.work, self._partial.target.name, columns, int(self._source.num_samples()),
             journal.every * journal.about["batch_size"], class_names_of(self._source), options,
         )  # fmt: skip
         self._writer.row = journal.rows
@@ -384,10 +356,11 @@ class _Job:
         except (BatchupError, MemoryError):
             raise
         except Exception as error:
+            reason = f"{type(error).__name__}: {shortened(str(error), 300)}"
             told = WriteError(
-                f"{str(self._target.path)!r} cannot be written ({type(error).__name__}: {shortened(str(error), 300)}); "
-                f"{counted(self._journal.rows, 'row')} of it are safe, in {str(self._partial.folder)!r}: mend that, as "
-                f"by making room, and make the same call again to go on"
+                f"{str(self._partial.target)!r} cannot be written ({reason}); {counted(self._journal.rows, 'row')} of "
+                f"it are safe, in {str(self._partial.folder)!r}: mend that, as by making room, and make the same call "
+                f"again to go on"
             )
             told.errno = getattr(error, "errno", None)
             raise told from error

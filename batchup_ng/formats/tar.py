@@ -10,22 +10,23 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..validation import positive_int, size_in_bytes
+from ..errors import ArgumentError
 from .base import Writer, pwrite_all, synchronised
 from .columns import Column, Values
 
 SHARD_BYTES = 1_000_000_000
 """Bytes of a shard where no size was asked for."""
 
-SIGNATURES = (
-    (b"\xff\xd8\xff", "jpg"), (b"\x89PNG\r\n", "png"), (b"GIF8", "gif"), (b"BM", "bmp"), (b"II*\0", "tif"),
-    (b"MM\0*", "tif"), (b"\0\0\0\x0cjP", "jp2"),
+PICTURE = re.compile(
+    rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n)|(?P<gif>GIF8)|(?P<bmp>BM)|(?P<tif>II\*\0|MM\0\*)|(?P<jp2>\0\0\0\x0cjP)|"
+    rb"(?P<webp>RIFF.{4}WEBP)|(?P<avif>.{4}ftypavif)", re.DOTALL,
 )  # fmt: skip
 """How encoded pictures begin, with how their files are called."""
 
@@ -39,14 +40,35 @@ class TarWriter(Writer):
     _handle: int | None = None
 
     def check(self) -> None:
-        self._most_rows = positive_int("shard_rows", self.given.get("shard_rows", 1 << 62))
+        self._most_rows = self.given.get("shard_rows", 1 << 62)
         default = (1 << 62) if "shard_rows" in self.given or self._name(0) == self._name(1) else SHARD_BYTES
-        self._most_bytes = size_in_bytes("shard_bytes", self.given.get("shard_bytes", default))
+        self._most_bytes = self.given.get("shard_bytes", default)
         endings = [_extension(column) for column in self.columns]
         self._prefixes = [
             f"{column.name}." if endings.count(own) > 1 else ""
             for column, own in zip(self.columns, endings, strict=True)
         ]
+
+    @classmethod
+    def check_name(cls, name: str, options: dict[str, Any]) -> None:
+        try:
+            name.format(0)
+            good = name.count("{") <= 1
+        except (LookupError, ValueError):
+            good = False
+        if not good:
+            raise ArgumentError(f"path may have one field, for the number of a shard, as {{:05d}}; {name!r} has not")
+        if options and "{" not in name:
+            raise ArgumentError(f"{next(iter(options))}= needs a field for the number in path: 'shards-{{:05d}}.tar'")
+
+    @classmethod
+    def existing(cls, path: Path) -> list[Path]:
+        before, field, behind = path.name.partition("{")
+        pattern = re.escape(before) + (r"\d+" + re.escape(behind.partition("}")[2]) if field else "")
+        names = sorted(os.listdir(path.parent))
+        found = [name for name in names if re.fullmatch(pattern, name)]
+        beside = [names_file(path.name)] if found and names_file(path.name) in names else []
+        return [path.with_name(name) for name in found + beside]
 
     @classmethod
     def holds(cls, column: Column) -> bool:
@@ -160,8 +182,5 @@ def picture_extension(data: bytes) -> str:
     >>> picture_extension(b"\\xff\\xd8\\xff\\xe0..."), picture_extension(b"other")
     ('jpg', 'bin')
     """
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "webp"
-    if data[4:12] == b"ftypavif":
-        return "avif"
-    return next((name for begin, name in SIGNATURES if data.startswith(begin)), "bin")
+    found = PICTURE.match(data)
+    return str(found.lastgroup) if found else "bin"

@@ -29,7 +29,10 @@ def assert_same_rows(got: Any, expected: Iterable[np.ndarray]) -> None:
     expected = list(expected)
     assert len(got) == len(expected), f"{len(got)} rows where {len(expected)} were asked for"
     for place, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
-        assert np.asarray(mine).dtype == np.asarray(theirs).dtype, f"dtype of row {place} of what was asked for"
+        one, other = np.asarray(mine), np.asarray(theirs)
+        assert one.dtype == other.dtype, f"dtype of row {place} of what was asked for"
+        if one.shape == other.shape and one.tobytes() == other.tobytes():
+            continue  # which takes a tenth of the time
         np.testing.assert_array_equal(mine, theirs, err_msg=f"row {place} of what was asked for", strict=True)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.formats import GROUP, SHARDS
 from benchmarks.peers.base import Variant
 from benchmarks.peers.plain import Loop
+from benchmarks.peers.torch_loader import Loaded
 from benchmarks.workloads.base import Batch, Workload
 from benchmarks.workloads.storage import Data
 
@@ -50,8 +51,8 @@ class Blocks(Loop):
                 yield out
 
 
-class WebDataset:
-    """A ``WebLoader``, which is made in the first epoch."""
+class WebDataset(Loaded):
+    """A ``WebLoader``."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         import webdataset  # type: ignore[import-untyped]  # ships no types
@@ -63,15 +64,6 @@ class WebDataset:
         batches = data.decode().to_tuple("npy", "cls").batched(workload.batch_size)
         options = {"batch_size": None, "num_workers": workers, "persistent_workers": True}
         self.make = partial(webdataset.WebLoader, batches, **options)
-        self.loader: Any = None
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.loader = self.loader or self.make()
-        return iter(self.loader)
-
-    def close(self) -> None:
-        """Workers end with the last reference to the loader."""
-        self.loader = None
 
 
 class HuggingFace:

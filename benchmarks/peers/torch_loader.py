@@ -8,7 +8,7 @@ interface allows. Workers stay; the start method is the platform's where none is
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -63,8 +63,23 @@ def tensors(batch: Batch) -> Batch:
     return tuple([torch.from_numpy(array) for array in batch])
 
 
-class TorchFeed:
-    """A loader that is made in the first epoch."""
+class Loaded:
+    """A loader that ``make`` makes in the first epoch."""
+
+    make: Callable[[], Any]
+    loader: Any = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.loader = self.loader or self.make()
+        return iter(self.loader)
+
+    def close(self) -> None:
+        """Workers end with the last reference to the loader."""
+        self.loader = None
+
+
+class TorchFeed(Loaded):
+    """PyTorch's own."""
 
     def __init__(self, workload: Workload, workers: int, dataset: type[Samples] = Samples, **options: Any) -> None:
         import torch.utils.data
@@ -75,15 +90,6 @@ class TorchFeed:
         loader: Any = torch.utils.data.DataLoader  # its type wants a subclass of Dataset; its code does not
         options["shuffle"] = workload.order != "contiguous"
         self.make = partial(loader, dataset(open_data(workload), workload.samples), **options)
-        self.loader: Any = None
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.loader = self.loader or self.make()
-        return iter(self.loader)
-
-    def close(self) -> None:
-        """Workers end with the last reference to the loader."""
-        self.loader = None
 
 
 def open_tensors(workload: Workload, workers: int) -> TorchFeed:

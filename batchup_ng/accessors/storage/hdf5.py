@@ -3,15 +3,11 @@
 Where rows lie in the file as they do in memory (contiguous, or in chunks that nothing compresses), they are copied out
 of a memory map, without the library. Else HDF5 reads them: run by run into the batch where a chunk has one row, by
 chunks otherwise. Lists of rows are never given to h5py, which is far slower at them than at one row after the other.
-
-What a file names outside itself is never opened: links are looked at before they are followed, and storage in other
-files is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
 import mmap
 import os
@@ -20,19 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
 from .base import RUN_BYTES, StoredRows, StoredValues, of_one_length, runs
 from .chunks import ChunkedArray
+from .hdf5_file import data_set, data_sets, h5py_library, open_hdf5, rows_differ
 
 MOST_PIECES = 1 << 20
 """Chunks of a data set that is read by memory map: each process asks for the place of each, in microseconds."""
 
 CHUNKS_OF_VALUES = 64 << 20
 """Bytes that HDF5 keeps of decoded chunks of a data set of values."""
-
-LISTED = 20
-"""Data sets that an error lists."""
 
 
 class _DataSet(StoredRows):
@@ -68,7 +62,7 @@ class Hdf5Rows(_DataSet, ChunkedArray):
 
     Raises:
         SampleReadError: the file is not there, is no such file, or is being written to; the data set lies in other
-            files, or behind a link that is no hard link.
+            files, or is a virtual one.
         ArgumentError: there is no such data set or field, its rows are no arrays of one shape, or `cache` has no room
             for a chunk.
         ImportError: h5py is not installed, or what decodes the data is not.
@@ -80,11 +74,10 @@ class Hdf5Rows(_DataSet, ChunkedArray):
     ) -> None:  # fmt: skip
         super().__init__([path])
         self._set_cache(cache)
-        self.dataset, self.field = _checked_name(dataset), field
+        self.dataset, self.field = dataset, field
         opened: _ByLibrary | _ByMap = self._handle()
         self.close()  # HDF5 locks a file that is open against writers
-        self._shape, self._dtype = opened.shape, opened.dtype
-        self._chunk_rows: int = opened.chunk_rows
+        self._shape, self._dtype, self._chunk_rows = opened.shape, opened.dtype, opened.chunk_rows
         self._decodes = isinstance(opened, _ByLibrary) and self._chunk_rows > 1
         if self._decodes and self._shape[0] and not self._cache.slots(self._chunk_bytes):
             raise ArgumentError(
@@ -101,12 +94,8 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         Raises:
             ArgumentError: they differ in length; and as for one.
         """
-        differs = _DataSets([path])._handle()
-        found: dict[str, Hdf5Rows | Hdf5Values] = {
-            name: (Hdf5Values if differs.get(name.strip("/")) else cls)(path, name)
-            for name in (differs if names is None else names)
-        }
-        return of_one_length(path, found)
+        differs = _Differs([path], names)._handle()
+        return of_one_length(path, {name: (Hdf5Values if differs[name] else cls)(path, name) for name in differs})
 
     @property
     def chunk_rows(self) -> int:
@@ -114,25 +103,20 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         return self._chunk_rows
 
     def _open(self, path: str) -> _ByLibrary | _ByMap:
-        file = _file(path)
-        try:
-            data = _dataset(path, file, self.dataset)
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open_hdf5(path))
+            data = data_set(file, self.dataset)
             if data.dtype.hasobject and self.field is None:
                 raise ArgumentError(
                     f"dataset must have rows of one shape, and those of {data.name!r} of {path!r} have parts that "
                     f"differ in length, or refer to others; read text and arrays by Hdf5Values, a column of a table "
                     f"by field="
                 )
-            opened = _ByLibrary(data, self.field)
-            pieces = _pieces(data, self.field)
-            if pieces is None:
-                return opened
-            mapped = _ByMap(path, data, self.field, opened, *pieces)
-        except BaseException:
-            file.close()
-            raise
-        file.close()
-        return mapped
+            opened, pieces = _ByLibrary(data, self.field), _pieces(data, self.field)
+            if pieces is not None:
+                return _ByMap(path, data, self.field, opened, *pieces)
+            stack.pop_all()  # the file stays open
+            return opened
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         opened = self._handle()  # which notices that the file has changed, whatever chunks are kept
@@ -165,7 +149,7 @@ class Hdf5Values(_DataSet, StoredValues):
 
     def __init__(self, path: str | os.PathLike[str], dataset: str | None = None) -> None:
         super().__init__([path])
-        self.dataset = _checked_name(dataset)
+        self.dataset = dataset
         self._length = len(self._handle())
         self.close()
 
@@ -173,25 +157,22 @@ class Hdf5Values(_DataSet, StoredValues):
         return self._length
 
     def _open(self, path: str) -> Any:
-        file = _file(path, CHUNKS_OF_VALUES)
-        try:
-            data = _dataset(path, file, self.dataset)
-            if not _differs(data):
+        with contextlib.ExitStack() as stack:
+            data = data_set(stack.enter_context(open_hdf5(path, CHUNKS_OF_VALUES)), self.dataset)
+            if not rows_differ(data):
                 raise ArgumentError(
                     f"dataset must have rows that differ in length, and {data.name!r} of {path!r} has {data.dtype}; "
                     f"read it by Hdf5Rows"
                 )
-        except BaseException:
-            file.close()
-            raise
-        return data
+            stack.pop_all()  # the file stays open
+            return data
 
     def _close(self, handle: Any) -> None:
         handle.file.close()
 
     def _values(self, rows: np.ndarray) -> list[Any]:
         data = self._handle()
-        if _is_text(data):
+        if h5py_library().check_string_dtype(data.dtype):
             data = data.asstr()
         return [value for first, n, _ in runs(rows) for value in data[first : first + n]]
 
@@ -199,27 +180,31 @@ class Hdf5Values(_DataSet, StoredValues):
         return [self.dataset]
 
 
-class _DataSets(StoredRows):
-    """All data sets in a file: its handle says of the path of each whether its rows differ in length."""
+class _Differs(StoredRows):
+    """Whether the rows of data sets of a file differ in length, by name: what is its handle."""
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]], names: Sequence[str] | None) -> None:
+        super().__init__(paths)
+        self._names = names
 
     def __len__(self) -> int:
         return len(self._handle())
 
     def _open(self, path: str) -> dict[str, bool]:
-        with _file(path) as file:
-            return {name: _differs(data) for name, data in _data_sets(file).items()}
+        with open_hdf5(path) as file:
+            names = data_sets(file) if self._names is None else self._names
+            return {name: rows_differ(data_set(file, name)) for name in names}
 
 
 class _ByLibrary:
     """A data set, or a field of it, that HDF5 reads."""
 
     def __init__(self, data: Any, field: str | None) -> None:
-        h5py = _h5py()
+        h5py = h5py_library()
         inner = data.dtype
         if field is not None:
-            fields = data.dtype.names or ()
-            if field not in fields or data.dtype[field].hasobject:
-                fixed = [name for name in fields if not data.dtype[name].hasobject]
+            fixed = [name for name in data.dtype.names or () if not data.dtype[name].hasobject]
+            if field not in fixed:
                 raise ArgumentError(f"field must be one of {fixed} of {data.name!r}, not {field!r}")
             inner = data.dtype[field]
         self._file, self._id, self._spaces = data.file, data.id, h5py.h5s
@@ -250,9 +235,8 @@ class _ByMap:
     def __init__(
         self, path: str, data: Any, field: str | None, like: _ByLibrary, piece_rows: int, starts: np.ndarray
     ) -> None:
-        self.shape, self.dtype = like.shape, like.dtype
-        self._starts, self._piece_rows = starts, piece_rows
-        self._row_bytes = data.dtype.itemsize * math.prod(data.shape[1:])
+        self.shape, self.dtype, self.chunk_rows = like.shape, like.dtype, piece_rows
+        self._starts, self._row_bytes = starts, data.dtype.itemsize * math.prod(data.shape[1:])
         with open(path, "rb") as file:
             self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if starts.min() < 0 or starts.max() + piece_rows * self._row_bytes > len(self._mapped):
@@ -262,14 +246,12 @@ class _ByMap:
             whole = np.ndarray(data.shape, data.dtype, self._mapped, int(starts[0]))
             self._whole = whole if field is None else whole[field]
             self.chunk_rows = max(1, RUN_BYTES // self._row_bytes)
-        else:
-            self.chunk_rows = piece_rows
 
     def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         if self._whole is not None:
             fill_rows(self._whole, rows, out)
             return
-        pieces, within = np.divmod(rows, self._piece_rows)
+        pieces, within = np.divmod(rows, self.chunk_rows)
         starts = self._starts[pieces] + within * self._row_bytes
         for _, n, place in runs(rows + pieces):  # of which no run goes on into the next piece
             shape, start = (n, *self.shape[1:]), int(starts[place])
@@ -281,7 +263,7 @@ class _ByMap:
 
 def _pieces(data: Any, field: str | None) -> tuple[int, np.ndarray] | None:
     """Return rows of a piece, and where in the file each begins, of data that lie there as in memory; else None."""
-    h5py, plist = _h5py(), data.id.get_create_plist()
+    h5py, plist = h5py_library(), data.id.get_create_plist()
     if not data.id.get_type().equal(h5py.h5t.py_create(data.dtype)) or data.dtype.hasobject or not data.size:
         return None
     if plist.get_layout() == h5py.h5d.CONTIGUOUS:
@@ -292,6 +274,8 @@ def _pieces(data: Any, field: str | None) -> tuple[int, np.ndarray] | None:
     rows, n = data.chunks[0], -(-len(data) // data.chunks[0])
     if data.chunks[1:] != data.shape[1:] or n > MOST_PIECES or data.id.get_num_chunks() != n:
         return None
+    if not hasattr(data.id, "chunk_iter"):  # as in h5py with HDF5 before 1.12.3
+        return None
     starts = np.full(n, -1)
 
     def note(chunk: Any) -> None:
@@ -299,111 +283,3 @@ def _pieces(data: Any, field: str | None) -> tuple[int, np.ndarray] | None:
 
     data.id.chunk_iter(note)
     return rows, starts
-
-
-def _dataset(path: str, file: Any, name: str | None) -> Any:
-    """Return a data set, which lies in this file and can be decoded.
-
-    Raises:
-        SampleReadError: it lies in others.
-        ArgumentError: there is none of that name.
-        ImportError: what decodes it is not installed.
-    """
-    h5py = _h5py()
-    if name is None:
-        names = list(_data_sets(file))
-        if len(names) != 1:
-            raise ArgumentError(f"dataset must be one of {path!r}; {_told(file)}")
-        name = names[0]
-    data = file["/"]
-    for part in name.encode("utf-8", "surrogateescape").strip(b"/").split(b"/"):
-        links = data.id.links if isinstance(data, h5py.Group) else None
-        if links is None or not part or not links.exists(part):
-            raise ArgumentError(f"dataset must be one of {path!r}, not {name!r}; {_told(file)}")
-        if links.get_info(part).type != h5py.h5l.TYPE_HARD:
-            raise SampleReadError(
-                f"{name!r} of {path!r} leads by way of {part.decode(errors='replace')!r}, a link to another path or "
-                f"file, which is not followed; name what it leads to",
-                path,
-            )
-        data = data[part]
-    if not isinstance(data, h5py.Dataset):
-        raise ArgumentError(f"dataset must be one of {path!r}, not {name!r}; {_told(file)}")
-    plist = data.id.get_create_plist()
-    if plist.get_external_count() or plist.get_layout() == h5py.h5d.VIRTUAL:
-        raise SampleReadError(
-            f"the data of {name!r} of {path!r} lie in other files, or other data sets, which are not opened; name "
-            f"these, and put them together by bu.concat",
-            path,
-        )
-    if not data.shape:
-        raise SampleReadError(f"{name!r} of {path!r} holds a single value, or none, not rows", path)
-    for place in range(plist.get_nfilters()):
-        code, _, _, called = plist.get_filter(place)
-        if not h5py.h5z.filter_avail(code):
-            with contextlib.suppress(ImportError):
-                importlib.import_module("hdf5plugin")  # which tells HDF5 where its decoders are
-        if not h5py.h5z.filter_avail(code):
-            raise ImportError(
-                f"{name!r} of {path!r} is compressed by {called.decode(errors='replace')!r} (filter {code}), which "
-                f"h5py alone cannot decode: pip install hdf5plugin"
-            )
-    return data
-
-
-def _data_sets(file: Any) -> dict[str, Any]:
-    """Return all data sets of a file that hard links lead to, by their paths."""
-    found: dict[str, Any] = {}
-
-    def note(name: str | bytes, item: Any) -> None:
-        if isinstance(item, _h5py().Dataset):
-            found[name if isinstance(name, str) else name.decode("utf-8", "surrogateescape")] = item
-
-    file.visititems(note)
-    return found
-
-
-def _told(file: Any) -> str:
-    """Return which data sets a file has, for a message."""
-    found, virtual = _data_sets(file), _h5py().h5d.VIRTUAL
-    listed = [  # the shape of a virtual one would be asked of other files
-        f"{name!r} {'virtual' if data.id.get_create_plist().get_layout() == virtual else data.shape}"
-        for name, data in list(found.items())[:LISTED]
-    ]
-    return f"it has {', '.join(listed) or 'none'}" + (f" and {len(found) - LISTED} more" if len(found) > LISTED else "")
-
-
-def _differs(data: Any) -> bool:
-    """Return whether the rows of a data set differ in length."""
-    return bool(_h5py().check_vlen_dtype(data.dtype) or _is_text(data))
-
-
-def _is_text(data: Any) -> bool:
-    return bool(data.dtype.hasobject and _h5py().check_string_dtype(data.dtype))
-
-
-def _checked_name(dataset: Any) -> str | None:
-    if dataset is not None and not isinstance(dataset, str):
-        raise ArgumentTypeError(f"dataset must be the path of a data set in the file, not {dataset!r}; pass a str")
-    return dataset
-
-
-def _file(path: str, cache: int = 0) -> Any:
-    """Return a file, open, with so many bytes of HDF5's own cache of chunks for each of its data sets."""
-    try:
-        return _h5py().File(path, "r", rdcc_nbytes=cache)
-    except OSError as error:
-        if any(words in str(error) for words in ("unable to lock file", "already open for")):
-            raise SampleReadError(
-                f"{path!r} is being written to, or was when its writer was killed; close it there, or, if nothing has "
-                f"it open, mend it by h5clear -s ({error})",
-                path,
-            ) from error
-        raise
-
-
-def _h5py() -> Any:
-    try:
-        return importlib.import_module("h5py")
-    except ImportError as error:
-        raise ImportError(f"HDF5 files need h5py: pip install 'batchup_ng[hdf5]' ({error})") from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError
+from ...errors import ArgumentTypeError
 from ..packed_paths import PackedPaths
 
 NUMBERED = re.compile(rb"([\w./:-]*?)(\d+)", re.ASCII)
@@ -33,24 +33,24 @@ class Keys(ABC):
 
 
 class NumberedKeys(Keys):
-    """Keys that are a number in a format, one for each of `count` numbers from `first` on.
+    """Keys that end with a number of so many digits, one for each of `count` numbers from `first` on.
 
-    >>> NumberedKeys("{:04d}", 7, 3).of(np.array([2, 0]))
-    [b'0009', b'0007']
+    >>> NumberedKeys(b"img-", 4, 7, 3).of(np.array([2, 0]))
+    [b'img-0009', b'img-0007']
     """
 
-    def __init__(self, form: str, first: int, count: int) -> None:
-        self.form, self.first, self.count = form, first, count
+    def __init__(self, prefix: bytes, digits: int, first: int, count: int) -> None:
+        self.form, self.first, self.count = b"%b%%0%dd" % (prefix, digits), first, count
 
     def __len__(self) -> int:
         return self.count
 
     def of(self, rows: np.ndarray) -> list[bytes]:
-        written = self.form.format
-        return [written(self.first + row).encode() for row in rows.tolist()]
+        form, first = self.form, self.first
+        return [form % (first + row) for row in rows.tolist()]
 
     def fingerprint(self) -> Any:
-        return [self.form, self.first, self.count]
+        return [self.form.decode(), self.first, self.count]
 
 
 class PackedKeys(Keys):
@@ -91,31 +91,15 @@ def numbered(first: bytes, last: bytes, count: int) -> NumberedKeys | None:
         return None
     if int(end[2]) - int(begin[2]) + 1 != count:
         return None
-    return NumberedKeys(f"{begin[1].decode()}{{:0{len(begin[2])}d}}", int(begin[2]), count)
-
-
-def formatted(form: str, holds: Callable[[bytes], bool]) -> NumberedKeys:
-    """Return the keys of the numbers from 0 to the first for which a database holds no key of that format."""
-    try:
-        if form.format(0) == form.format(1):
-            raise ValueError("it has no place for a number")
-    except (ValueError, LookupError, AttributeError) as error:
-        raise ArgumentError(f"keys must be a format of a number, such as '{{:08d}}', not {form!r} ({error})") from error
-    if not holds(form.format(0).encode()):
-        raise ArgumentError(f"keys={form!r} has the first key {form.format(0)!r}, which is not there")
-    there, missing = 0, 1
-    while holds(form.format(missing).encode()):
-        there, missing = missing, 2 * missing
-    while missing - there > 1:
-        middle = (there + missing) // 2
-        there, missing = (middle, missing) if holds(form.format(middle).encode()) else (there, middle)
-    return NumberedKeys(form, 0, missing)
+    return NumberedKeys(begin[1], len(begin[2]), int(begin[2]), count)
 
 
 def listed(keys: Any) -> PackedKeys:
     """Return keys that a user lists, each ``bytes`` or ``str``."""
-    if not isinstance(keys, Sequence) and not hasattr(keys, "__array__"):
-        raise ArgumentTypeError(f"keys must be None, a format or a list of keys, not {type(keys).__name__}")
+    if isinstance(keys, (str, bytes)) or not (isinstance(keys, Sequence) or hasattr(keys, "__array__")):
+        raise ArgumentTypeError(
+            f"keys must be None or a list of keys, not {keys!r:.80}; pass [f'image-{{n:05d}}' for n in range(9)]"
+        )
     return PackedKeys(_as_bytes(place, key) for place, key in enumerate(keys))
 
 

@@ -131,15 +131,15 @@ def test_rows_of_pyxis_are_dicts_that_may_be_written_to(tmp_path: Path) -> None:
     assert stacked["y"].tolist() == [3, 2]
 
 
-def test_columns_that_differ_among_rows_are_told(tmp_path: Path) -> None:
+def test_columns_whose_rows_differ_are_lists_and_a_seldom_one_is_told(tmp_path: Path) -> None:
     pyxis = pytest.importorskip("pyxis", reason="ml-pyxis is not installed")
     with pyxis.Writer(dirpath=str(tmp_path / "x"), map_size_limit=10) as writer:
-        writer.put_samples("x", np.zeros((3, 2)))
-        writer.put_samples("x", np.zeros((3, 5)))
-    column = bu.LmdbRows.columns(tmp_path / "x")["x"]
-    with pytest.raises(SampleReadError, match=r"row 3 of .*\(5,\) float64, not \(2,\) float64; take .* by LmdbRows"):
-        column[1:5]
-    assert [row["x"].shape for row in bu.LmdbRows(tmp_path / "x", "pyxis")[1:5]] == [(2,), (2,), (5,), (5,)]
+        for rows, x, y in ((41, 2, 2), (1, 2, 5), (18, 2, 2), (4, 5, 2)):
+            writer.put_samples("x", np.zeros((rows, x)), "y", np.zeros((rows, y)))
+    columns = bu.LmdbRows.columns(tmp_path / "x")
+    assert [row.shape for row in columns["x"][58:62]] == [(2,), (2,), (5,), (5,)]
+    with pytest.raises(SampleReadError, match=r"row 41 of .*\(5,\) float64, not \(2,\) float64; take .* by LmdbRows"):
+        columns["y"][:]
 
 
 def test_columns_are_those_that_are_named(tmp_path: Path) -> None:
@@ -158,6 +158,14 @@ def test_columns_of_a_function_are_arrays_or_lists(tmp_path: Path) -> None:
     columns = bu.LmdbRows.columns(path, decode=lambda value: {"n": len(value), "text": value.decode()})
     assert (columns["n"][:].tolist(), columns["text"][:]) == ([2, 3], ["ab", "cde"])
     assert bu.ArrayDataSource(columns).runs_user_code
+
+
+def test_columns_of_a_file_with_a_broken_row_are_read_but_for_that(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"3", b"no", b"5"]))
+    column = bu.LmdbRows.columns(path, decode=lambda value: {"n": int(value)})["n"]
+    assert column[[2, 0]].tolist() == [5, 3]
+    with pytest.raises(SampleReadError, match=r"row 1 of .* cannot be read"):
+        column[:]
 
 
 def test_a_function_decodes_values(tmp_path: Path) -> None:
@@ -217,13 +225,12 @@ def test_a_row_of_another_length_and_a_key_that_is_missing_are_named(tmp_path: P
     ("keys", "expected"),
     [
         (None, [b"img-0", b"img-1", b"img-2", b"length"]),
-        ("img-{}", [b"img-0", b"img-1", b"img-2"]),
         (["length", b"img-1"], [b"length", b"img-1"]),
         (np.array(["img-2"]), [b"img-2"]),
         ([], []),
     ],
 )
-def test_keys_may_be_all_those_of_a_format_or_a_list(tmp_path: Path, keys: Any, expected: list[bytes]) -> None:
+def test_keys_may_be_all_or_a_list(tmp_path: Path, keys: Any, expected: list[bytes]) -> None:
     path = written(tmp_path / "x.mdb", {name: name for name in (b"img-0", b"img-1", b"img-2", b"length")})
     rows = bu.LmdbRows(path, keys=keys)
     assert rows[:] == expected
@@ -233,13 +240,10 @@ def test_keys_may_be_all_those_of_a_format_or_a_list(tmp_path: Path, keys: Any, 
 def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"a"]))
     for keys, error, message in (
-        (3, ArgumentTypeError, "keys must be None, a format or a list of keys, not int"),
+        (3, ArgumentTypeError, "keys must be None or a list of keys, not 3"),
+        ("img-{}", ArgumentTypeError, "not 'img-{}'; pass .f.image-"),
         ([3], ArgumentTypeError, "at 0 it holds 3"),
         ([b""], ArgumentTypeError, "none of them empty"),
-        ("x", ArgumentError, "keys must be a format of a number"),
-        ("{:d", ArgumentError, "keys must be a format of a number"),
-        ("{x}", ArgumentError, "keys must be a format of a number"),
-        ("{:04d}", ArgumentError, "first key '0000', which is not there"),
     ):
         with pytest.raises(error, match=message):
             bu.LmdbRows(path, keys=keys)
@@ -395,7 +399,7 @@ for turn in range(int(sys.argv[2])):
 """
 
 
-@pytest.mark.parametrize("turns", [40, pytest.param(3000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("turns", [20, pytest.param(3000, marks=pytest.mark.thorough)])
 def test_s10_whatever_lmdb_says_of_a_damaged_file_is_our_error(tmp_path: Path, turns: int) -> None:
     path = written(tmp_path / "x.mdb", {b"key %d" % number: b"x" * (number % 7 * 900) for number in range(60)})
     command = [sys.executable, "-c", MUTATED, str(path), str(turns)]

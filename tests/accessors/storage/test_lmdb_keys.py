@@ -5,12 +5,10 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.accessors.storage.lmdb_keys import PackedKeys, formatted, listed, numbered
-from batchup_ng.errors import ArgumentError
+from batchup_ng.accessors.storage.lmdb_keys import PackedKeys, listed, numbered
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=20))
@@ -37,18 +35,6 @@ def test_numbers_of_one_width_are_recognised(prefix: str, width: int, first: int
         assert len(found) == count
         assert found.of(np.array([0, count - 1])) == keys
     assert numbered(keys[0], keys[1], count + 1) is None
-
-
-@given(st.integers(1, 3000))
-def test_a_format_counts_to_the_first_that_is_missing(count: int) -> None:
-    there = {b"%d.png" % number for number in range(count)}
-    keys = formatted("{}.png", there.__contains__)
-    assert (len(keys), keys.of(np.array([count - 1]))) == (count, [b"%d.png" % (count - 1)])
-
-
-def test_a_format_whose_first_key_is_missing_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"keys='\{:04d\}' has the first key '0000', which is not there"):
-        formatted("{:04d}", lambda key: False)
 
 
 def test_listed_keys_may_be_text() -> None:

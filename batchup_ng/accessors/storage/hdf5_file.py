@@ -1,0 +1,126 @@
+"""Opens HDF5 files, and finds the data sets in them.
+
+What a file names outside itself is never opened: each link is looked at before it is followed, and storage in other
+files is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import Any
+
+from ...errors import ArgumentError, SampleReadError
+
+MAX_LISTED = 20
+"""Data sets that an error lists."""
+
+MAX_LINKS = 100
+"""Links that a path may lead by: soft links may go round in circles."""
+
+
+def data_set(file: Any, name: str | None) -> Any:
+    """Return a data set, which lies in this file and can be decoded.
+
+    Raises:
+        SampleReadError: it lies in others.
+        ArgumentError: there is none of that name.
+        ImportError: what decodes it is not installed.
+    """
+    h5py, path = h5py_library(), file.filename
+    names = list(data_sets(file)) if name is None else [name]
+    data = _linked(file, names[0]) if len(names) == 1 else None
+    if not isinstance(data, h5py.Dataset):
+        listed = ", ".join(map(repr, list(data_sets(file))[:MAX_LISTED]))
+        raise ArgumentError(f"dataset must be one of those of {path!r}, not {name!r}; it has {listed or 'none'}")
+    plist = data.id.get_create_plist()
+    if plist.get_external_count() or plist.get_layout() == h5py.h5d.VIRTUAL:
+        raise SampleReadError(
+            f"the data of {data.name!r} of {path!r} lie in other files, or other data sets, which are not opened; name "
+            f"these, and put them together by bu.concat",
+            path,
+        )
+    if not data.shape:
+        raise SampleReadError(f"{data.name!r} of {path!r} holds a single value, or none, not rows", path)
+    for place in range(plist.get_nfilters()):
+        code, _, _, called = plist.get_filter(place)
+        if not h5py.h5z.filter_avail(code):
+            with contextlib.suppress(ImportError):
+                importlib.import_module("hdf5plugin")  # which tells HDF5 where its decoders are
+        if not h5py.h5z.filter_avail(code):
+            raise ImportError(
+                f"{data.name!r} of {path!r} is compressed by {called.decode(errors='replace')!r} (filter {code}), "
+                f"which h5py alone cannot decode: pip install hdf5plugin"
+            )
+    return data
+
+
+def _linked(file: Any, name: str) -> Any:
+    """Return what a path leads to by the hard and soft links of a file; None if that is nothing.
+
+    Raises:
+        SampleReadError: it leads to another file.
+    """
+    h5py, here = h5py_library(), file["/"]
+    parts = name.encode("utf-8", "surrogateescape").strip(b"/").split(b"/")
+    for _ in range(MAX_LINKS):
+        if not parts:
+            return here
+        part, *parts = parts
+        links = here.id.links if isinstance(here, h5py.Group) else None
+        if links is None or not part or not links.exists(part):
+            return None
+        kind = links.get_info(part).type
+        if kind == h5py.h5l.TYPE_HARD:
+            here = here[part]
+        elif kind == h5py.h5l.TYPE_SOFT:
+            target = links.get_val(part)
+            here = file["/"] if target.startswith(b"/") else here
+            parts = target.strip(b"/").split(b"/") + parts
+        else:
+            raise SampleReadError(
+                f"{name!r} of {file.filename!r} leads by way of {part.decode(errors='replace')!r} to another file, "
+                f"which is not opened; open that by itself",
+                file.filename,
+            )
+    return None
+
+
+def data_sets(file: Any) -> list[str]:
+    """Return the paths of all data sets of a file that hard links lead to."""
+    found: list[str] = []
+
+    def note(name: str | bytes, item: Any) -> None:
+        if isinstance(item, h5py_library().Dataset):
+            found.append(name if isinstance(name, str) else name.decode("utf-8", "surrogateescape"))
+
+    file.visititems(note)
+    return found
+
+
+def rows_differ(data: Any) -> bool:
+    """Return whether the rows of a data set differ in length."""
+    h5py = h5py_library()
+    text = data.dtype.hasobject and h5py.check_string_dtype(data.dtype)
+    return bool(text or h5py.check_vlen_dtype(data.dtype))
+
+
+def open_hdf5(path: str, cache: int = 0) -> Any:
+    """Return a file, open, with so many bytes of HDF5's own cache of chunks for each of its data sets."""
+    try:
+        return h5py_library().File(path, "r", rdcc_nbytes=cache)
+    except OSError as error:
+        if "unable to lock file" not in str(error) and "already open for" not in str(error):
+            raise
+        raise SampleReadError(
+            f"{path!r} is being written to, or was when its writer was killed; close it there, or, if nothing has it "
+            f"open, mend it by h5clear -s ({error})",
+            path,
+        ) from error
+
+
+def h5py_library() -> Any:
+    try:
+        return importlib.import_module("h5py")
+    except ImportError as error:
+        raise ImportError(f"HDF5 files need h5py: pip install 'batchup_ng[hdf5]' ({error})") from error
