@@ -25,7 +25,7 @@ RUN_PAGES = (
     "checkpoints", "faults", "caching", "storage", "frameworks", "images", "augmentation", "moving_from_batchup",
     "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras",
 )  # fmt: skip
-NEEDS = {"coming_from_torch": "torch", "augmentation": "cv2", "past_one_machine": "ray"}
+NEEDS = {"coming_from_torch": "torch", "augmentation": "cv2", "past_one_machine": "ray", "storage": "fsspec"}
 QUICK = ("quickstart",)
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
