@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from ...error_context import shortened
-from ...errors import ArgumentError
+from ...errors import ArgumentError, SampleReadError
 
 TRIES = 5
 """How often something is asked for."""
@@ -83,7 +83,7 @@ def read_ranges(ranges: Sequence[Range]) -> list[bytes | Exception]:
 def read_files(urls: Sequence[str]) -> list[bytes | Exception]:
     """Return the content of each file, or why it cannot be had."""
     systems = {url: _system(url) for url in urls}
-    whole = [functools.partial(_call, fs, "cat_file", path, **_request(fs)) for fs, path in systems.values()]
+    whole = [functools.partial(_call, fs, "cat_file", path) for fs, path in systems.values()]
     found = dict(zip(systems, _at_once(systems, whole), strict=True))
     return [found[url] for url in urls]
 
@@ -99,6 +99,7 @@ def matching(pattern: str) -> list[str]:
 
     Raises:
         ArgumentError: the server cannot list files.
+        SampleReadError: they cannot be had; ``.source`` is the pattern.
     """
     fs, path = _system(pattern)
     if _is_http(fs):
@@ -108,7 +109,7 @@ def matching(pattern: str) -> list[str]:
         )
     found = _at_once({pattern: (fs, path)}, [functools.partial(_call, fs, "glob", path)])[0]
     if isinstance(found, Exception):
-        raise found
+        raise SampleReadError(f"the files of {pattern!r} cannot be listed ({found})", pattern) from found
     return sorted(fs.unstrip_protocol(each) for each in found)
 
 
@@ -251,13 +252,15 @@ class _UnfitError(OSError):
 
 
 async def _call(fs: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    if fs.async_impl:
-        return await getattr(fs, f"_{name}")(*args, **kwargs)
-    return await asyncio.to_thread(getattr(fs, name), *args, **kwargs)
+    if not fs.async_impl:
+        return await asyncio.to_thread(getattr(fs, name), *args, **kwargs)
+    if _is_http(fs) and name in ("cat_file", "info", "exists"):
+        kwargs.update(_request(fs, name, kwargs))
+    return await getattr(fs, f"_{name}")(*args, **kwargs)
 
 
 async def _part(fs: Any, path: str, start: int, size: int) -> bytes:
-    raw: bytes = await _call(fs, "cat_file", path, start=start, end=start + size, **_request(fs, size))
+    raw: bytes = await _call(fs, "cat_file", path, start=start, end=start + size)
     if len(raw) != size:
         raise EOFError(f"{len(raw)} of {size} bytes came")
     return raw
@@ -265,8 +268,7 @@ async def _part(fs: Any, path: str, start: int, size: int) -> bytes:
 
 async def _stamp(fs: Any, path: str) -> tuple[int, str]:
     fs.invalidate_cache(path)  # of what a listing told
-    options = {"timeout": _request(fs)["timeout"]} if _is_http(fs) and "timeout" not in fs.kwargs else {}
-    told = await _call(fs, "info", path, **options)
+    told = await _call(fs, "info", path)
     if told.get("type", "file") != "file":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file")
     if told.get("size") is None:
@@ -282,23 +284,31 @@ def _joined(parts: list[Any]) -> bytes | Exception:
 
 
 def _is_http(fs: Any) -> bool:
-    return isinstance(fs.protocol, tuple) and "http" in fs.protocol
+    return "HTTPFileSystem" in [kind.__name__ for kind in type(fs).__mro__]
 
 
-def _request(fs: Any, size: int | None = None) -> dict[str, Any]:
-    """Return with what options a web server is asked for a file, or for so many bytes of one."""
-    if not _is_http(fs):
-        return {}
+def _request(fs: Any, name: str, range_: dict[str, Any]) -> dict[str, Any]:
+    """Return with what options a web server is asked, beside those that fsspec was configured with."""
     import aiohttp
+
+    options: dict[str, Any] = {}
+    if "timeout" not in fs.kwargs:
+        options["timeout"] = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE, sock_read=SILENCE)
+    if name != "cat_file":
+        return options
+    start, end = range_.get("start"), range_.get("end")
+    size = None if start is None or end is None else end - start
 
     async def look(response: Any) -> None:
         # A server without ranges would send all of the file, one that redirects perhaps the page that says so.
-        if size is not None and response.status == 200 and response.content_length != size:
+        told = response.content_length
+        if size is not None and response.status == 200 and told != size:
             raise _UnfitError(
-                f"the server sent {response.content_length} bytes of {response.content_type} where {size} were asked "
-                f"for: it does not give parts of files, or not this file; download it"
+                f"the server sent {told} bytes of {response.content_type} where {size} were asked for: it does not "
+                f"give parts of files, or not this file; download it"
             )
+        if size is not None and response.status == 206 and told not in (None, size):
+            raise EOFError(f"{told} of {size} bytes would come")
 
-    options = {"timeout": aiohttp.ClientTimeout(total=None, sock_connect=SILENCE, sock_read=SILENCE), **fs.kwargs}
-    headers = {**options.get("headers", {}), "Accept-Encoding": "identity"}
+    headers = {**fs.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
     return {**options, "headers": headers, "raise_for_status": look}

@@ -41,14 +41,16 @@ class Handler(BaseHTTPRequestHandler):
             return
         content, facts = path.read_bytes(), path.stat()
         whole = len(content)
-        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")) if self.server.ranges else None
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "")) if self.server.ranges else None
         headers = {
             "ETag": f'"{hashlib.md5(content).hexdigest()}-{facts.st_mtime_ns}"',
             "Last-Modified": email.utils.formatdate(facts.st_mtime, usegmt=True),
         }
         status = 200
         if found is not None:
-            start, end = int(found[1]), min(int(found[2] or whole), whole - 1)
+            first, last = found.groups()
+            start = int(first) if first else whole - int(last)
+            end = min(int(last), whole - 1) if first and last else whole - 1
             if start >= whole:
                 self.answer(416, b"")
                 return
