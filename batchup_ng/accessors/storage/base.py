@@ -108,8 +108,8 @@ class StoredRows(ABC):
         """Return a path as it is kept: absolute, or the URL that it is."""
         if is_remote(path) and not cls.takes_urls:
             raise ArgumentError(
-                f"{cls.__name__} reads files of this machine, not {called(path)}; download it, or have it as "
-                f"tar, Parquet, Zarr, npy or text there (bu.convert), pictures as ImageBytes(FileBytes(urls), size)"
+                f"{called(path)} is a URL, and files of this format are read on this machine alone; download it, or "
+                f"have it as tar, Parquet, Zarr, npy or text there (bu.convert); pictures: ImageBytes(FileBytes(urls))"
             )
         return path if is_remote(path) else os.path.abspath(path)
 

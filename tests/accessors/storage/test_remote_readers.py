@@ -209,6 +209,24 @@ def test_parquet_and_zarr_try_again(fault: Any, server: Server) -> None:
         server.faults.clear()
 
 
+def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = np.random.default_rng(0).integers(0, 1 << 62, 20_000)
+    table = pa.table({"w": x, "x": x + 1, "y": x + 2})
+    pq.write_table(table, server.folder / "x.parquet", row_group_size=5000, use_dictionary=False, data_page_size=8192)
+    rows = bu.ParquetRows(server.url("x.parquet"), "x")
+    rows[0]
+    before = server.gets()
+    np.testing.assert_array_equal(rows[5000:10_000], x[5000:10_000] + 1)
+    assert server.gets() == before + 1
+    monkeypatch.setattr(remote, "PIECE", 15_000)
+    server.fails("GET x.parquet", meets(3), 3)
+    np.testing.assert_array_equal(rows[10_000:15_000], x[10_000:15_000] + 1)
+    assert server.gets() == before + 4
+
+
 def test_a_chunk_of_zarr_that_was_never_written_has_the_fill_value(server: Server) -> None:
     zarr = pytest.importorskip("zarr", minversion="3.0")
     zarr.create_array(str(server.folder / "x.zarr"), shape=(4,), chunks=(2,), dtype="i4", fill_value=7)[:2] = 1
@@ -253,7 +271,7 @@ def test_from_file_reads_urls(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_readers_of_local_files_say_what_to_do(reader: Callable[[str], Any]) -> None:
-    with pytest.raises(ArgumentError, match=r"reads files of this machine, not 's3://bucket/x'; download it, or have"):
+    with pytest.raises(ArgumentError, match=r"'s3://bucket/x' is a URL, and files of this format .*; download it"):
         reader("s3://bucket/x")
 
 
