@@ -33,7 +33,7 @@ FIRST_PAUSE = 0.5
 """Seconds before the second try, give or take a half; before each further one it is twice as long."""
 
 PATIENCE = 30.0
-"""Seconds after which nothing is tried again."""
+"""Seconds after which nothing is tried a third time."""
 
 SILENCE = 20.0
 """Seconds that a web server may be silent for."""
@@ -224,7 +224,7 @@ async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
         said = f"{type(cause).__name__}: {shortened(repr(str(cause))[1:-1], 300) or 'no answer in time'}"
         if _is_final(cause):
             raise cause if isinstance(cause, OSError) else OSError(said) from cause
-        if tries == TRIES or passed > PATIENCE:
+        if tries == TRIES or (tries > 1 and passed > PATIENCE):
             raise OSError(f"{tries} tries within {passed:.1f} s failed, the last by {said}") from cause
         await asyncio.sleep(FIRST_PAUSE * 2 ** (tries - 1) * (0.5 + secrets.randbelow(1000) / 1000))
 

@@ -145,7 +145,7 @@ def test_tries_end_when_patience_does(server: Server, monkeypatch: pytest.Monkey
     monkeypatch.setattr(remote, "PATIENCE", 0.0)
     server.fails("GET x", refuses(500), 10**3)
     (error,) = read_ranges(ranges(server, 1)[0])
-    assert str(error).startswith("1 tries within 0.0 s failed, the last by ClientResponseError: 500")
+    assert str(error).startswith("2 tries within 0.0 s failed, the last by ClientResponseError: 500")
 
 
 def test_one_range_that_fails_leaves_the_others(server: Server) -> None:

@@ -158,6 +158,17 @@ class TestFileBytes(AccessorContract):
         paths = [self.server.url("0"), tmp_path / "1", self.server.url("2"), self.server.url("3"), tmp_path / "4"]
         return bu.FileBytes(paths), contents  # type: ignore[return-value]
 
+    def test_what_cannot_be_read_is_named(self, made: Made, tmp_path: Path) -> None:
+        assert repr(made[0]) == "FileBytes(5 files)"
+        (tmp_path / "1").unlink()
+        (tmp_path / "4").unlink()
+        (tmp_path / "4").mkdir()
+        (tmp_path / "3").unlink()
+        for row, told in ((1, "No such file"), (3, "No such file"), (4, "a directory, not a file")):
+            with pytest.raises(SampleReadError, match=rf"row {row}, '.*/{row}', cannot be read \(.*{told}") as caught:
+                made[0][[0, row]]
+            assert caught.value.source == made[0].sample_name(row)
+
 
 def test_pictures_of_a_batch_are_fetched_at_once_in_every_pool(
     server: Server, pools: list[AbstractWorkerPool]
@@ -280,7 +291,10 @@ def test_picture_files_say_what_to_do() -> None:
         bu.ImageFiles(["s3://bucket/x.jpg"], 8)
 
 
-def test_every_reader_reads_what_lies_in_memory(tmp_path: Path) -> None:
+def test_every_reader_reads_what_lies_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*args: Any) -> None:
+        raise PermissionError("not yours")
+
     memory = fsspec.filesystem("memory")
     try:
         contents = [b"%d" % row for row in range(7)]
@@ -298,6 +312,11 @@ def test_every_reader_reads_what_lies_in_memory(tmp_path: Path) -> None:
             bu.FileBytes("memory://data/*.jpg")
         with pytest.raises(SampleReadError, match="No such file"):
             bu.NpyRows("memory://data/y.npy")
+        with pytest.raises(SampleReadError, match="a folder, not a file"):
+            bu.NpyRows("memory://data")
+        monkeypatch.setattr(type(memory), "glob", refused)
+        with pytest.raises(SampleReadError, match=r"the files of 'memory://data/\*' cannot be listed \(not yours\)"):
+            bu.FileBytes("memory://data/*")
     finally:
         memory.store.clear()
         memory.pseudo_dirs[:] = [""]
