@@ -66,10 +66,6 @@ class SeekableFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def tell(self) -> int:
-        """Return where the next reading begins."""
-        return self._position
-
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place, from the begin, the present place or the end."""
         self._position = offset + (0, self._position, self._size)[whence]

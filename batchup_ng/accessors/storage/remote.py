@@ -232,11 +232,13 @@ async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
 def _cause(error: Exception) -> Exception:
     """Return what went wrong: fsspec calls whatever happens as it looks for a file of a web server that there is none.
     """
+    if not isinstance(error, FileNotFoundError):
+        return error
     cause = error.__cause__
-    web = isinstance(cause, Exception) and type(cause).__module__.partition(".")[0] in ("aiohttp", "asyncio")
-    if isinstance(error, FileNotFoundError) and web and getattr(cause, "status", None) not in (404, 410):
-        return cause  # type: ignore[return-value]  # which `web` has seen
-    return FileNotFoundError(errno.ENOENT, "No such file") if isinstance(error, FileNotFoundError) else error
+    web = type(cause).__module__.startswith("aiohttp") or isinstance(cause, (ConnectionError, asyncio.TimeoutError))
+    if isinstance(cause, Exception) and web and getattr(cause, "status", None) not in (404, 410):
+        return cause
+    return FileNotFoundError(errno.ENOENT, "No such file")
 
 
 def _is_final(error: Exception) -> bool:
