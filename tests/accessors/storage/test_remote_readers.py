@@ -277,7 +277,7 @@ def test_from_file_reads_urls(server: Server) -> None:
     "reader",
     [
         bu.Hdf5Rows, bu.Hdf5Rows.columns, bu.Hdf5Values, bu.NpzRows, bu.NpzRows.columns, bu.SafetensorsRows,
-        bu.SafetensorsRows.columns, bu.LmdbRows, bu.LmdbRows.columns, lambda url: bu.LmdbArray(url, np.uint8, 1),
+        bu.SafetensorsRows.columns, bu.LmdbRows, lambda url: bu.LmdbArray(url, np.uint8, 1),
         lambda url: bu.ArrowRows(url, "x"), bu.ArrowRows.columns,
     ],
 )  # fmt: skip
