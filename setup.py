@@ -18,6 +18,8 @@ EXTRAS = {
     "lmdb": ["lmdb>=1.4", "msgpack>=1.0"],
     "zarr": ["zarr>=2.16"],
     "parquet": ["pyarrow>=14.0"],
+    # Before that version fsspec keeps its event loop behind a fork, where nothing runs it.
+    "remote": ["fsspec>=2025.5.1", "aiohttp>=3.9"],
     "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8"],
     "tables": ["narwhals>=1.20"],
     "ray": ["ray>=2.40"],

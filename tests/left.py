@@ -10,10 +10,12 @@ its own process. Imports no pytest, so that those programs start fast.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from batchup_ng.accessors.storage import remote
 from batchup_ng.work_pool.processes import fork_server
 
 
@@ -74,6 +77,24 @@ def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]
         if pause > 0.01:  # what only ends in its own time needs no collection, which takes a tenth of a second
             gc.collect()
     return left
+
+
+def end_fsspec() -> None:
+    """End what fsspec started to read files at URLs: its thread, the connections of its sessions."""
+    asyn = sys.modules.get("fsspec.asyn")
+    if asyn is None or asyn.loop[0] is None:
+        return
+    loop, thread = asyn.loop[0], asyn.iothread[0]
+    ends = [fs._session.close() for fs in remote._kept.values() if getattr(fs, "_session", None)]
+    for end in [*ends, loop.shutdown_default_executor()]:
+        asyncio.run_coroutine_threadsafe(end, loop).result()
+    for fs in remote._kept.values():
+        fs.clear_instance_cache()
+    remote._kept.clear()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+    asyn.loop[0] = asyn.iothread[0] = None
 
 
 def named_shared_memory(pids: Iterable[int]) -> set[str]:

@@ -26,7 +26,7 @@ RUN_PAGES = (
     "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras",
 )  # fmt: skip
 NEEDS = {
-    "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",),
+    "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",), "storage": ("fsspec",),
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
 }  # fmt: skip
 QUICK = ("quickstart",)

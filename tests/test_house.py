@@ -29,7 +29,7 @@ FLOORS = {
 }  # fmt: skip
 OPTIONAL = ("torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib",
             "pandas", "pytest", "simplejpeg", "joblib", "cv2", "narwhals", "polars", "skimage",
-            "msgpack", "safetensors", "numcodecs")  # fmt: skip
+            "msgpack", "safetensors", "numcodecs", "fsspec", "aiohttp")  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -38,6 +38,7 @@ def resume(path: Path) -> None:
 READERS: dict[str, Callable[[Path], Any]] = {
     "ImageFiles": lambda path: bu.ImageFiles([path], 8)[0],
     "ImageBytes": lambda path: bu.ImageBytes([path.read_bytes()], 8)[0],
+    "FileBytes": lambda path: bu.ImageBytes(bu.FileBytes([path]), 8)[0],
     "Hdf5Rows": bu.Hdf5Rows,
     "Hdf5Values": bu.Hdf5Values,
     "LmdbArray": lambda path: bu.LmdbArray(path, np.uint8, 1),

@@ -9,6 +9,7 @@ from .map_style import MapStyle
 from .ragged import Ragged
 from .storage import (
     ArrowRows,
+    FileBytes,
     Hdf5Rows,
     Hdf5Values,
     LmdbArray,
@@ -28,6 +29,7 @@ __all__ = [
     "ArrowRows",
     "Cached",
     "CenterCrop",
+    "FileBytes",
     "Hdf5Rows",
     "Hdf5Values",
     "ImageArrayUInt8ToFloat32",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
 import numpy as np
 
+from ..errors import ArgumentError
 from ..validation import known_names
 from .base import files_digest
 from .image_decoding import WHOLE_BYTES
 from .packed_paths import packed_paths
 from .pictures import RENAMED, Pictures
+from .storage.open_file import regular
+from .storage.remote import is_remote
 
 
 class ImageFiles(Pictures):
@@ -51,6 +52,10 @@ class ImageFiles(Pictures):
             size, mode, dtype, resize=resize, crop=crop, decoder=decoder, max_pixels=max_pixels, truncated=truncated
         )
         self._paths = packed_paths(paths)
+        if is_remote(self._paths[0]):
+            raise ArgumentError(
+                f"paths must be files of this machine, not {self._paths[0]!r}; pass ImageBytes(FileBytes(urls), size)"
+            )
         self._folder = os.getcwd()
 
     def __len__(self) -> int:
@@ -74,11 +79,7 @@ class ImageFiles(Pictures):
         return files_digest(path for row in range(len(self)) for path in self.file_paths([row]))
 
     def _opened(self, encoded: str) -> bytes | IO[bytes]:
-        found = os.stat(encoded)
-        if not stat.S_ISREG(found.st_mode):
-            is_folder = stat.S_ISDIR(found.st_mode)
-            code = errno.EISDIR if is_folder else errno.EINVAL
-            raise OSError(code, "a directory, not a file" if is_folder else "not a regular file")
+        found = regular(encoded)
         if found.st_size > WHOLE_BYTES:
             return open(encoded, "rb")
         with open(encoded, "rb", buffering=0) as file:

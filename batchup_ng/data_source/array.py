@@ -16,6 +16,7 @@ from ..accessors.map_style import MapStyle
 from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
+from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..display import array_words, listed
@@ -203,7 +204,8 @@ def _is_plain(array: Any) -> bool:
         return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
     if type(array) is Ragged:
         return _is_plain(array.values)
-    return isinstance(array, (np.ndarray, Pictures)) or (isinstance(array, StoredRows) and not array.runs_user_code)
+    plain = isinstance(array, (np.ndarray, Pictures, FileBytes))
+    return plain or (isinstance(array, StoredRows) and not array.runs_user_code)
 
 
 def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from ..accessors.storage import (
     TextLines,
     ZarrRows,
 )
+from ..accessors.storage.remote import is_remote
 from ..accessors.storage.shard_paths import shard_paths
 from ..errors import ArgumentError, BatchupError
 from .array import ArrayDataSource
@@ -44,7 +45,8 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     {'label': array([0, 1])}
 
     Args:
-        paths: The file; of tars, Parquet and Arrow files, also a list, or a pattern such as ``"train-{000..099}.tar"``.
+        paths: The file, or its URL; of tars, Parquet and Arrow files, also a list, or a pattern such as
+            ``"train-{000..099}.tar"``.
         columns: Names of the columns; None for all.
 
     Raises:
@@ -53,9 +55,8 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
         ImportError: the format needs a library that is not installed.
     """
     path = paths if isinstance(paths, (str, os.PathLike)) else shard_paths(paths)[0]
-    name = os.fspath(path).rstrip("/").lower()
     for ending, opened in FORMATS.items():
-        if name.endswith(ending):
+        if _name(os.fspath(path)).endswith(ending):
             return ArrayDataSource(opened(paths, columns))
     known = ", ".join(FORMATS)
     raise ArgumentError(
@@ -65,7 +66,12 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
 
 def is_stored(path: str) -> bool:
     """Return whether the ending of a path is one that :func:`from_file` knows."""
-    return path.rstrip("/").lower().endswith(tuple(FORMATS))
+    return _name(path).endswith(tuple(FORMATS))
+
+
+def _name(path: str) -> str:
+    """Return by what the format of a file is told; behind a question mark a URL may have a signature."""
+    return (path.partition("?")[0] if is_remote(path) else path).rstrip("/").lower()
 
 
 def _lmdb(path: Any, names: Sequence[str] | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Rows in files that other programs wrote, one format a file."""
 
 from .arrow import ArrowRows
+from .file_bytes import FileBytes
 from .hdf5 import Hdf5Rows, Hdf5Values
 from .lmdb import LmdbArray, LmdbRows
 from .npy import NpyRows, NpzRows
@@ -12,6 +13,7 @@ from .zarr import ZarrRows
 
 __all__ = [
     "ArrowRows",
+    "FileBytes",
     "Hdf5Rows",
     "Hdf5Values",
     "LmdbArray",

@@ -18,6 +18,7 @@ from ...validation import size_in_bytes
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
 from .chunks import LARGE_ROW, ChunkedArray
+from .remote import is_remote
 from .shard_paths import shard_paths
 
 LARGEST_CHUNK = 1 << 30
@@ -42,8 +43,8 @@ class ArrowColumn(StoredArray, StoredValues):
     Dictionaries are read as their values, extension types as what they are stored as.
 
     Args:
-        paths: A file; a pattern such as ``"train-*.parquet"``, whose files are taken in the order of their names; or a
-            list of files, taken as they are.
+        paths: A file (of Parquet, also a URL); a pattern such as ``"train-*.parquet"``, whose files are taken in the
+            order of their names; or a list of files, taken as they are.
         column: Its name; ``"image.bytes"`` is the field ``bytes`` of a column of structs.
         shape: The shape of a row that is stored as a list, or as bytes, of as many numbers.
         fill: What stands for a null among numbers.
@@ -261,7 +262,9 @@ class ArrowColumn(StoredArray, StoredValues):
             SampleReadError: one of their files has changed, though their chunks may be kept.
         """
         chunks = np.searchsorted(self._ends, rows, "right")
-        for file in np.unique(self._files[chunks]).tolist():
+        files = np.unique(self._files[chunks]).tolist()
+        self._look([file for file in files if is_remote(self.paths[file])])  # at all of them at once
+        for file in files:
             self._handle(file)
         return chunks, rows - self._starts[chunks]
 
@@ -304,6 +307,8 @@ class ArrowColumn(StoredArray, StoredValues):
 
 class PaddedChunks(ChunkedArray):
     """The chunks of a column of numbers, each as long as the longest, as `ChunkedArray` takes them to be."""
+
+    takes_urls = True
 
     def __init__(self, column: ArrowColumn, cache: int | str) -> None:
         super().__init__(column.paths)

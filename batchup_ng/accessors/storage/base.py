@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -19,6 +20,8 @@ import numpy as np
 from ...error_context import shortened
 from ...errors import ArgumentError, BatchupError, SampleReadError
 from ..base import check_out, checked_rows, chosen_rows, rows_of
+from . import remote
+from .remote import is_remote
 
 RUN_BYTES = 1 << 20
 """Bytes that are worth reading in one go where storage has no chunks of its own: disks and networks wait for each."""
@@ -32,24 +35,28 @@ class StoredRows(ABC):
 
     What is pickled are the paths and options: each process opens the files itself when it first reads from them, and
     each thread where a handle is not safe among threads (`each_thread`). A file whose size or time of change is not
-    that of when this was made is refused, on any machine: copy files by what keeps their times.
+    that of when this was made is refused, on any machine: copy files by what keeps their times. At a file at a URL that
+    is looked at again after :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN` seconds.
 
     Attributes:
-        paths: The files, absolute.
+        paths: The files: URLs, absolute paths.
 
     Args:
         paths: The files, at least one.
 
     Raises:
         SampleReadError: one of them is not there; ``.source`` is its path.
+        ArgumentError: one of them is a URL, and files of this format are not read there.
     """
 
     each_thread: ClassVar[bool] = False
+    takes_urls: ClassVar[bool] = False
     runs_user_code: bool = False
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
-        self.paths = tuple(os.path.abspath(os.fspath(path)) for path in paths)
-        self._stamps = [_stamp(path) for path in self.paths]
+        self.paths = tuple(self._known(os.fspath(path)) for path in paths)
+        self._looked = {number: time.monotonic() for number, path in enumerate(self.paths) if is_remote(path)}
+        self._stamps = _stamps_of(self.paths)
         self._handles: dict[tuple[int, int, int], Any] = {}
 
     @abstractmethod
@@ -96,17 +103,42 @@ class StoredRows(ABC):
         """Return the options on which the rows depend, as JSON has them."""
         return []
 
+    @classmethod
+    def _known(cls, path: str) -> str:
+        """Return a path as it is kept: absolute, or the URL that it is."""
+        if is_remote(path) and not cls.takes_urls:
+            raise ArgumentError(
+                f"{called(path)} is a URL, and files of this format are read on this machine alone; download it, or "
+                f"have it as tar, Parquet, Zarr, npy or text there (bu.convert); pictures: ImageBytes(FileBytes(urls))"
+            )
+        return path if is_remote(path) else os.path.abspath(path)
+
+    def _look(self, numbers: Sequence[int]) -> None:
+        """Look whether files are what they were, at all that are at URLs at once.
+
+        Raises:
+            SampleReadError: one is not, or cannot be looked at.
+        """
+        now = time.monotonic()
+        due = [number for number in numbers if now - self._looked.get(number, -math.inf) >= remote.LOOK_AGAIN]
+        for number, stamp in zip(due, _stamps_of([self.paths[number] for number in due]), strict=True):
+            path = self.paths[number]
+            if stamp != self._stamps[number]:
+                raise SampleReadError(
+                    f"{called(path)} has changed since it was first opened; make the accessor and the source anew",
+                    path,
+                )
+            if is_remote(path):
+                self._looked[number] = now
+
     def _handle(self, number: int = 0) -> Any:
         """Return the file of that number, open, if it is still what it was.
 
         Raises:
             SampleReadError: it is not, or cannot be opened.
         """
+        self._look([number])
         path = self.paths[number]
-        if _stamp(path) != self._stamps[number]:
-            raise SampleReadError(
-                f"{_called(path)} has changed since it was first opened; make the accessor and the source anew", path
-            )
         key = number, os.getpid(), threading.get_ident() if self.each_thread else 0
         handle = self._handles.get(key)
         if handle is None:
@@ -123,7 +155,7 @@ class StoredRows(ABC):
             raise
         except Exception as error:  # whatever a library makes of what the file holds
             raise SampleReadError(
-                f"{_called(path)} cannot be opened by {type(self).__name__} ({_reason(error)})", path
+                f"{called(path)} cannot be opened by {type(self).__name__} ({reason(error)})", path
             ) from error
 
     def _unreadable(self, rows: np.ndarray, error: Exception) -> Exception:
@@ -132,10 +164,10 @@ class StoredRows(ABC):
             raise error
         name = self.sample_name(int(rows[0]))
         which = f"row {rows[0]}" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]}"
-        return SampleReadError(f"{which} of {_called(name or self.paths[0])} cannot be read ({_reason(error)})", name)
+        return SampleReadError(f"{which} of {called(name or self.paths[0])} cannot be read ({reason(error)})", name)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_handles": {}}
+        return {**vars(self), "_handles": {}, "_looked": {}}
 
     def __repr__(self) -> str:
         where = shortened(repr(self.paths[0]), 200) if len(self.paths) == 1 else f"{len(self.paths)} files"
@@ -249,20 +281,31 @@ def runs(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
     return zip(rows[starts].tolist(), lengths.tolist(), starts.tolist(), strict=True)
 
 
+def _stamps_of(paths: Sequence[str]) -> list[tuple[int, Any]]:
+    """Return by what a change of each file is noticed: its size and time of change, or what its server tells."""
+    at_urls = iter(remote.stamps_of(list(filter(is_remote, paths))))
+    stamps: list[tuple[int, Any]] = []
+    for path in paths:
+        try:
+            stamp = next(at_urls) if is_remote(path) else _stamp(path)
+            if isinstance(stamp, Exception):
+                raise stamp
+        except OSError as error:
+            raise SampleReadError(f"{called(path)} cannot be opened ({reason(error)})", path) from error
+        stamps.append(stamp)
+    return stamps
+
+
 def _stamp(path: str) -> tuple[int, int]:
-    """Return by what a change of a file is noticed: its size and time of change."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise SampleReadError(f"{_called(path)} cannot be opened ({_reason(error)})", path) from error
+    found = os.stat(path)
     return found.st_size, found.st_mtime_ns
 
 
-def _called(path: str) -> str:
+def called(path: str) -> str:
     return shortened(repr(path), 400)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Return what an error says, without control characters, which may come out of the file."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {error.strerror}"

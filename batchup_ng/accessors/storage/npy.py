@@ -14,7 +14,8 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import StoredArray, StoredRows, of_one_length
+from .base import StoredArray, StoredRows, of_one_length, runs
+from .remote import RemoteFile, is_remote
 
 LOCAL_HEADER = struct.Struct("<26x2H")
 """Of a member of a zip file: what stands before the lengths of its name and of its extra field (APPNOTE.TXT, 4.3.7)."""
@@ -27,7 +28,7 @@ class NpyRows(StoredArray):
     """The rows of an array that ``numpy.save`` wrote, which may be larger than memory.
 
     Beside ``numpy.load(path, mmap_mode="r")``, which a source takes as well, it notices that the file has changed, and
-    is pickled as its path.
+    is pickled as its path. Of a file at a URL the rows of a batch are fetched at once.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,28 +37,54 @@ class NpyRows(StoredArray):
     [[4, 5], [0, 1]]
 
     Args:
-        path: The file.
+        path: The file, or its URL.
 
     Raises:
-        SampleReadError: it is not there, is no such file, is shorter than it says, or holds objects.
+        SampleReadError: it is not there, is no such file, is shorter than it says, or holds objects; or it is at a URL
+            and has its columns first.
     """
+
+    takes_urls = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__([path])
-        array: np.ndarray = self._handle()
+        array: np.ndarray | RemoteArray = self._handle()
         if array.ndim == 0:
             raise SampleReadError(f"{self.paths[0]!r} holds a single value, not rows", self.paths[0])
         self._shape, self._dtype = array.shape, array.dtype
 
-    def _open(self, path: str) -> np.ndarray:
+    def _open(self, path: str) -> Any:
+        if is_remote(path):
+            return RemoteArray(RemoteFile(path), self._stamps[0][0])
         with open(path, "rb") as file:
             return _mapped(file, 0, os.fstat(file.fileno()).st_size)
 
-    def _close(self, handle: np.ndarray) -> None:
+    def _close(self, handle: Any) -> None:
         pass  # the map goes with the last reference to it: a thread may be reading
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        fill_rows(self._handle(), rows, out)
+        array = self._handle()
+        if isinstance(array, RemoteArray):
+            array.fill(rows, out)
+        else:
+            fill_rows(array, rows, out)
+
+
+class RemoteArray:
+    """An array at a URL, in a file of `size` bytes."""
+
+    def __init__(self, file: RemoteFile, size: int) -> None:
+        self.shape, fortran, self.dtype, self._start = npy_header(file.read(0, min(size, LONGEST_HEADER)), size)
+        if fortran and len(self.shape) > 1:
+            raise ValueError("it has its columns first, so that rows lie apart; save numpy.ascontiguousarray of it")
+        self.ndim, self._file = len(self.shape), file
+
+    def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows` into `out`, each run of consecutive ones by one request."""
+        n_row, found = out[:1].nbytes, list(runs(rows))
+        contents = self._file.read_many([(self._start + first * n_row, n * n_row) for first, n, _ in found])
+        for (_, n, place), raw in zip(found, contents, strict=True):
+            out[place : place + n] = np.frombuffer(raw, self.dtype).reshape(n, *out.shape[1:]) if raw else 0
 
 
 class NpzRows(NpyRows):
@@ -72,6 +99,8 @@ class NpzRows(NpyRows):
             read by rows.
         ArgumentError: there is no array of that name.
     """
+
+    takes_urls = False
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.name = name
@@ -91,7 +120,7 @@ class NpzRows(NpyRows):
     def _options(self) -> list[Any]:
         return [self.name]
 
-    def _open(self, path: str) -> np.ndarray:
+    def _open(self, path: str) -> Any:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             names = _names(archive)
             name = names[0] if self.name is None and len(names) == 1 else self.name

@@ -50,6 +50,8 @@ class SafetensorsRows(NpyRows):
         ArgumentError: there is no array of that name.
     """
 
+    takes_urls = False
+
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.name = name
         super().__init__(path)
@@ -66,7 +68,7 @@ class SafetensorsRows(NpyRows):
             SampleReadError: as the class.
             ArgumentError: as the class; or arrays differ in length.
         """
-        header, _ = _header(os.path.abspath(os.fspath(path)))
+        header, _ = _header(cls._known(os.fspath(path)))
         return of_one_length(path, {name: cls(path, name) for name in (header if names is None else names)})
 
     def _options(self) -> list[Any]:

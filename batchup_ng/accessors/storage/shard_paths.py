@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...errors import ArgumentError, SampleReadError
 from ..packed_paths import path_text
+from .remote import is_remote, matching
 
 BRACES = re.compile(r"\{(\d+\.\.\d+|[^{}]*,[^{}]*)\}")
 
@@ -18,7 +19,7 @@ def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     """Return the files of one path or pattern, or of several: in their order, those of ``*`` sorted.
 
     In a pattern ``{000..099}`` stands for numbers with as many digits, ``{a,b}`` for either, ``*``, ``?`` and ``[]``
-    for what :mod:`glob` says. A file that has such a name is itself.
+    for what :mod:`glob` says. A file that has such a name is itself. In a URL ``*`` is for stores that can list files.
 
     >>> shard_paths("train-{08..10}.tar")
     ['train-08.tar', 'train-09.tar', 'train-10.tar']
@@ -35,15 +36,23 @@ def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def _matching(text: str) -> list[str]:
-    if not (glob.has_magic(text) or BRACES.search(text)) or os.path.exists(text):
+    if not (_has_magic(text) or BRACES.search(text)) or os.path.exists(text):
         return [text]
     parts = BRACES.split(text)  # every other of them is what stood in braces
     choices = [_choices(part) if number % 2 else [part] for number, part in enumerate(parts)]
     patterns = ["".join(chosen) for chosen in itertools.product(*choices)]
-    found = [path for each in patterns for path in (sorted(glob.glob(each)) if glob.has_magic(each) else [each])]
+    found = [path for each in patterns for path in (_listed(each) if _has_magic(each) else [each])]
     if not found:
         raise SampleReadError(f"no file matches {text!r}; check the folder and the pattern", text)
     return found
+
+
+def _has_magic(text: str) -> bool:
+    return "*" in text if is_remote(text) else glob.has_magic(text)  # a URL may have its own ? and []
+
+
+def _listed(pattern: str) -> list[str]:
+    return matching(pattern) if is_remote(pattern) else sorted(glob.glob(pattern))
 
 
 def _choices(braced: str) -> list[str]:

@@ -14,10 +14,11 @@ from ...validation import not_negative, true_or_false
 from ..base import rows_of
 from ..image_bytes import ImageBytes
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
-from .index_file import load_index, save_index
+from .index_file import index_path, load_indices, save_index
 from .member_decoding import PICTURES, decoder_of
 from .npy import LONGEST_HEADER, npy_header
-from .open_file import OpenFile
+from .open_file import AnyFile, opened
+from .remote import RemoteFile, is_remote, read_ranges
 from .shard_paths import shard_paths
 from .tar_index import FORM, Samples, believable, scan
 
@@ -32,7 +33,9 @@ class TarShards(StoredArray, StoredValues):
     behind the first dot of the name, folders left out. A key that comes again later is another sample, as WebDataset
     has it. Members are read where they lie; nothing is extracted, and no name is opened. Where the members are is found
     by reading all headers once, and kept beside each tar in ``X.tar.index``, which is believed as long as the tar has
-    the size and time that it had; where that cannot be written, each program looks anew.
+    the size and time that it had; where that cannot be written, each program looks anew. The index of a tar at a URL is
+    kept in ``~/.cache/batchup_ng``; one that lies beside the tar there, if you upload it too, is used if it is that of
+    a tar of the same size. Members of a batch are fetched from URLs at once.
 
     Rows are, by their extension: ``cls``: numbers, together ``(n,) int64``; ``npy``: arrays; ``txt``: ``str``;
     ``json``: what it holds; all others, pictures among them: ``bytes``, which :class:`~batchup_ng.ImageBytes` takes.
@@ -50,14 +53,14 @@ class TarShards(StoredArray, StoredValues):
     (['one', 'zero'], array([7, 8]))
 
     Args:
-        paths: One path, or a list; each may be a pattern: ``"train-{000..099}.tar"``, ``"train-*.tar"``.
+        paths: One path or URL, or a list; each may be a pattern: ``"train-{000..099}.tar"``, ``"train-*.tar"``.
         column: The extension, or several of which each sample has one: ``"jpg;png"``. It may be left out where there is
             only one.
         decode: ``"auto"`` decodes by extension, as above; None leaves bytes; a function gets the bytes of each member.
         shape: Of each row, if all are of one shape: members are the values themselves (``bin``), or all ``npy`` with
             one header.
         dtype: The dtype of rows of that shape.
-        index: Whether ``X.tar.index`` may be written. One that is there is used.
+        index: Whether an index may be written. One that is there is used.
 
     Attributes:
         keys: The key of each sample, a sequence of ``str``.
@@ -68,6 +71,8 @@ class TarShards(StoredArray, StoredValues):
         ArgumentError: there is no such column; members have not the size that `shape` and `dtype` say.
         ArgumentTypeError: an argument is of a wrong kind.
     """
+
+    takes_urls = True
 
     def __init__(
         self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], column: str | None = None, *,
@@ -159,20 +164,20 @@ class TarShards(StoredArray, StoredValues):
 
     def _samples(self, index: bool) -> Samples:
         save = true_or_false("index", index)
-        return Samples(self.paths, (self._index(number, save) for number in range(len(self.paths))))
+        found = load_indices(self.paths, self._stamps, FORM)
+        return Samples(self.paths, (self._index(number, each, save) for number, each in enumerate(found)))
 
-    def _index(self, number: int, save: bool) -> dict[str, np.ndarray]:
+    def _index(self, number: int, found: dict[str, np.ndarray] | None, save: bool) -> dict[str, np.ndarray]:
         path, stamp = self.paths[number], self._stamps[number]
-        found = load_index(f"{path}.index", stamp, FORM)
         if found is not None and believable(found, stamp[0]):
             return found
         file = self._handle(number)
         try:
-            made = scan(file.number, stamp[0])
+            made = scan(file.walk(stamp[0]), stamp[0])
         except (ValueError, OSError) as error:
             raise SampleReadError(f"{path!r} cannot be read as a tar: {error}", path) from error
         if save:
-            save_index(f"{path}.index", stamp, made)
+            save_index(index_path(path, stamp), stamp, made)
         return made
 
     def _choose(self, samples: Samples, column: Any, decode: Any, shape: Any, dtype: Any) -> None:
@@ -201,7 +206,7 @@ class TarShards(StoredArray, StoredValues):
         if not self._extensions[0].endswith("npy"):
             return b""
         try:
-            head = self._handle().read(int(self._offsets[0]), min(LONGEST_HEADER, int(self._sizes[0])))
+            head: bytes = self._handle().read(int(self._offsets[0]), min(LONGEST_HEADER, int(self._sizes[0])))
             shape, fortran, dtype, length = npy_header(head, int(self._sizes[0]))
         except Exception as error:
             raise self._unreadable(np.zeros(1, np.int64), error) from error
@@ -226,20 +231,20 @@ class TarShards(StoredArray, StoredValues):
         """Return the number of the tar that each row is in."""
         return np.searchsorted(self._ends, rows, "right")
 
-    def _open(self, path: str) -> OpenFile:
-        return OpenFile(path)
+    def _open(self, path: str) -> AnyFile:
+        return opened(path)
 
-    def _close(self, handle: OpenFile) -> None:
+    def _close(self, handle: AnyFile) -> None:
         pass  # it is closed with the last reference to it: a thread may be reading
 
-    def _handle(self, number: int = 0) -> OpenFile:
-        file: OpenFile = super()._handle(number)
+    def _handle(self, number: int = 0) -> Any:
+        file: AnyFile = super()._handle(number)
         if len(self._handles) > MAX_OPEN:
             for key in list(self._handles)[:-MAX_OPEN]:
                 self._handles.pop(key, None)
         return file
 
-    def _by_file(self, rows: np.ndarray) -> Iterator[tuple[OpenFile, Iterable[int]]]:
+    def _by_file(self, rows: np.ndarray) -> Iterator[tuple[AnyFile, Iterable[int]]]:
         """Give each file that some of `rows` are in, with their places among `rows`."""
         if len(self.paths) == 1:
             yield self._handle(), range(len(rows))
@@ -247,26 +252,50 @@ class TarShards(StoredArray, StoredValues):
         places: dict[int, list[int]] = {}
         for place, shard in enumerate(self._shards(rows).tolist()):
             places.setdefault(shard, []).append(place)
+        self._look([shard for shard in places if is_remote(self.paths[shard])])  # at all of them at once
         for shard, of_it in places.items():
             yield self._handle(shard), of_it
 
     def _values(self, rows: np.ndarray) -> list[Any]:
-        values: list[Any] = [None] * len(rows)
+        values = self._contents(rows)
+        for place, found in enumerate(values):
+            try:
+                if isinstance(found, Exception):
+                    raise found
+                if self._decode is not None:
+                    values[place] = self._decode(found)
+            except Exception as error:
+                raise self._unreadable(rows[place : place + 1], error) from error
+        return values
+
+    def _contents(self, rows: np.ndarray) -> list[Any]:
+        """Return the bytes of the members of `rows`, those at URLs fetched at once; or why one cannot be had."""
+        found: list[Any] = [None] * len(rows)
         offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
+        ranges = {}
         for file, places in self._by_file(rows):
             for place in places:
                 try:
-                    value = file.read(offsets[place], sizes[place])
-                    values[place] = value if self._decode is None else self._decode(value)
-                except Exception as error:
-                    raise self._unreadable(rows[place : place + 1], error) from error
-        return values
+                    if isinstance(file, RemoteFile):
+                        ranges[place] = file.url, offsets[place], sizes[place]
+                    else:
+                        found[place] = file.read(offsets[place], sizes[place])
+                except (OSError, EOFError) as error:
+                    found[place] = error
+        for place, content in zip(ranges, read_ranges(list(ranges.values())), strict=True):
+            found[place] = content
+        return found
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         if self._decode is not None:
             out[...] = self._values(rows)
         elif not out.flags.c_contiguous:
             out[...] = self[rows]
+        elif out.nbytes and any(map(is_remote, self.paths)):
+            for place, member in enumerate(self._values(rows)):
+                if not member.startswith(self._head):
+                    raise self._unfit(rows[place : place + 1], len(member))
+                out[place] = np.frombuffer(member, self._dtype, offset=len(self._head)).reshape(out.shape[1:])
         elif out.nbytes:
             self._fill_fixed(rows, out.reshape(-1).view(np.uint8).data)
 
@@ -274,13 +303,17 @@ class TarShards(StoredArray, StoredValues):
         n_row, head, wanted = len(out) // len(rows), bytearray(len(self._head)), self._head
         whole, offsets = len(head) + n_row, self._offsets[rows].tolist()
         for file, places in self._by_file(rows):
-            number = file.number
+            number = file.number  # type: ignore[union-attr]  # none is at a URL
             for place in places:
                 into = out[place * n_row : place * n_row + n_row]
                 found = os.preadv(number, [head, into] if wanted else [into], offsets[place])
                 if found != whole or head != wanted:
-                    other = f"{found} of {whole} bytes are there, or its header is not that of {self.sample_name(0)!r}"
-                    raise self._unreadable(rows[place : place + 1], ValueError(other))
+                    raise self._unfit(rows[place : place + 1], found)
+
+    def _unfit(self, row: np.ndarray, found: int) -> Exception:
+        whole = len(self._head) + self.row_bytes
+        other = f"{found} of {whole} bytes are there, or its header is not that of {self.sample_name(0)!r}"
+        return self._unreadable(row, ValueError(other))
 
 
 def _known_form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

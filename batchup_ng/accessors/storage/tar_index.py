@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -33,15 +33,15 @@ class PackedKeys(PackedPaths):
         self._joined, self._ends = joined, ends
 
 
-def scan(file: int, size: int) -> dict[str, np.ndarray]:
-    """Return the index of an open tar of `size` bytes.
+def scan(read: Callable[[int, int], bytes], size: int) -> dict[str, np.ndarray]:
+    """Return the index of a tar of `size` bytes, read as :func:`~.tar_members.members` does.
 
     Raises:
         ValueError: it is no tar that can be read in place, or has no samples.
     """
     offsets, sizes, samples, kinds, key_ends = (array("q") for _ in range(5))
     keys, numbers, last, n_files = bytearray(), dict[bytes, int](), None, 0
-    for name, start, nbytes in members(file, size):
+    for name, start, nbytes in members(read, size):
         n_files += 1
         dot = name.find(b".", name.rfind(b"/") + 1)
         if dot < 0 or name[dot - 1 : dot] in (b"", b"/") or META.match(name):

@@ -6,10 +6,9 @@ headers are described in the manual of GNU tar, "Basic Tar Format", and in POSIX
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 BLOCK = 512
 
@@ -28,14 +27,18 @@ RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
-def members(file: int, size: int) -> Iterator[tuple[bytes, int, int]]:
+def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[bytes, int, int]]:
     """Give each plain file in a tar of `size` bytes: its name, where its bytes begin, how many they are.
+
+    Args:
+        read: Returns so many bytes at a place of it, given the place first, and fewer at its end.
+        size: Its bytes.
 
     Raises:
         ValueError: it is no tar, is compressed, claims more than there is, or holds a sparse file.
     """
     position, name, length = 0, None, None
-    while (header := os.pread(file, BLOCK, position)) and header.strip(b"\0"):
+    while (header := read(position, BLOCK)) and header.strip(b"\0"):
         _check(header, position)
         kind, start = header[156:157], position + BLOCK
         nbytes = 0 if kind in WITHOUT_DATA else _number(header[124:136])
@@ -47,7 +50,7 @@ def members(file: int, size: int) -> Iterator[tuple[bytes, int, int]]:
         if kind in NAMES:
             if nbytes > LONGEST_NAME:
                 raise ValueError(f"the header at byte {start - BLOCK} has {nbytes} bytes, more than any name needs")
-            text = os.pread(file, nbytes, start)
+            text = read(start, nbytes)
             fields = {b"path": text} if kind == b"L" else _records(text)
             name = fields.get(b"path", name)
             length = int(fields[b"size"]) if b"size" in fields else length

@@ -12,11 +12,8 @@ import numpy as np
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import true_or_false
 from .base import RUN_BYTES, WINDOW_BYTES, StoredValues, runs
-from .index_file import load_index, save_index
-from .open_file import OpenFile
-
-SCAN_BYTES = 1 << 22
-"""Bytes that are looked through for line ends at once."""
+from .index_file import index_path, load_indices, save_index
+from .open_file import AnyFile, opened
 
 LINE_END = ord("\n")
 
@@ -26,7 +23,8 @@ class TextLines(StoredValues):
 
     A line ends with ``\n``, or ``\r\n``; the last one may lack it. Where lines begin is found by reading the file once,
     kept as 8 bytes a line, and beside the file in ``X.index``, which is believed as long as the file has the size and
-    time that it had; where that cannot be written, each program looks anew.
+    time that it had; where that cannot be written, each program looks anew. That of a file at a URL is kept in
+    ``~/.cache/batchup_ng``; one that lies beside it there is used if it is that of a file of the same size.
 
     A row is a ``str``, and several are a list.
 
@@ -38,7 +36,7 @@ class TextLines(StoredValues):
     ('{"y": 0}', [{'y': 4}, {'y': 1}])
 
     Args:
-        path: The file.
+        path: The file, or its URL.
         encoding: Of the text, one in which a line end is one byte; None gives ``bytes``.
         errors: What to do about what is not in that encoding, as ``bytes.decode`` has it: ``"strict"``, ``"replace"``.
         keep_end: Whether rows keep their line end.
@@ -50,6 +48,8 @@ class TextLines(StoredValues):
         ArgumentError: there is no such encoding, or line ends are more than a byte in it.
         ArgumentTypeError: `decode` is no function.
     """
+
+    takes_urls = True
 
     def __init__(
         self, path: str | os.PathLike[str], *, encoding: str | None = "utf-8", errors: str = "strict",
@@ -82,35 +82,35 @@ class TextLines(StoredValues):
 
     def _found(self, save: bool) -> np.ndarray:
         """Return where each line begins, and where the last ends: ``(n + 1,) int64``."""
-        path, stamp = f"{self.paths[0]}.index", self._stamps[0]
-        loaded = load_index(path, stamp, {"bounds": "<i8"})
+        path, stamp = self.paths[0], self._stamps[0]
+        loaded = next(load_indices([path], [stamp], {"bounds": "<i8"}))
         if loaded is not None and _believable(loaded["bounds"], stamp[0]):
             return loaded["bounds"]
         file = self._handle()
         try:
             bounds = _bounds(file, stamp[0])
         except (OSError, EOFError) as error:
-            raise SampleReadError(f"{self.paths[0]!r} cannot be read: {error}", self.paths[0]) from error
+            raise SampleReadError(f"{path!r} cannot be read: {error}", path) from error
         if save:
-            save_index(path, stamp, {"bounds": bounds})
+            save_index(index_path(path, stamp), stamp, {"bounds": bounds})
         return bounds
 
     def sample_name(self, row: int) -> str | None:
         """Return ``"PATH:LINE"``, lines counted from 1 as editors do."""
         return f"{self.paths[0]}:{range(len(self))[row] + 1}"
 
-    def _open(self, path: str) -> OpenFile:
-        return OpenFile(path)
+    def _open(self, path: str) -> AnyFile:
+        return opened(path)
 
-    def _close(self, handle: OpenFile) -> None:
+    def _close(self, handle: AnyFile) -> None:
         pass  # which the last reference does: a thread may be reading
 
     def _values(self, rows: np.ndarray) -> list[Any]:
-        file: OpenFile = self._handle()
+        file: AnyFile = self._handle()
         values = []
-        for first, n, _ in runs(rows):
-            bounds = self._bounds[first : first + n + 1].tolist()
-            raw = file.read(bounds[0], bounds[-1] - bounds[0])
+        found = [(first, self._bounds[first : first + n + 1].tolist()) for first, n, _ in runs(rows)]
+        contents = file.read_many([(bounds[0], bounds[-1] - bounds[0]) for _, bounds in found])
+        for (first, bounds), raw in zip(found, contents, strict=True):
             for place, (start, end) in enumerate(pairwise(bounds)):
                 try:
                     values.append(self._row(raw[start - bounds[0] : end - bounds[0]]))
@@ -125,13 +125,11 @@ class TextLines(StoredValues):
         return row if self._decode is None else self._decode(row)
 
 
-def _bounds(file: OpenFile, size: int) -> np.ndarray:
+def _bounds(file: AnyFile, size: int) -> np.ndarray:
     """Return where each line of a file of `size` bytes begins, and where the last ends."""
-    block = np.empty(min(size, SCAN_BYTES), np.uint8)
     found = [np.zeros(1, np.int64)]
-    for start in range(0, size, SCAN_BYTES):
-        part = block[: size - start]
-        file.read_into([part.data], start, len(part))
+    for start in range(0, size, file.scan_bytes):
+        part = np.frombuffer(file.read(start, min(size - start, file.scan_bytes)), np.uint8)
         found.append(np.flatnonzero(part == LINE_END) + (start + 1))
     bounds = np.concatenate(found)
     return bounds if bounds[-1] == size else np.append(bounds, size)

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import ArgumentError, SampleReadError
 from .base import StoredRows, of_one_length
 from .chunks import ChunkedArray
+from .remote import RemoteSystem, is_remote, stamps_of
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
 """The files that describe an array or a group: of format 3, and of format 2."""
@@ -20,14 +21,14 @@ LARGEST_CHUNK = 1 << 30
 
 
 class ZarrRows(ChunkedArray):
-    """The rows of an array in a Zarr store on disk: a folder, or a ``.zip`` file.
+    """The rows of an array in a Zarr store: a folder, also one at a URL, or a ``.zip`` file.
 
     A chunk that is kept is that of the first axis: with chunks along other axes too it is put together of several.
     Chunks that were never written have the fill value of the array. Of a folder only the file of metadata is looked at
     to see whether it has changed, so **a chunk that is written anew in place is not noticed**.
 
     zarr 3 reads formats 2 and 3, zarr 2 reads format 2. zarr 3 starts threads in each process that reads, which end
-    with it.
+    with it. A store at a URL needs zarr 3; a web server cannot list the arrays of a group, so name them.
 
     ::
 
@@ -35,7 +36,7 @@ class ZarrRows(ChunkedArray):
         source = ArrayDataSource(ZarrRows.columns("digits.zarr", ["image", "label"]))  # batches are dicts
 
     Args:
-        path: The store.
+        path: The store, or the URL of one that is a folder.
         array: The path of an array in it, such as ``"train/images"``; it may be left out where the store is an array,
             or a group of only one.
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
@@ -46,6 +47,8 @@ class ZarrRows(ChunkedArray):
         ArgumentError: there is no array of that name.
         ImportError: the extra ``zarr`` is not installed.
     """
+
+    takes_urls = True
 
     def __init__(self, path: str | os.PathLike[str], array: str | None = None, *, cache: int | str = "256MB") -> None:
         self._set_cache(cache)
@@ -86,7 +89,7 @@ class ZarrRows(ChunkedArray):
 
     def _root(self, path: str | os.PathLike[str]) -> Any:
         """Begin with the array or group that the store itself is, and return it."""
-        self.path, self.array = os.path.abspath(os.fspath(path)), ""
+        self.path, self.array = self._known(os.fspath(path)), ""
         super().__init__([_metadata(self.path, "")])
         return self._handle()
 
@@ -96,6 +99,11 @@ class ZarrRows(ChunkedArray):
     def _open(self, path: str) -> Any:
         zarr = _library()
         store = zarr.storage.ZipStore(path, mode="r") if path == self.path else self.path
+        if is_remote(path):
+            if _is_2(zarr):
+                raise ImportError(f"{path!r} needs zarr 3, and {zarr.__version__} is installed: pip install 'zarr>=3'")
+            system = RemoteSystem(self.path)
+            store = zarr.storage.FsspecStore(system, read_only=True, path=system.path.rstrip("/"))
         node = zarr.open(store, mode="r", path=self.array)
         if not hasattr(node, "array_keys"):
             _check(node)
@@ -128,6 +136,10 @@ def _is_2(zarr: Any) -> bool:
 
 def _metadata(path: str, array: str) -> str:
     """Return the file that describes an array or group: of a zip file, that itself."""
+    if is_remote(path):
+        urls = ["/".join(filter(None, (path.rstrip("/"), array, name))) for name in METADATA]
+        stamps = zip(urls, stamps_of(urls), strict=True)
+        return next((url for url, stamp in stamps if not isinstance(stamp, Exception)), urls[0])
     if os.path.isfile(path):
         return path
     files = [os.path.join(path, array, name) for name in METADATA]

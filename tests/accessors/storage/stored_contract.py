@@ -121,19 +121,19 @@ class StoredContract(AccessorContract):
     def test_f26_a_file_that_changes_is_named(self, made: Made) -> None:
         accessor, _ = made
         accessor[0]
-        path = Path(accessor.file_paths([0])[0])
+        path = self.file(accessor)
         kept = path.with_name("kept")
         for change in (os.utime, replaced, Path.unlink, shortened):  # the last of which a map cannot bear
             shutil.copy2(path, kept)
             change(path)
             with pytest.raises(SampleReadError, match=r"has changed since|No such file") as caught:
                 accessor[np.array([1, 0])]
-            assert caught.value.source == str(path)
+            assert caught.value.source == accessor.file_paths([0])[0]
             kept.replace(path)
 
     def test_f26_a_file_that_changes_in_mid_epoch_is_named(self, made: Made, pools: list[AbstractWorkerPool]) -> None:
         accessor, _ = made
-        path = Path(accessor.file_paths([0])[0])
+        path = self.file(accessor)
         source = bu.ArrayDataSource([accessor]).repeat(100)
         for pool in pools:
             kept = path.with_name("kept")
@@ -154,19 +154,23 @@ class StoredContract(AccessorContract):
         accessor, _ = made
         before = fingerprint_of(accessor)
         assert fingerprint_of(pickle.loads(pickle.dumps(accessor))) == before
-        os.utime(accessor.file_paths([0])[0], ns=(1, 1))
+        os.utime(self.file(accessor), ns=(1, 1))
         assert fingerprint_of(pickle.loads(pickle.dumps(accessor))) == before, "it is that of when this was made"
 
     def test_a_file_that_is_none_of_this_format_is_refused(self, made: Made, tmp_path: Path) -> None:
-        path = Path(made[0].file_paths([0])[0])
+        path = self.file(made[0])
         for content in (b"", b"\0", bytes(range(256)) * 40):
             path.write_bytes(content)
             with pytest.raises(SampleReadError) as caught:
                 self.opened(made[0])
-            assert str(path) in str(caught.value.source)
+            assert made[0].file_paths([0])[0] in str(caught.value.source)
         path.unlink()
         with pytest.raises(SampleReadError, match="No such file"):
             self.opened(made[0])
+
+    def file(self, accessor: Any) -> Path:
+        """Return the file of the first row."""
+        return Path(accessor.file_paths([0])[0])
 
     def opened(self, like: Any) -> Any:
         """Return an accessor over the files of another, made anew by its class with the options of the other."""

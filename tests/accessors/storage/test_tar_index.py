@@ -38,9 +38,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Take note of each reading of headers."""
     found: list[int] = []
 
-    def noted(file: int, size: int) -> Any:
+    def noted(read: Any, size: int) -> Any:
         found.append(size)
-        return scan(file, size)
+        return scan(read, size)
 
     scan = module.scan
     monkeypatch.setattr(module, "scan", noted)

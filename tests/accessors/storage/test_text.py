@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors.storage import text
+from batchup_ng.accessors.storage.open_file import OpenFile
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
 from batchup_ng.testing.accessors import Made
 
@@ -56,7 +57,7 @@ class TestBytes(StoredContract):
 def test_lines_are_those_of_an_open_file(tmp_path: Path, content: bytes, at_once: int) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "SCAN_BYTES", at_once)
+        patch.setattr(OpenFile, "scan_bytes", at_once)
         rows = bu.TextLines(tmp_path / "x", encoding=None, keep_end=True, index=False)
     with open(tmp_path / "x", "rb") as file:
         lines = list(file)

@@ -1,0 +1,368 @@
+"""Readers over files at URLs: the contract, with the files behind a web server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.accessors.storage import remote
+from batchup_ng.errors import ArgumentError, SampleReadError
+from batchup_ng.testing.accessors import AccessorContract, Made, assert_same_rows
+from batchup_ng.work_pool import AbstractWorkerPool
+
+from .remote_server import Server, meets, refuses, resets, serving, truncates
+from .stored_contract import StoredContract
+from .test_tar import npy, png, shards
+
+fsspec = pytest.importorskip("fsspec", reason="needs fsspec")
+pytest.importorskip("aiohttp", reason="needs aiohttp")
+
+ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Look at files each time, try again at once, keep indices in a folder of the test's."""
+    monkeypatch.setattr(remote, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's folder."""
+    with serving(tmp_path) as server:
+        yield server
+
+
+class RemoteContract(StoredContract):
+    """The contract, with the files behind a server."""
+
+    library = "fsspec", "remote"
+
+    @pytest.fixture(autouse=True)
+    def _served(self, server: Server) -> None:
+        self.server = server
+
+    def file(self, accessor: Any) -> Path:
+        return self.server.path(accessor.file_paths([0])[0])
+
+    def test_f26_a_file_that_changes_in_mid_epoch_is_named(self, made: Made, pools: list[AbstractWorkerPool]) -> None:
+        with bu.WorkerThreadPool(2) as pool:  # processes look after five seconds
+            super().test_f26_a_file_that_changes_in_mid_epoch_is_named(made, [pool])
+
+    test_closing_lets_go_of_the_files = None  # type: ignore[assignment]  # connections are the process's
+
+    def test_a_fork_reads_what_was_opened_before(self, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+        # What ends a connection in the child, where it is shared, has the parent wait for an answer that it never gets.
+        monkeypatch.setattr(remote, "SILENCE", 1000.0)
+        super().test_a_fork_reads_what_was_opened_before(made)
+
+
+class TestTar(RemoteContract):
+    """Members that are bytes, in several tars."""
+
+    def make(self, tmp_path: Path) -> Made:
+        contents = [b"x" * row + b"end" for row in range(7)]
+        shards(tmp_path, "bin", contents)
+        return bu.TarShards(self.server.url("x-{0..2}.tar"), "bin"), contents  # type: ignore[return-value]
+
+    def opened(self, like: Any) -> Any:
+        return bu.TarShards(like.paths, "bin")
+
+
+class TestTarOfOneShape(RemoteContract):
+    """Members of one shape, read into the batch."""
+
+    def make(self, tmp_path: Path) -> Made:
+        shards(tmp_path, "npy", [npy(row) for row in ROWS])
+        rows = bu.TarShards(self.server.url("x-{0..2}.tar"), "npy", shape=(3, 2), dtype=np.int32)
+        return rows, list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.TarShards(like.paths, "npy", shape=(3, 2), dtype=np.int32)
+
+
+class TestLines(RemoteContract):
+    """Text."""
+
+    def make(self, tmp_path: Path) -> Made:
+        (tmp_path / "x.txt").write_text("first\n\nthird\nlast")
+        return bu.TextLines(self.server.url("x.txt")), ["first", "", "third", "last"]  # type: ignore[return-value]
+
+    test_a_file_that_is_none_of_this_format_is_refused = None  # type: ignore[assignment]  # nearly all bytes are lines
+
+
+class TestNpy(RemoteContract):
+    """An array that numpy.save wrote."""
+
+    def make(self, tmp_path: Path) -> Made:
+        np.save(tmp_path / "x.npy", ROWS)
+        return bu.NpyRows(self.server.url("x.npy")), list(ROWS)
+
+
+class TestParquet(RemoteContract):
+    """A column of Parquet files."""
+
+    def make(self, tmp_path: Path) -> Made:
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        for name, part in (("0.parquet", ROWS[:5]), ("1.parquet", ROWS[5:])):
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), 6)
+            pq.write_table(pa.table({"x": lists}), tmp_path / name, row_group_size=2)
+        return bu.ParquetRows(self.server.url("{0,1}.parquet"), "x", shape=(3, 2)), list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.ParquetRows(like.paths, like.column)
+
+
+class TestZarr(RemoteContract):
+    """A folder of format 3."""
+
+    shards: tuple[int, ...] | None = None
+
+    def make(self, tmp_path: Path) -> Made:
+        zarr = pytest.importorskip("zarr", minversion="3.0")
+        form: dict[str, Any] = {"shape": ROWS.shape, "dtype": ROWS.dtype, "chunks": (2, 2, 2), "shards": self.shards}
+        zarr.create_array(str(tmp_path / "x.zarr"), **form)[:] = ROWS
+        return bu.ZarrRows(self.server.url("x.zarr")), list(ROWS)
+
+    def opened(self, like: Any) -> Any:
+        return bu.ZarrRows(like.path)
+
+
+class TestShardsOfZarr(TestZarr):
+    """Chunks that lie in shards, whose index is read by a range from the end."""
+
+    shards = 4, 4, 2
+
+
+class TestFileBytes(AccessorContract):
+    """Whole files, some of them local."""
+
+    @pytest.fixture(autouse=True)
+    def _served(self, server: Server) -> None:
+        self.server = server
+
+    def make(self, tmp_path: Path) -> Made:
+        contents = [b"", b"one", b"2" * 5000, b"three", b"4"]
+        for number, content in enumerate(contents):
+            (tmp_path / f"{number}").write_bytes(content)
+        paths = [self.server.url("0"), tmp_path / "1", self.server.url("2"), self.server.url("3"), tmp_path / "4"]
+        return bu.FileBytes(paths), contents  # type: ignore[return-value]
+
+    def test_what_cannot_be_read_is_named(self, made: Made, tmp_path: Path) -> None:
+        assert repr(made[0]) == "FileBytes(5 files)"
+        (tmp_path / "1").unlink()
+        (tmp_path / "4").unlink()
+        (tmp_path / "4").mkdir()
+        (tmp_path / "3").unlink()
+        for row, told in ((1, "No such file"), (3, "No such file"), (4, "a directory, not a file")):
+            with pytest.raises(SampleReadError, match=rf"row {row}, '.*/{row}', cannot be read \(.*{told}") as caught:
+                made[0][[0, row]]
+            assert caught.value.source == made[0].sample_name(row)
+
+
+def test_pictures_of_a_batch_are_fetched_at_once_in_every_pool(
+    server: Server, pools: list[AbstractWorkerPool]
+) -> None:
+    for row in range(12):
+        (server.folder / f"{row:02d}.png").write_bytes(png(row))
+    source = bu.ArrayDataSource([bu.ImageBytes(bu.FileBytes([server.url(f"{row:02d}.png") for row in range(12)]), 4)])
+    for pool in [bu.SerialPool(), *pools]:
+        server.fails(r"GET .*\.png", meets(6), 12)
+        batches = pool.parallel_data_source(source).batch_iterator(6)
+        assert [batch[:, 0, 0, 0].tolist() for (batch,) in batches] == [list(range(6)), list(range(6, 12))]
+    assert server.faults == []
+
+
+def test_rows_of_several_tars_are_fetched_at_once_and_their_facts_too(server: Server) -> None:
+    shards(server.folder, "bin", [b"x" * (row + 1) for row in range(7)])
+    server.fails(r"HEAD .*\.tar", meets(3), 3)
+    rows = bu.TarShards(server.url("x-{0..2}.tar"), "bin")
+    server.fails(r"HEAD .*\.tar", meets(3), 3)
+    server.fails(r"GET .*\.tar", meets(7), 7)
+    assert [len(row) for row in rows[::-1]] == [7, 6, 5, 4, 3, 2, 1]
+    assert server.faults == []
+
+
+def test_a_second_epoch_of_what_is_kept_asks_for_nothing(server: Server) -> None:
+    shards(server.folder, "png", [png(row) for row in range(7)])
+    columns = bu.TarShards.columns(server.url("x-{0..2}.tar"), ["png", "id"], size=4)
+    source = bu.ArrayDataSource(columns).cache()
+    first = [batch["png"] for batch in source.batch_iterator(3)]
+    server.asked.clear()
+    second = [batch["png"] for batch in source.batch_iterator(3)]
+    assert server.asked.total() == 0
+    assert_same_rows(second, first)
+
+
+@pytest.mark.parametrize("fault", [refuses(503), resets, truncates], ids=["refused", "reset", "truncated"])
+def test_parquet_and_zarr_try_again(fault: Any, server: Server) -> None:
+    for contract, pattern in ((TestParquet(), r"GET .*parquet"), (TestZarr(), r"GET .*/c/.*")):
+        contract.server = server
+        server.fails(pattern, fault, 2)
+        rows, expected = contract.make(server.folder)
+        assert_same_rows(rows[:], expected)
+        assert server.faults == []
+        server.fails(pattern, fault, 10**4)
+        rows.close()
+        with pytest.raises(SampleReadError, match=r"tries within .* failed, the last by") as caught:
+            rows[:]
+        assert server.url() in str(caught.value)
+        server.faults.clear()
+
+
+def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = np.random.default_rng(0).integers(0, 1 << 62, 20_000)
+    table = pa.table({"w": x, "x": x + 1, "y": x + 2})
+    pq.write_table(table, server.folder / "x.parquet", row_group_size=5000, use_dictionary=False, data_page_size=8192)
+    rows = bu.ParquetRows(server.url("x.parquet"), "x")
+    rows[0]
+    before = server.gets()
+    np.testing.assert_array_equal(rows[5000:10_000], x[5000:10_000] + 1)
+    assert server.gets() == before + 1
+    monkeypatch.setattr(remote, "PIECE", 15_000)
+    server.fails("GET x.parquet", meets(3), 3)
+    np.testing.assert_array_equal(rows[10_000:15_000], x[10_000:15_000] + 1)
+    assert server.gets() == before + 4
+
+
+def test_a_chunk_of_zarr_that_was_never_written_has_the_fill_value(server: Server) -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.0")
+    zarr.create_array(str(server.folder / "x.zarr"), shape=(4,), chunks=(2,), dtype="i4", fill_value=7)[:2] = 1
+    rows = bu.ZarrRows(server.url("x.zarr"))
+    assert rows[:].tolist() == [1, 1, 7, 7]
+    server.fails("GET .*/c/1", refuses(403))
+    rows.close()
+    with pytest.raises(SampleReadError, match="403"):
+        rows[:]
+
+
+def test_samples_that_cannot_be_had_are_skipped_like_any_other(server: Server) -> None:
+    for row in range(6):
+        (server.folder / f"{row}").write_bytes(b"%d" % row)
+    urls = [server.url(str(row)) for row in range(6)]
+    (server.folder / "2").unlink()
+    source = bu.ArrayDataSource([bu.FileBytes(urls), np.arange(6)])
+    with pytest.warns(bu.SampleWarning, match="left out a sample: row 2"):
+        assert [n.tolist() for _, n in source.batch_iterator(3, on_error="skip")] == [[0, 1], [3, 4, 5]]
+    with pytest.raises(SampleReadError, match=r"row 2, 'http.*/2', cannot be read \(FileNotFoundError: No such file\)"):
+        list(source.batch_iterator(3))
+
+
+def test_from_file_reads_urls(server: Server) -> None:
+    columns = {"x": ROWS, "y": np.arange(7)}
+    for name in ("x.tar", "x.parquet", "x.npy"):
+        if name.endswith("parquet"):
+            pytest.importorskip("pyarrow")
+        bu.convert([ROWS] if name == "x.npy" else columns, str(server.folder / name), progress=False)
+        (batch,) = bu.from_file(server.url(f"{name}?signature=a.b")).batch_iterator(7)
+        np.testing.assert_array_equal(next(value for value in batch.values() if np.ndim(value) == 3), ROWS)
+    (server.folder / "x.jsonl").write_text('{"y": 3}\n')
+    assert next(bu.from_file(server.url("x.jsonl")).batch_iterator(1))["x"] == [{"y": 3}]
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        bu.Hdf5Rows, bu.Hdf5Rows.columns, bu.Hdf5Values, bu.NpzRows, bu.NpzRows.columns, bu.SafetensorsRows,
+        bu.SafetensorsRows.columns, bu.LmdbRows, lambda url: bu.LmdbArray(url, np.uint8, 1),
+        lambda url: bu.ArrowRows(url, "x"), bu.ArrowRows.columns,
+    ],
+)  # fmt: skip
+def test_readers_of_local_files_say_what_to_do(reader: Callable[[str], Any]) -> None:
+    with pytest.raises(ArgumentError, match=r"'s3://bucket/x' is a URL, and files of this format .*; download it"):
+        reader("s3://bucket/x")
+
+
+def test_picture_files_say_what_to_do() -> None:
+    with pytest.raises(ArgumentError, match=r"pass ImageBytes\(FileBytes\(urls\), size\)"):
+        bu.ImageFiles(["s3://bucket/x.jpg"], 8)
+
+
+def test_every_reader_reads_what_lies_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*args: Any) -> None:
+        raise PermissionError("not yours")
+
+    memory = fsspec.filesystem("memory")
+    try:
+        contents = [b"%d" % row for row in range(7)]
+        shards(tmp_path, "txt", contents)
+        np.save(tmp_path / "x.npy", ROWS)
+        Image.fromarray(ROWS[0].astype(np.uint8)).save(tmp_path / "x.png")
+        (tmp_path / "x.jsonl").write_text("1\n2\n")
+        memory.put(str(tmp_path) + "/", "/data/", recursive=True)
+        assert bu.TarShards("memory://data/x-*.tar", "txt")[:] == [content.decode() for content in contents]
+        assert bu.TarShards("memory://data/x-{0..2}.tar", "id")[[1, 5]].tolist() == [5, 5]
+        assert_same_rows(bu.NpyRows("memory://data/x.npy")[::-1], ROWS[::-1])
+        assert bu.TextLines("memory://data/x.jsonl", decode=json.loads)[:] == [1, 2]
+        assert bu.ImageBytes(bu.FileBytes("memory://data/*.png"), size=2)[:].shape == (1, 2, 2, 3)
+        with pytest.raises(SampleReadError, match=r"no file matches 'memory://data/\*\.jpg'"):
+            bu.FileBytes("memory://data/*.jpg")
+        with pytest.raises(SampleReadError, match="No such file"):
+            bu.NpyRows("memory://data/y.npy")
+        with pytest.raises(SampleReadError, match="a folder, not a file"):
+            bu.NpyRows("memory://data")
+        monkeypatch.setattr(type(memory), "glob", refused)
+        with pytest.raises(SampleReadError, match=r"the files of 'memory://data/\*' cannot be listed \(not yours\)"):
+            bu.FileBytes("memory://data/*")
+    finally:
+        memory.store.clear()
+        memory.pseudo_dirs[:] = [""]
+
+
+def test_zarr_in_memory(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.0")
+    memory = fsspec.filesystem("memory")
+    try:
+        for name in ("a", "b"):
+            zarr.create_array(str(tmp_path / "x.zarr" / name), shape=ROWS.shape, dtype=ROWS.dtype)[:] = ROWS
+        zarr.open_group(str(tmp_path / "x.zarr"), mode="a")
+        memory.put(str(tmp_path / "x.zarr"), "/x.zarr", recursive=True)
+        columns = bu.ZarrRows.columns("memory://x.zarr")
+        assert list(columns) == ["a", "b"]
+        assert_same_rows(columns["b"][:], ROWS)
+    finally:
+        memory.store.clear()
+        memory.pseudo_dirs[:] = [""]
+
+
+def test_an_array_of_a_group_is_found_by_its_name_where_nothing_is_listed(server: Server) -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.0")
+    zarr.create_array(str(server.folder / "x.zarr/train/images"), shape=ROWS.shape, dtype=ROWS.dtype)[:] = ROWS
+    for group in ("x.zarr", "x.zarr/train"):
+        zarr.open_group(str(server.folder / group), mode="a")
+    assert_same_rows(bu.ZarrRows(server.url("x.zarr"), "train/images")[:], ROWS)
+    with pytest.raises(ArgumentError, match="array must be one of the arrays of 'http"):
+        bu.ZarrRows(server.url("x.zarr"))
+
+
+def test_an_array_with_its_columns_first_is_refused(server: Server) -> None:
+    np.save(server.folder / "x.npy", np.asfortranarray(ROWS))
+    with pytest.raises(SampleReadError, match="columns first"):
+        bu.NpyRows(server.url("x.npy"))
+    np.save(server.folder / "y.npy", np.empty((3, 0)))
+    assert bu.NpyRows(server.url("y.npy"))[:].shape == (3, 0)
+
+
+def test_the_fingerprint_of_files_is_that_of_what_is_there(server: Server) -> None:
+    path = server.folder / "x"
+    path.write_bytes(b"1")
+    files = bu.FileBytes([server.url("x"), path])
+    before = files.fingerprint()
+    assert files.fingerprint() == before
+    os.utime(path, ns=(1, 1))
+    after = files.fingerprint()
+    assert before[1] != after[1]
+    assert before[2] != after[2]
