@@ -121,6 +121,16 @@ def test_several_files_and_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
 
 
+def test_a_file_at_a_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="files at URLs need fsspec")
+    np.save(tmp_path / "x.npy", np.zeros((90, 3), np.uint8))
+    fsspec.filesystem("memory").pipe("inspected/x.npy", (tmp_path / "x.npy").read_bytes())
+    code, lines, _ = inspect(capsys, "memory://inspected/x.npy")
+    assert code == 0
+    assert lines[0] == "memory://inspected/x.npy: 90 rows, 1 column, 398 bytes"
+    assert "(over the network, one batch after the other)" in lines[3]
+
+
 def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, told = inspect(capsys, tmp_path / "absent.npy")
     assert (code, lines) == (1, [])

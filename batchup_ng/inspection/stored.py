@@ -6,6 +6,7 @@ import math
 import os
 from typing import Any
 
+from ..accessors.storage.remote import is_remote
 from ..data_source.array import ArrayDataSource
 from ..data_source.from_file import from_file
 from ..display import array_words, counted, in_bytes
@@ -29,20 +30,21 @@ def stored_page(path: str, batch_size: int = 64) -> str:
     positive_int("--batch-size", batch_size)
     source = from_file(path)
     rows = len(source.data[0])
-    files = _files(path, source)
-    size = sum(map(os.path.getsize, files))
-    n_files = f" in {counted(len(files), 'file')}" if len(files) > 1 else ""
-    lines = [f"{path}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}, {in_bytes(size)}{n_files}"]
+    sizes = _sizes(path, source)
+    size = f", {in_bytes(sum(sizes))}" if sizes else ""
+    n_files = f" in {counted(len(sizes), 'file')}" if len(sizes) > 1 else ""
+    lines = [f"{path}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}{size}{n_files}"]
     names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.columns]
     lines += _table([[name, *_column(column)] for name, column in zip(names, source.data, strict=True)])
     return "\n".join(lines + (_shuffling(source, rows, min(batch_size, rows)) if rows else []))
 
 
-def _files(path: str, source: ArrayDataSource) -> list[str]:
-    """Return the files that are read; of a folder all that it has."""
+def _sizes(path: str, source: ArrayDataSource) -> list[int]:
+    """Return the bytes of each file that is read, of a folder all that it has; none of a folder at a URL."""
     if os.path.isdir(path):
-        return [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-    return sorted({file for column in source.data for file in column.paths if os.path.exists(file)})
+        return [os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names]
+    found = {file: size for column in source.data for file, size in column.file_sizes().items()}
+    return list(found.values())
 
 
 def _column(column: Any) -> list[str]:
@@ -78,11 +80,17 @@ def _shuffling(source: ArrayDataSource, rows: int, batch_size: int) -> list[str]
     ]
     return [
         f'shuffle="blocks" mixes {counted(window, "block")} of {counted(block, "row")} at a time: {mixed}{memory}',
-        f"a batch of {counted(batch_size, 'row')}, on one thread (what the page cache lacked came from the disk: run "
-        f"this twice to see the file warm):",
+        f"a batch of {counted(batch_size, 'row')}, on one thread ({_whence(source)}):",
         *_table(table),
         advice(costs),
     ]
+
+
+def _whence(source: ArrayDataSource) -> str:
+    """Return from where batches came that were timed."""
+    if any(is_remote(column.paths[0]) for column in source.data):
+        return "over the network, one batch after the other"
+    return "what the page cache lacked came from the disk: run this twice to see the file warm"
 
 
 def _table(rows: list[list[str]]) -> list[str]:

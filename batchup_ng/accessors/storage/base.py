@@ -91,6 +91,10 @@ class StoredRows(ABC):
         """Return the files that `rows` are read from."""
         return list(self.paths)
 
+    def file_sizes(self) -> dict[str, int]:
+        """Return the bytes of each file, as far as they are known without a look at it."""
+        return {path: size for path, (size, _) in zip(self.paths, self._stamps, strict=True)}
+
     def sample_name(self, row: int) -> str | None:
         """Return the file of a row."""
         return self.paths[0]
