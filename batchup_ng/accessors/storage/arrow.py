@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
+
+import numpy as np
 
 from ...errors import SampleReadError
 from .arrow_column import ArrowColumn, field_path
-from .arrow_types import pyarrow
+from .arrow_types import UnfitRow, as_numbers, pyarrow
+from .base import runs
+from .chunks import LARGE_ROW
 
 MAGIC = b"ARROW1"
 """What a file begins with that is no stream (Arrow Columnar Format, "IPC File Format")."""
@@ -28,8 +33,6 @@ class ArrowRows(ArrowColumn):
 
     each_thread = True  # a reader is not said to be safe among threads
 
-    _mapped = True
-
     def _open(self, path: str) -> Any:
         return Batches(path, self.column)
 
@@ -39,20 +42,46 @@ class ArrowRows(ArrowColumn):
     def _schema(self, handle: Any) -> Any:
         return handle.schema
 
-    def _chunks(self, handle: Any) -> list[tuple[int, int]]:
-        arrays = [handle.array(number) for number in range(handle.count)]
-        if not all(map(handle.maps, arrays)):
-            if handle.streamed:
-                raise SampleReadError(
-                    f"{handle.path!r} is a compressed stream; write it as a file, by pyarrow.ipc.new_file", handle.path
-                )
-            self._mapped = False
-        return [(len(array), array.nbytes) for array in arrays]
+    def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
+        return [self._part(handle, handle.array(number)) for number in range(handle.count)]
 
-    def _decoded(self, handle: Any, number: int) -> Any:
-        array = handle.array(number)
-        array.validate(full=True)  # for the library takes offsets in files on trust
-        return array
+    def _part(self, handle: Batches, array: Any) -> tuple[int, int, int]:
+        begin = 0 if handle.maps(array) else -1
+        if begin < 0 and handle.streamed:
+            raise SampleReadError(
+                f"{handle.path!r} is a compressed stream; write it as a file, by pyarrow.ipc.new_file", handle.path
+            )
+        if begin == 0 and self._form is not None and len(array):
+            begin = -1
+            with contextlib.suppress(UnfitRow):  # which is told when it is read
+                begin = handle.place(as_numbers(self._leaf(array), self._form, self.fill))
+        return len(array), array.nbytes, begin
+
+    def _decoded(self, handle: Any, first: int, last: int) -> list[Any]:
+        arrays = [handle.array(number) for number in range(first, last)]
+        for array in arrays:
+            array.validate(full=True)  # for the library takes offsets in files on trust
+        return arrays
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        if not self._mapped:
+            super()._fill(rows, out)
+            return
+        chunks = np.searchsorted(self._ends, rows, "right")
+        begins = self._begins[chunks] + (rows - self._starts[chunks]) * self.row_bytes
+        files, size = self._files[chunks], self.dtype.itemsize
+        mapped = {file: self._handle(file).bytes for file in set(files.tolist())}
+        if self.row_bytes >= LARGE_ROW:
+            into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
+            for _, n, place in runs(rows + chunks):  # of which no run goes on into the next chunk
+                start = int(begins[place])
+                found = mapped[files[place]][start : start + n * self.row_bytes]
+                into[place : place + n] = found.reshape(n, self.row_bytes)
+            return
+        numbers = begins[:, None] // size + np.arange(self.row_bytes // size)
+        for file, content in mapped.items():
+            here, values = np.flatnonzero(files == file), content[: len(content) // size * size].view(self.dtype)
+            out[here] = values[numbers[here]].reshape(len(here), *out.shape[1:])
 
 
 class Batches:
@@ -64,6 +93,7 @@ class Batches:
             self._buffer = mapped.read_buffer()
         self.streamed = self._buffer[: len(MAGIC)].to_pybytes() != MAGIC
         opens = pa.ipc.open_stream if self.streamed else pa.ipc.open_file
+        self.bytes = np.frombuffer(self._buffer, np.uint8)
         self.schema = opens(self._buffer).schema
         if column:
             fields = [self.schema.names.index(field_path(self.schema, column, path)[0][0])]
@@ -88,3 +118,8 @@ class Batches:
         start, end = self._buffer.address, self._buffer.address + self._buffer.size
         parts = [part for part in array.buffers() if part is not None and part.size]
         return all(start <= part.address < end for part in parts)
+
+    def place(self, values: np.ndarray) -> int:
+        """Return where in the file an array lies; -1 if that is elsewhere, or where none of its dtype may."""
+        place = int(values.__array_interface__["data"][0]) - int(self._buffer.address)
+        return place if 0 <= place < self._buffer.size and place % values.itemsize == 0 else -1

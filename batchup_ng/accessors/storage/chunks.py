@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ LARGE_ROW = 1024
 
 
 class ChunkedArray(StoredArray):
-    """Rows in chunks of so many, of which the last ones that were decoded are kept in memory.
+    """Rows in chunks, of which the last ones that were decoded are kept in memory.
 
     All threads and processes of a program share them, see :mod:`~batchup_ng.accessors.storage.chunk_cache`. A batch
     that wants a whole chunk in order has it decoded straight into its memory.
@@ -30,11 +31,24 @@ class ChunkedArray(StoredArray):
     @property
     @abstractmethod
     def chunk_rows(self) -> int:
-        """Rows of a chunk, the last of which may have fewer."""
+        """Rows of a chunk, none of which has more, and of which only the last has fewer."""
 
     @abstractmethod
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         """Decode the chunk of that number into `out`, ``(its rows, *shape[1:])`` of `dtype`."""
+
+    def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the chunk of each row, and its number there.
+
+        Raises:
+            SampleReadError: the file has changed, though chunks of it may be kept.
+        """
+        self._handle()
+        return np.divmod(rows, self.chunk_rows)
+
+    def _rows_in(self, chunks: Any) -> Any:
+        """Return how many rows each of some chunks has."""
+        return np.minimum(self.chunk_rows, len(self) - chunks * self.chunk_rows)
 
     @property
     def natural_block(self) -> int:
@@ -52,42 +66,41 @@ class ChunkedArray(StoredArray):
         self._cache.close()
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        copies_rows = self.row_bytes >= LARGE_ROW
+        numbers, within = self._located(rows)
         if not self.row_bytes:
             return
-        numbers, within = np.divmod(rows, self.chunk_rows)
-        places = {number: np.flatnonzero(numbers == number) for number in np.unique(numbers).tolist()}
+        chunks, firsts, of_row, counts = np.unique(
+            numbers, return_index=True, return_inverse=True, return_counts=True
+        )
+        into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
 
         def decode(number: int, memory: np.ndarray) -> None:
-            self._read_chunk(number, self._chunk(number, memory))
+            shape = (int(self._rows_in(number)), *self.shape[1:])
+            self._read_chunk(number, np.ndarray(shape, self.dtype, memory))
 
-        def use(number: int, memory: np.ndarray) -> None:
-            chunk, at = self._chunk(number, memory), places[number]
-            if copies_rows:
-                for place, row in zip(at.tolist(), within[at].tolist(), strict=True):
-                    out[place] = chunk[row]
+        def use(found: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
+            slot_of = np.full(len(chunks), -1)
+            slot_of[np.searchsorted(chunks, found)] = slots
+            kept = memory.reshape(-1, self.row_bytes)
+            wanted = slot_of[of_row] * (memory.shape[1] // self.row_bytes) + within
+            if len(found) == len(chunks):
+                kept.take(wanted, 0, into, "clip")
+                return
+            places = np.flatnonzero(slot_of[of_row] >= 0)
+            if self.row_bytes < LARGE_ROW:
+                into[places] = kept[wanted[places]]
             else:
-                out[at] = chunk[within[at]]
+                for place, row in zip(places.tolist(), wanted[places].tolist(), strict=True):
+                    into[place] = kept[row]
 
-        whole = [number for number, at in places.items() if self._is_whole(number, rows[at], at)]
-        for number in self._cache.copy(whole, self._chunk_bytes, use):
-            at = places.pop(number)
-            self._read_chunk(number, out[at[0] : at[-1] + 1])
-        self._cache.fetch([number for number in places if number not in whole], self._chunk_bytes, decode, use)
+        left = self._cache.copy(chunks, self._chunk_bytes, use)
+        for which in np.flatnonzero(np.isin(chunks, left) & (counts == self._rows_in(chunks))).tolist():
+            run = slice(firsts[which], firsts[which] + counts[which])
+            if (within[run] == np.arange(counts[which])).all() and (numbers[run] == chunks[which]).all():
+                self._read_chunk(int(chunks[which]), out[run])
+                left = left[left != chunks[which]]
+        self._cache.fetch(left, self._chunk_bytes, decode, use)
 
     @property
     def _chunk_bytes(self) -> int:
         return max(1, min(self.chunk_rows, len(self)) * self.row_bytes)
-
-    def _rows_in(self, number: int) -> int:
-        return min(self.chunk_rows, len(self) - number * self.chunk_rows)
-
-    def _chunk(self, number: int, memory: np.ndarray) -> np.ndarray:
-        return np.ndarray((self._rows_in(number), *self.shape[1:]), self.dtype, memory)
-
-    def _is_whole(self, number: int, rows: np.ndarray, places: np.ndarray) -> bool:
-        """Return whether rows of a batch, all of a chunk, are the whole of it in order, at consecutive places."""
-        if len(rows) != self._rows_in(number):
-            return False
-        steps = np.arange(len(rows))
-        return bool((rows - rows[0] == steps).all() and (places - places[0] == steps).all())

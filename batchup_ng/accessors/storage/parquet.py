@@ -33,12 +33,12 @@ class ParquetRows(ArrowColumn):
     def _schema(self, handle: Any) -> Any:
         return handle.schema_arrow
 
-    def _chunks(self, handle: Any) -> list[tuple[int, int]]:
+    def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
         # Of all columns: to ask for that of one ends the interpreter where its statistics are damaged (pyarrow 26).
         groups = [handle.metadata.row_group(number) for number in range(handle.num_row_groups)]
-        return [(group.num_rows, group.total_byte_size) for group in groups]
+        return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
-    def _decoded(self, handle: Any, number: int) -> Any:
-        table = handle.read_row_group(number, columns=[self.column], use_threads=False)
-        column = table.column(self._names[0])
-        return column.chunk(0) if column.num_chunks == 1 else pyarrow().concat_arrays(column.chunks)
+    def _decoded(self, handle: Any, first: int, last: int) -> list[Any]:
+        table = handle.read_row_groups(range(first, last), columns=[self.column], use_threads=False)
+        chunks: list[Any] = table.column(self._names[0]).chunks
+        return chunks

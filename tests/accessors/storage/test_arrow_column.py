@@ -241,10 +241,26 @@ def test_a_block_shuffle_decodes_each_chunk_once(
     rows = write(tmp_path / "x", pa.table({"x": values}))(tmp_path / "x", "x")
     read: list[int] = []
     decodes = rows._decoded
-    monkeypatch.setattr(rows, "_decoded", lambda handle, number: (read.append(number), decodes(handle, number))[1])
+    monkeypatch.setattr(
+        rows, "_decoded", lambda handle, *parts: (read.extend(range(*parts)), decodes(handle, *parts))[1]
+    )
     sampler = bu.BlockShuffleSampler(N, rows.natural_block, rows.natural_window)
     list(bu.ArrayDataSource([rows], sampler=sampler).batch_iterator(3, shuffle=1))
     assert sorted(read) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("write", [parquet, compressed])
+def test_short_parts_are_decoded_together(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_column, "RUN_BYTES", 8 * 8)
+    for name in ("1", "2"):
+        reader = write(tmp_path / name, pa.table({"x": range(N)}))
+    rows = reader(f"{tmp_path}/*", "x", cache=0)
+    read: list[tuple[int, int]] = []
+    decodes = rows._decoded
+    monkeypatch.setattr(rows, "_decoded", lambda handle, *parts: (read.append(parts), decodes(handle, *parts))[1])
+    assert rows[:].tolist() == [*range(N), *range(N)]
+    assert read == [(0, 2), (2, 3)] * 2
+    assert (rows.natural_block, rows.chunk_rows) == (4, 8)
 
 
 POLARS = """

@@ -35,10 +35,6 @@ class Chunked(ChunkedArray):
     def _close(self, handle: Any) -> None:
         pass
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        self._handle()
-        super()._fill(rows, out)
-
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         with open(f"{self.paths[0]}.log", "ab", buffering=0) as log:
             log.write(number.to_bytes(8, "little"))
