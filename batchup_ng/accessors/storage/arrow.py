@@ -10,7 +10,6 @@ import numpy as np
 from ...errors import SampleReadError
 from .arrow_column import ArrowColumn, field_path
 from .arrow_types import UnfitRow, as_numbers, pyarrow
-from .base import runs
 from .chunks import LARGE_ROW
 
 MAGIC = b"ARROW1"
@@ -68,17 +67,16 @@ class ArrowRows(ArrowColumn):
             super()._fill(rows, out)
             return
         chunks = np.searchsorted(self._ends, rows, "right")
-        begins = self._begins[chunks] + (rows - self._starts[chunks]) * self.row_bytes
-        files, size = self._files[chunks], self.dtype.itemsize
+        nbytes, size = self.row_bytes, self.dtype.itemsize
+        begins = self._begins[chunks] + (rows - self._starts[chunks]) * nbytes
+        files = self._files[chunks]
         mapped = {file: self._handle(file).bytes for file in set(files.tolist())}
-        if self.row_bytes >= LARGE_ROW:
+        if nbytes >= LARGE_ROW:
             into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
-            for _, n, place in runs(rows + chunks):  # of which no run goes on into the next chunk
-                start = int(begins[place])
-                found = mapped[files[place]][start : start + n * self.row_bytes]
-                into[place : place + n] = found.reshape(n, self.row_bytes)
+            for place, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
+                into[place] = mapped[file][begin : begin + nbytes]
             return
-        numbers = begins[:, None] // size + np.arange(self.row_bytes // size)
+        numbers = begins[:, None] // size + np.arange(nbytes // size)
         for file, content in mapped.items():
             here, values = np.flatnonzero(files == file), content[: len(content) // size * size].view(self.dtype)
             out[here] = values[numbers[here]].reshape(len(here), *out.shape[1:])
