@@ -67,11 +67,23 @@ class ChunkedArray(StoredArray):
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         numbers, within = self._located(rows)
-        if not self.row_bytes:
+        left = np.ones(len(rows), bool)
+        for start in np.flatnonzero(within == 0).tolist():
+            number = int(numbers[start])
+            end = start + int(self._rows_in(number))
+            if end <= len(rows) and rows[end - 1] - rows[start] == end - 1 - start and _rise(rows[start:end]):
+                self._read_chunk(number, out[start:end])
+                left[start:end] = False
+        places = np.flatnonzero(left)
+        if len(places):
+            self._gather(numbers[places], within[places], out, places)
+
+    def _gather(self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray) -> None:
+        """Write rows of chunks that are kept, or will be, to `places` of `out`."""
+        nbytes, row_bytes = self._chunk_bytes, self.row_bytes
+        if not row_bytes:
             return
-        chunks, firsts, of_row, counts = np.unique(
-            numbers, return_index=True, return_inverse=True, return_counts=True
-        )
+        chunks, of_row = np.unique(numbers, return_inverse=True)
         into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
 
         def decode(number: int, memory: np.ndarray) -> None:
@@ -81,26 +93,26 @@ class ChunkedArray(StoredArray):
         def use(found: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
             slot_of = np.full(len(chunks), -1)
             slot_of[np.searchsorted(chunks, found)] = slots
-            kept = memory.reshape(-1, self.row_bytes)
-            wanted = slot_of[of_row] * (memory.shape[1] // self.row_bytes) + within
-            if len(found) == len(chunks):
+            slot_of = slot_of[of_row]
+            kept, wanted = memory.reshape(-1, row_bytes), slot_of * (nbytes // row_bytes) + within
+            if len(found) == len(chunks) and len(places) == len(out):
                 kept.take(wanted, 0, into, "clip")
                 return
-            places = np.flatnonzero(slot_of[of_row] >= 0)
-            if self.row_bytes < LARGE_ROW:
-                into[places] = kept[wanted[places]]
+            here = np.flatnonzero(slot_of >= 0)
+            if row_bytes < LARGE_ROW:
+                into[places[here]] = kept[wanted[here]]
             else:
-                for place, row in zip(places.tolist(), wanted[places].tolist(), strict=True):
+                for place, row in zip(places[here].tolist(), wanted[here].tolist(), strict=True):
                     into[place] = kept[row]
 
-        left = self._cache.copy(chunks, self._chunk_bytes, use)
-        for which in np.flatnonzero(np.isin(chunks, left) & (counts == self._rows_in(chunks))).tolist():
-            run = slice(firsts[which], firsts[which] + counts[which])
-            if (within[run] == np.arange(counts[which])).all() and (numbers[run] == chunks[which]).all():
-                self._read_chunk(int(chunks[which]), out[run])
-                left = left[left != chunks[which]]
-        self._cache.fetch(left, self._chunk_bytes, decode, use)
+        missing = self._cache.copy(chunks, nbytes, use)
+        self._cache.fetch(missing, nbytes, decode, use)
 
     @property
     def _chunk_bytes(self) -> int:
         return max(1, min(self.chunk_rows, len(self)) * self.row_bytes)
+
+
+def _rise(rows: np.ndarray) -> bool:
+    """Return whether each row is the one behind the row before it."""
+    return bool((rows[1:] - rows[:-1] == 1).all())
