@@ -66,20 +66,26 @@ class ArrowRows(ArrowColumn):
         if not self._mapped:
             super()._fill(rows, out)
             return
-        chunks = np.searchsorted(self._ends, rows, "right")
         nbytes, size = self.row_bytes, self.dtype.itemsize
-        begins = self._begins[chunks] + (rows - self._starts[chunks]) * nbytes
-        files = self._files[chunks]
-        mapped = {file: self._handle(file).bytes for file in set(files.tolist())}
-        if nbytes >= LARGE_ROW:
-            into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
-            for place, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-                into[place] = mapped[file][begin : begin + nbytes]
-            return
-        numbers = begins[:, None] // size + np.arange(nbytes // size)
-        for file, content in mapped.items():
-            here, values = np.flatnonzero(files == file), content[: len(content) // size * size].view(self.dtype)
-            out[here] = values[numbers[here]].reshape(len(here), *out.shape[1:])
+        n = nbytes // size
+        chunks = self._ends.searchsorted(rows, "right")
+        begins = (self._begins - self._starts * nbytes)[chunks] + rows * nbytes
+        into = out.reshape(len(out), n)  # `out` is in C order
+        of_files: list[tuple[int, Any]] = [(0, slice(None))]
+        if len(self.paths) > 1:
+            files = self._files[chunks]
+            of_files = [(file, np.flatnonzero(files == file)) for file in set(files.tolist())]
+        for file, here in of_files:
+            content = self._handle(file).bytes
+            values = content[: len(content) // size * size].view(self.dtype)
+            firsts = begins[here] // size
+            if (firsts[1:] - firsts[:-1] == n).all():
+                into[here] = values[firsts[0] : firsts[0] + len(firsts) * n].reshape(len(firsts), n)
+            elif nbytes < LARGE_ROW:
+                into[here] = values[firsts[:, None] + np.arange(n)]
+            else:
+                for place, first in zip(np.arange(len(out))[here].tolist(), firsts.tolist(), strict=True):
+                    into[place] = values[first : first + n]
 
 
 class Batches:
