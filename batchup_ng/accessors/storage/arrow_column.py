@@ -263,7 +263,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return self._ends[chunks] - self._starts[chunks]
 
     def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        chunks = np.searchsorted(self._ends, rows, "right")
+        chunks = self._ends.searchsorted(rows, "right")
         for file in set(self._files[chunks].tolist()):
             self._handle(file)
         return chunks, rows - self._starts[chunks]

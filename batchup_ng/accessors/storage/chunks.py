@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 
 from ...validation import size_in_bytes
+from ..base import fill_rows
 from .base import StoredArray
 from .chunk_cache import ChunkCache
 
 LARGE_ROW = 1024
 """Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
+
+
+SMALL_ARRAY = 16 << 20
+"""Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
 
 
 class ChunkedArray(StoredArray):
@@ -24,6 +29,8 @@ class ChunkedArray(StoredArray):
     Args:
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
     """
+
+    _only: np.ndarray | None = None  # all the data, if they are small
 
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
@@ -64,18 +71,27 @@ class ChunkedArray(StoredArray):
         """Close the files that this process has open, and let go of the chunks; the next reading begins anew."""
         super().close()
         self._cache.close()
+        self._only = None
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         numbers, within = self._located(rows)
+        if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit):
+            only = self._only
+            if only is None:
+                only = np.empty(self.shape, self.dtype)
+                self._read_chunk(int(numbers[0]), only)
+                self._only = only
+            fill_rows(only, rows, out)
+            return
         left = np.ones(len(rows), bool)
-        for start in np.flatnonzero(within == 0).tolist():
+        for start in (within == 0).nonzero()[0].tolist():
             number = int(numbers[start])
             end = start + int(self._rows_in(number))
             if end <= len(rows) and rows[end - 1] - rows[start] == end - 1 - start and _rise(rows[start:end]):
                 self._read_chunk(number, out[start:end])
                 left[start:end] = False
-        places = np.flatnonzero(left)
-        if len(places):
+        if left.any():
+            places = left.nonzero()[0]
             self._gather(numbers[places], within[places], out, places)
 
     def _gather(self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray) -> None:
@@ -83,7 +99,8 @@ class ChunkedArray(StoredArray):
         nbytes, row_bytes = self._chunk_bytes, self.row_bytes
         if not row_bytes:
             return
-        chunks, of_row = np.unique(numbers, return_inverse=True)
+        chunks = np.array(sorted(set(numbers.tolist())))
+        of_row = chunks.searchsorted(numbers)
         into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
 
         def decode(number: int, memory: np.ndarray) -> None:
@@ -92,7 +109,7 @@ class ChunkedArray(StoredArray):
 
         def use(found: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
             slot_of = np.full(len(chunks), -1)
-            slot_of[np.searchsorted(chunks, found)] = slots
+            slot_of[chunks.searchsorted(found)] = slots
             slot_of = slot_of[of_row]
             kept, wanted = memory.reshape(-1, row_bytes), slot_of * (nbytes // row_bytes) + within
             if len(found) == len(chunks) and len(places) == len(out):
@@ -107,6 +124,9 @@ class ChunkedArray(StoredArray):
 
         missing = self._cache.copy(chunks, nbytes, use)
         self._cache.fetch(missing, nbytes, decode, use)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_only": None}
 
     @property
     def _chunk_bytes(self) -> int:

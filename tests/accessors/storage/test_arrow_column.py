@@ -29,7 +29,10 @@ ORDER = np.array([7, 1, 1, 9, 0, -2])
 
 
 def parquet(path: Path, table: Any) -> Any:
-    pq.write_table(table, path, row_group_size=4)
+    try:
+        pq.write_table(table, path, row_group_size=4)
+    except pa.ArrowNotImplementedError as error:  # of pyarrow 14: float16, lists of fixed size with nulls
+        pytest.skip(f"this pyarrow cannot write it: {error}")
     return bu.ParquetRows
 
 
@@ -209,7 +212,8 @@ def test_columns_are_those_of_batches(column: Any) -> None:
     (batch,) = bu.ArrayDataSource(columns).batch_iterator(N)
     assert batch["other"].tolist() == list(range(N))
     assert list(batch["x"]) == [str(k) for k in range(N)]
-    assert list(type(accessor).columns(accessor.paths, ["other"])) == ["other"]
+    (other,) = type(accessor).columns(accessor.paths, ["other"], cache="2kB").values()
+    assert (other.column, other._cache.limit) == ("other", 2000)
     for names in (["y"], ["x", ""]):
         with pytest.raises(ArgumentError, match="it has 'x', 'other'"):
             type(accessor).columns(accessor.paths, names)

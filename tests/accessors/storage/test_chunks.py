@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,21 @@ def test_a_whole_chunk_in_order_goes_straight_into_the_batch(tmp_path: Path) -> 
     assert kept.decoded() == {1: 1}, "what went straight into a batch was not kept"
     kept[1:5]
     assert kept.decoded() == {}, "and what is kept is not decoded again"
+
+
+def test_small_data_in_one_chunk_are_decoded_once(tmp_path: Path) -> None:
+    path, array = saved(tmp_path, 8)
+    rows = Chunked(path, 8)
+    for chosen in ([5, 2, 2], range(8), [7]):
+        np.testing.assert_array_equal(rows[list(chosen)], array[list(chosen)])
+    assert rows.decoded() == {0: 1}
+    assert len(pickle.dumps(rows)) < 2000, "and not pickled"
+    rows.close()
+    rows[1]
+    assert rows.decoded() == {0: 1}
+    rows = Chunked(path, 8, cache=0)
+    rows[1], rows[2]
+    assert rows.decoded() == {0: 2}
 
 
 @pytest.mark.parametrize("workers", quick([2], [3, 4]))
