@@ -67,9 +67,9 @@ class ArrowRows(ArrowColumn):
             super()._fill(rows, out)
             return
         nbytes, size = self.row_bytes, self.dtype.itemsize
-        n = nbytes // size
+        n = nbytes // size  # numbers of a row
         chunks = self._ends.searchsorted(rows, "right")
-        begins = (self._begins - self._starts * nbytes)[chunks] + rows * nbytes
+        begins = self._before[chunks] + rows * nbytes
         into = out.reshape(len(out), n)  # `out` is in C order
         of_files: list[tuple[int, Any]] = [(0, slice(None))]
         if len(self.paths) > 1:

@@ -84,7 +84,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         super().__init__(shard_paths(paths))
         parts = [part for number in range(len(self.paths)) for part in self._parts_of(number, shape)]
         self._mapped = all(part.begin >= 0 for part in parts)
-        self._block = max([1, *[part.rows for part in parts]])
+        self._part_rows = max([1, *[part.rows for part in parts]])
         n = sum(part.rows for part in parts)
         if self._form is not None:
             self._shape, self._dtype = (n, *self._form.shape), self._form.dtype
@@ -99,12 +99,14 @@ class ArrowColumn(ChunkedArray, StoredValues):
                 path,
             )
         chunks = parts if self._mapped or self._form is None else joined(parts)
-        self._files, self._first, self._last, self._begins = np.array(
-            [(chunk.file, chunk.first, chunk.last, chunk.begin) for chunk in chunks], np.int64
-        ).reshape(-1, 4).T  # fmt: skip
-        self._ends = np.cumsum([chunk.rows for chunk in chunks], dtype=np.int64)
-        self._starts = np.concatenate([[0], self._ends[:-1]]).astype(np.int64)[: len(chunks)]
-        self._longest = max([1, *[chunk.rows for chunk in chunks]])
+        facts = [(chunk.file, chunk.first, chunk.last, chunk.rows, chunk.begin) for chunk in chunks]
+        table: np.ndarray = np.array(facts, np.int64).reshape(-1, 5).T.copy()
+        self._files, self._first, self._last, lengths, begins = table
+        self._ends = np.cumsum(lengths)
+        self._starts = self._ends - lengths
+        if self._mapped and self._form is not None:  # bytes from where row 0 would be, if all lay there as in the chunk
+            self._before = begins - self._starts * self.row_bytes
+        self._longest = int(lengths.max(initial=1))
         self._recent = Recent(self._cache.limit)
 
     @classmethod
@@ -154,8 +156,10 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     @property
     def natural_block(self) -> int:
-        """Rows of the longest part; where nothing is decoded, as many as are as cheap to read together as one."""
-        return max(1, RUN_BYTES // self._mean_bytes) if self._mapped else self._block
+        """Rows of the longest chunk; where nothing is decoded, as many as are as cheap to read together as one."""
+        if self._mapped:
+            return max(1, RUN_BYTES // self._mean_bytes)
+        return self._longest if len(self._ends) > 1 else self._part_rows  # a single chunk is no reason for long blocks
 
     @property
     def natural_window(self) -> int:
@@ -163,7 +167,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         if self._mapped:
             return max(2, WINDOW_BYTES // (self.natural_block * self._mean_bytes))
         if self._form is not None:
-            return max(1, self._cache.slots(self._chunk_bytes) * self._longest // self._block // 2)
+            return max(1, self._cache.slots(self._chunk_bytes) * self._longest // self.natural_block // 2)
         first = int(np.searchsorted(self._ends, 0, "right"))  # which is decoded, for no file says what values take
         size = self._kept(first).nbytes * self._longest // int(self._ends[first]) if len(self) else 0
         return max(1, self._cache.limit // max(1, size) // 2)

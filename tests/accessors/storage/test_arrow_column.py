@@ -264,7 +264,11 @@ def test_short_parts_are_decoded_together(write: Any, tmp_path: Path, monkeypatc
     monkeypatch.setattr(rows, "_decoded", lambda handle, *parts: (read.append(parts), decodes(handle, *parts))[1])
     assert rows[:].tolist() == [*range(N), *range(N)]
     assert read == [(0, 2), (2, 3)] * 2
-    assert (rows.natural_block, rows.chunk_rows) == (4, 8)
+    assert (rows.natural_block, rows.chunk_rows) == (8, 8)
+    monkeypatch.undo()
+    alone = reader(tmp_path / "1", "x")
+    assert (alone.natural_block, alone.chunk_rows) == (4, 10)
+    assert alone.natural_window > 2
 
 
 POLARS = """
