@@ -38,7 +38,7 @@ class ChunkedArray(StoredArray):
     @property
     @abstractmethod
     def chunk_rows(self) -> int:
-        """Rows of a chunk, none of which has more, and of which only the last has fewer."""
+        """Rows of the longest chunk: of all but the last, unless `_located` and `_rows_in` say otherwise."""
 
     @abstractmethod
     def _read_chunk(self, number: int, out: np.ndarray) -> None:

@@ -11,7 +11,8 @@ from .arrow_types import pyarrow
 class ParquetRows(ArrowColumn):
     """A column of Parquet files, as an array or as values (see the class that it derives from).
 
-    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``. Lists are slow to decode: pixels that
+    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``; of numbers, short ones next to each other
+    are decoded together, up to a megabyte. Lists are slow to decode: pixels that
     are stored as bytes, and read with ``shape=``, come about 15 times as fast as in lists of a fixed length.
 
     ::
