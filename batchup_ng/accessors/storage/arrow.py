@@ -10,7 +10,9 @@ import numpy as np
 from ...errors import SampleReadError
 from .arrow_column import ArrowColumn, field_path
 from .arrow_types import UnfitRow, as_numbers, pyarrow
-from .chunks import LARGE_ROW
+
+LARGE_ROW = 1024
+"""Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
 
 MAGIC = b"ARROW1"
 """What a file begins with that is no stream (Arrow Columnar Format, "IPC File Format")."""
@@ -56,7 +58,7 @@ class ArrowRows(ArrowColumn):
                 begin = handle.place(as_numbers(self._leaf(trusted(array)), self._form, self.fill))
         return len(array), array.nbytes, begin
 
-    def _decoded(self, handle: Any, first: int, last: int) -> list[Any]:
+    def _decoded(self, handle: Any, first: int, last: int) -> Any:
         return [trusted(handle.array(number)) for number in range(first, last)]
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:

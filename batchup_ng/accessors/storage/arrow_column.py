@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import threading
 from abc import abstractmethod
@@ -139,8 +138,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         """
 
     @abstractmethod
-    def _decoded(self, handle: Any, first: int, last: int) -> list[Any]:
-        """Return the column ``_names[0]`` of some parts of an open file, in Arrow arrays."""
+    def _decoded(self, handle: Any, first: int, last: int) -> Any:
+        """Return the column ``_names[0]`` of some parts of an open file, a list of Arrow arrays."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -235,21 +234,17 @@ class ArrowColumn(ChunkedArray, StoredValues):
             array = array.flatten()[array.type.get_field_index(name)]  # which are null where the struct is
         return unwrapped(array)
 
-    def _arrays(self, chunk: int) -> list[Any]:
-        """Return a chunk as Arrow arrays, as they are stored."""
-        handle, told = self._handle(int(self._files[chunk])), int(self._rows_in(chunk))
+    def _array(self, chunk: int) -> Any:
+        """Return the Arrow array of a chunk, as it is stored."""
+        handle, told = self._handle(int(self._files[chunk])), self._rows_in(chunk)
         try:
             decoded = self._decoded(handle, int(self._first[chunk]), int(self._last[chunk]))
-            arrays = [self._leaf(array) for array in decoded]
-            if (rows := sum(map(len, arrays))) != told:
-                raise ValueError(f"a chunk has {rows} rows, not the {told} told")
+            array = self._leaf(decoded[0] if len(decoded) == 1 else pyarrow().concat_arrays(decoded))
+            if len(array) != told:
+                raise ValueError(f"a chunk has {len(array)} rows, not the {told} told")
         except Exception as error:
             raise self._unreadable(np.arange(self._starts[chunk], self._ends[chunk]), error) from error
-        return arrays
-
-    def _array(self, chunk: int) -> Any:
-        arrays = self._arrays(chunk)
-        return arrays[0] if len(arrays) == 1 else pyarrow().concat_arrays(arrays)
+        return array
 
     def _kept(self, chunk: int) -> Any:
         """Return the array of a chunk of values, which is kept for a while."""
@@ -273,10 +268,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return chunks, rows - self._starts[chunks]
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        start = 0
-        for array in self._arrays(number):
-            out[start : start + len(array)] = as_numbers(array, self._form, self.fill)
-            start += len(array)
+        out[...] = as_numbers(self._array(number), self._form, self.fill)
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         try:
@@ -325,7 +317,7 @@ class Recent:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: collections.OrderedDict[int, tuple[Any, int]] = collections.OrderedDict()
+        self._kept: dict[int, tuple[Any, int]] = {}  # that was used last is the last
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -333,7 +325,7 @@ class Recent:
         """Return the chunk of that number; None if it is not kept."""
         with self._lock:
             if number in self._kept:
-                self._kept.move_to_end(number)
+                self._kept[number] = self._kept.pop(number)
             return self._kept.get(number, (None, 0))[0]
 
     def put(self, number: int, chunk: Any, size: int) -> None:
@@ -343,7 +335,7 @@ class Recent:
                 self._kept[number] = chunk, size
                 self._bytes += size
                 while self._bytes > self.limit:
-                    self._bytes -= self._kept.popitem(last=False)[1][1]
+                    self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self.limit,)

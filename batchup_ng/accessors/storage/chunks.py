@@ -12,10 +12,6 @@ from ..base import fill_rows
 from .base import StoredArray
 from .chunk_cache import ChunkCache
 
-LARGE_ROW = 1024
-"""Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
-
-
 SMALL_ARRAY = 16 << 20
 """Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
 
@@ -87,7 +83,7 @@ class ChunkedArray(StoredArray):
         for start in (within == 0).nonzero()[0].tolist():
             number = int(numbers[start])
             end = start + int(self._rows_in(number))
-            if end <= len(rows) and rows[end - 1] - rows[start] == end - 1 - start and _rise(rows[start:end]):
+            if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
                 self._read_chunk(number, out[start:end])
                 left[start:end] = False
         if left.any():
@@ -115,12 +111,9 @@ class ChunkedArray(StoredArray):
             if len(found) == len(chunks) and len(places) == len(out):
                 kept.take(wanted, 0, into, "clip")
                 return
-            here = np.flatnonzero(slot_of >= 0)
-            if row_bytes < LARGE_ROW:
-                into[places[here]] = kept[wanted[here]]
-            else:
-                for place, row in zip(places[here].tolist(), wanted[here].tolist(), strict=True):
-                    into[place] = kept[row]
+            here = slot_of >= 0
+            for place, row in zip(places[here].tolist(), wanted[here].tolist(), strict=True):
+                into[place] = kept[row]  # an index array would go by way of fresh memory
 
         missing = self._cache.copy(chunks, nbytes, use)
         self._cache.fetch(missing, nbytes, decode, use)
@@ -131,8 +124,3 @@ class ChunkedArray(StoredArray):
     @property
     def _chunk_bytes(self) -> int:
         return max(1, min(self.chunk_rows, len(self)) * self.row_bytes)
-
-
-def _rise(rows: np.ndarray) -> bool:
-    """Return whether each row is the one behind the row before it."""
-    return bool((rows[1:] - rows[:-1] == 1).all())

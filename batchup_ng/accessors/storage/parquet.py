@@ -11,9 +11,9 @@ from .arrow_types import pyarrow
 class ParquetRows(ArrowColumn):
     """A column of Parquet files, as an array or as values (see the class that it derives from).
 
-    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``; of numbers, short ones next to each other
-    are decoded together, up to a megabyte. Lists are slow to decode: pixels that
-    are stored as bytes, and read with ``shape=``, come about 15 times as fast as in lists of a fixed length.
+    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``; of numbers, short ones next to each
+    other are decoded together, up to a megabyte. Lists are slow to decode: pixels that are stored as bytes, and read
+    with ``shape=``, come about 15 times as fast as in lists of a fixed length.
 
     ::
 
@@ -39,7 +39,6 @@ class ParquetRows(ArrowColumn):
         groups = [handle.metadata.row_group(number) for number in range(handle.num_row_groups)]
         return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
-    def _decoded(self, handle: Any, first: int, last: int) -> list[Any]:
+    def _decoded(self, handle: Any, first: int, last: int) -> Any:
         table = handle.read_row_groups(range(first, last), columns=[self.column], use_threads=False)
-        chunks: list[Any] = table.column(self._names[0]).chunks
-        return chunks
+        return table.column(self._names[0]).chunks

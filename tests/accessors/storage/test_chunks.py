@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.accessors.storage.chunks import LARGE_ROW, ChunkedArray
+from batchup_ng.accessors.storage.chunks import ChunkedArray
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
 
@@ -58,20 +58,12 @@ def saved(folder: Path, n: int, row: tuple[int, ...] = (2,)) -> tuple[Path, np.n
     return folder / "x.npy", array
 
 
-class TestSmallRows(StoredContract):
-    """Rows that are gathered by an index array."""
-
-    row: tuple[int, ...] = (2, 3)
+class TestChunkedArray(StoredContract):
+    """Chunks of three rows, two in the last."""
 
     def make(self, tmp_path: Path) -> Made:
-        path, array = saved(tmp_path, 8, self.row)
+        path, array = saved(tmp_path, 8, (2, 3))
         return Chunked(path), list(array)
-
-
-class TestLargeRows(TestSmallRows):
-    """Rows that are copied one by one."""
-
-    row = (LARGE_ROW,)
 
 
 def test_rows_without_bytes_are_read(tmp_path: Path) -> None:
