@@ -65,10 +65,10 @@ class ArrowRows(ArrowColumn):
         if not self._mapped:
             super()._fill(rows, out)
             return
-        nbytes, size = self.row_bytes, self.dtype.itemsize
-        n = nbytes // size  # numbers of a row
+        size = self.dtype.itemsize
+        n = self.row_bytes // size  # numbers of a row
         chunks = self._ends.searchsorted(rows, "right")
-        begins = self._before[chunks] + rows * nbytes
+        begins = self._before[chunks] + rows * n
         into = out.reshape(len(out), n)  # `out` is in C order
         of_files: list[tuple[int, Any]] = [(0, slice(None))]
         if len(self.paths) > 1:
@@ -77,10 +77,10 @@ class ArrowRows(ArrowColumn):
         for file, here in of_files:
             content = self._handle(file).bytes
             values = content[: len(content) // size * size].view(self.dtype)
-            firsts = begins[here] // size
+            firsts = begins[here]
             if (firsts[1:] - firsts[:-1] == n).all():
                 into[here] = values[firsts[0] : firsts[0] + len(firsts) * n].reshape(len(firsts), n)
-            elif nbytes < LARGE_ROW:
+            elif n * size < LARGE_ROW:
                 into[here] = values[firsts[:, None] + np.arange(n)]
             else:
                 for place, first in zip(np.arange(len(out))[here].tolist(), firsts.tolist(), strict=True):

@@ -103,8 +103,9 @@ class ArrowColumn(ChunkedArray, StoredValues):
         self._files, self._first, self._last, lengths, begins = table
         self._ends = np.cumsum(lengths)
         self._starts = self._ends - lengths
-        if self._mapped and self._form is not None:  # bytes from where row 0 would be, if all lay there as in the chunk
-            self._before = begins - self._starts * self.row_bytes
+        if self._mapped and self._form is not None:
+            # In numbers, not bytes: where row 0 of all would be if the rows before the chunk lay before it.
+            self._before = (begins - self._starts * self.row_bytes) // self._dtype.itemsize
         self._longest = int(lengths.max(initial=1))
         self._recent = Recent(self._cache.limit)
 
