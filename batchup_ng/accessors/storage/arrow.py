@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
+
+import numpy as np
 
 from ...errors import SampleReadError
 from .arrow_column import ArrowColumn, field_path
-from .arrow_types import pyarrow
+from .arrow_types import UnfitRow, as_numbers, pyarrow
+
+LARGE_ROW = 1024
+"""Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
 
 MAGIC = b"ARROW1"
 """What a file begins with that is no stream (Arrow Columnar Format, "IPC File Format")."""
@@ -28,8 +34,6 @@ class ArrowRows(ArrowColumn):
 
     each_thread = True  # a reader is not said to be safe among threads
 
-    _mapped = True
-
     def _open(self, path: str) -> Any:
         return Batches(path, self.column)
 
@@ -39,20 +43,58 @@ class ArrowRows(ArrowColumn):
     def _schema(self, handle: Any) -> Any:
         return handle.schema
 
-    def _chunks(self, handle: Any) -> list[tuple[int, int]]:
-        arrays = [handle.array(number) for number in range(handle.count)]
-        if not all(map(handle.maps, arrays)):
-            if handle.streamed:
-                raise SampleReadError(
-                    f"{handle.path!r} is a compressed stream; write it as a file, by pyarrow.ipc.new_file", handle.path
-                )
-            self._mapped = False
-        return [(len(array), array.nbytes) for array in arrays]
+    def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
+        return [self._part(handle, handle.array(number)) for number in range(handle.count)]
 
-    def _decoded(self, handle: Any, number: int) -> Any:
-        array = handle.array(number)
-        array.validate(full=True)  # for the library takes offsets in files on trust
-        return array
+    def _part(self, handle: Batches, array: Any) -> tuple[int, int, int]:
+        begin = 0 if handle.maps(array) else -1
+        if begin < 0 and handle.streamed:
+            raise SampleReadError(
+                f"{handle.path!r} is a compressed stream; write it as a file, by pyarrow.ipc.new_file", handle.path
+            )
+        if begin == 0 and self._form is not None and len(array):
+            begin = -1
+            with contextlib.suppress(UnfitRow, pyarrow().ArrowInvalid):  # which are told when it is read
+                begin = handle.place(as_numbers(self._leaf(trusted(array)), self._form, self.fill))
+        return len(array), array.nbytes, begin
+
+    def _decoded(self, handle: Any, first: int, last: int) -> Any:
+        return [trusted(handle.array(number)) for number in range(first, last)]
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        if not self._mapped:
+            super()._fill(rows, out)
+            return
+        size = self.dtype.itemsize
+        n = self.row_bytes // size  # numbers of a row
+        chunks = self._ends.searchsorted(rows, "right")
+        begins = self._before[chunks] + rows * n
+        into = out.reshape(len(out), n)  # `out` is in C order
+        of_files: list[tuple[int, Any]] = [(0, slice(None))]
+        if len(self.paths) > 1:
+            files = self._files[chunks]
+            of_files = [(file, np.flatnonzero(files == file)) for file in set(files.tolist())]
+        for file, here in of_files:
+            content = self._handle(file).bytes
+            values = content[: len(content) // size * size].view(self.dtype)
+            firsts = begins[here]
+            if (firsts[1:] - firsts[:-1] == n).all():
+                into[here] = values[firsts[0] : firsts[0] + len(firsts) * n].reshape(len(firsts), n)
+            elif n * size < LARGE_ROW:
+                into[here] = values[firsts[:, None] + np.arange(n)]
+            else:
+                for place, first in zip(np.arange(len(out))[here].tolist(), firsts.tolist(), strict=True):
+                    into[place] = values[first : first + n]
+
+
+def trusted(array: Any) -> Any:
+    """Return an array that does not reach out of its memory: the library takes offsets in files on trust.
+
+    Raises:
+        ArrowInvalid: it does.
+    """
+    array.validate(full=True)
+    return array
 
 
 class Batches:
@@ -64,6 +106,7 @@ class Batches:
             self._buffer = mapped.read_buffer()
         self.streamed = self._buffer[: len(MAGIC)].to_pybytes() != MAGIC
         opens = pa.ipc.open_stream if self.streamed else pa.ipc.open_file
+        self.bytes = np.frombuffer(self._buffer, np.uint8)
         self.schema = opens(self._buffer).schema
         if column:
             fields = [self.schema.names.index(field_path(self.schema, column, path)[0][0])]
@@ -88,3 +131,8 @@ class Batches:
         start, end = self._buffer.address, self._buffer.address + self._buffer.size
         parts = [part for part in array.buffers() if part is not None and part.size]
         return all(start <= part.address < end for part in parts)
+
+    def place(self, values: np.ndarray) -> int:
+        """Return where in the file an array lies; -1 if that is elsewhere, or where none of its dtype may."""
+        place = int(values.__array_interface__["data"][0]) - int(self._buffer.address)
+        return place if 0 <= place < self._buffer.size and place % values.itemsize == 0 else -1

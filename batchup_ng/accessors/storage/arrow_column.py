@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import os
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ...error_context import shortened
 from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleReadError
-from ...validation import size_in_bytes
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
-from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
-from .chunks import LARGE_ROW, ChunkedArray
+from .base import RUN_BYTES, WINDOW_BYTES, StoredRows, StoredValues
+from .chunks import ChunkedArray
 from .remote import is_remote
 from .shard_paths import shard_paths
 
@@ -28,7 +25,18 @@ Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Self = TypeVar("Self", bound="ArrowColumn")
 
 
-class ArrowColumn(StoredArray, StoredValues):
+class Part(NamedTuple):
+    """A row group, or a batch, of a file, or some of them."""
+
+    file: int
+    first: int  # of those in the file
+    last: int  # the one behind them
+    rows: int
+    nbytes: int  # about, in memory
+    begin: int = -1  # where in the file it lies as it does in memory
+
+
+class ArrowColumn(ChunkedArray, StoredValues):
     """One column of the tables in some files, one table after the other.
 
     What a row is follows from the type of the column:
@@ -59,10 +67,8 @@ class ArrowColumn(StoredArray, StoredValues):
         ImportError: the extra ``parquet`` is not installed.
     """
 
-    _mapped: bool = False
-    """Whether chunks lie in the file as they are in memory, so that there is nothing to decode."""
-
     _kind: Any = None
+    _form: Any = None
 
     def __init__(
         self, paths: Paths, column: str, *, shape: Sequence[int] | None = None, fill: Any = None,
@@ -74,39 +80,41 @@ class ArrowColumn(StoredArray, StoredValues):
             )
         self.column = column
         self.fill = fill
-        self._cache_limit = size_in_bytes("cache", cache)
+        self._set_cache(cache)
         super().__init__(shard_paths(paths))
-        chunks = [self._checked_chunks(number) for number in range(len(self.paths))]
-        self._files = np.repeat(np.arange(len(chunks)), [len(of_file) for of_file in chunks])
-        lengths = [length for of_file in chunks for length, _ in of_file]
-        sizes = [size for of_file in chunks for _, size in of_file]
-        self._ends = np.cumsum(lengths, dtype=np.int64)
-        self._starts = self._ends - np.array(lengths, np.int64)
-        self._longest = max([1, *lengths])
-        self._mean_bytes = sum(sizes) // max(1, len(self))
-        self._form = numbers_form(self._kind, shape, fill)
-        self._recent = Recent(self._cache_limit)
-        self._padded: PaddedChunks | None = None
-        if self._form is None:
-            check_values(self._kind, column)
-        else:
-            self._shape, self._dtype = (len(self), *self._form.shape), self._form.dtype
-            sizes = [length * self.row_bytes for length in lengths]
-        if self._mapped:
-            return
-        if (size := max(sizes, default=0)) > max(LARGEST_CHUNK, self._cache_limit):
-            path = self.paths[self._files[sizes.index(size)]]
+        parts = [part for number in range(len(self.paths)) for part in self._parts_of(number, shape)]
+        self._mapped = all(part.begin >= 0 for part in parts)
+        self._part_rows = max([1, *[part.rows for part in parts]])
+        n = sum(part.rows for part in parts)
+        if self._form is not None:
+            self._shape, self._dtype = (n, *self._form.shape), self._form.dtype
+            parts = [part._replace(nbytes=part.rows * self.row_bytes) for part in parts]
+        self._mean_bytes = max(1, sum(part.nbytes for part in parts) // max(1, n))
+        largest = max(parts, key=lambda part: part.nbytes, default=None)
+        if not self._mapped and largest and largest.nbytes > max(LARGEST_CHUNK, self._cache.limit):
+            path = self.paths[largest.file]
             raise SampleReadError(
-                f"a chunk of column {column!r} of {path!r} has {size:,} bytes; pass a cache= that has room for it, or "
-                f"write the file with smaller row groups or batches",
+                f"a chunk of column {column!r} of {path!r} has {largest.nbytes:,} bytes; pass a cache= that has room "
+                f"for it, or write the file with smaller row groups or batches",
                 path,
             )
-        if self._form is not None:
-            self._padded = PaddedChunks(self, cache)
+        chunks = parts if self._mapped or self._form is None else joined(parts)
+        facts = [(chunk.file, chunk.first, chunk.last, chunk.rows, chunk.begin) for chunk in chunks]
+        table: np.ndarray = np.array(facts, np.int64).reshape(-1, 5).T.copy()
+        self._files, self._first, self._last, lengths, begins = table
+        self._ends = np.cumsum(lengths)
+        self._starts = self._ends - lengths
+        if self._mapped and self._form is not None:
+            # In numbers, not bytes: where row 0 of all would be if the rows before the chunk lay before it.
+            self._before = (begins - self._starts * self.row_bytes) // self._dtype.itemsize
+        self._longest = int(lengths.max(initial=1))
+        self._recent = Recent(self._cache.limit)
 
     @classmethod
-    def columns(cls: type[Self], paths: Paths, names: Iterable[str] | None = None) -> dict[str, Self]:
-        """Return an accessor for each column of the files: for all of them, or for those of `names`.
+    def columns(
+        cls: type[Self], paths: Paths, names: Iterable[str] | None = None, *, cache: int | str = "256MB"
+    ) -> dict[str, Self]:
+        """Return an accessor for each column of the files: for all, or those of `names`; `cache` is for each of them.
 
         Raises:
             SampleReadError: as the class.
@@ -118,19 +126,22 @@ class ArrowColumn(StoredArray, StoredValues):
             StoredRows.__init__(first, shard_paths(paths)[:1])
             names = first._schema(first._handle()).names
             StoredRows.close(first)
-        return {name: cls(paths, name) for name in names}
+        return {name: cls(paths, name, cache=cache) for name in names}
 
     @abstractmethod
     def _schema(self, handle: Any) -> Any:
         """Return the schema of an open file."""
 
     @abstractmethod
-    def _chunks(self, handle: Any) -> list[tuple[int, int]]:
-        """Return the rows of each chunk of an open file, and about how many bytes they are in memory."""
+    def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
+        """Return of each part of an open file its rows, about its bytes, and where it begins, or -1, as :class:`Part`.
+
+        The place counts if all parts have one: they are read from there then, not decoded.
+        """
 
     @abstractmethod
-    def _decoded(self, handle: Any, number: int) -> Any:
-        """Return the column of names ``_names[0]`` of a chunk of an open file."""
+    def _decoded(self, handle: Any, first: int, last: int) -> Any:
+        """Return the column ``_names[0]`` of some parts of an open file, a list of Arrow arrays."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,22 +151,27 @@ class ArrowColumn(StoredArray, StoredValues):
         return self._shape
 
     @property
+    def chunk_rows(self) -> int:
+        """Rows of the longest chunk."""
+        return self._longest
+
+    @property
     def natural_block(self) -> int:
         """Rows of the longest chunk; where nothing is decoded, as many as are as cheap to read together as one."""
-        if not self._mapped:
-            return self._longest
-        return super().natural_block if self._form else max(1, RUN_BYTES // max(1, self._mean_bytes))
+        if self._mapped:
+            return max(1, RUN_BYTES // self._mean_bytes)
+        return self._longest if len(self._ends) > 1 else self._part_rows  # a single chunk is no reason for long blocks
 
     @property
     def natural_window(self) -> int:
         """How many such blocks a shuffle may mix so that each is read once."""
         if self._mapped:
-            return super().natural_window if self._form else WINDOW_BYTES // RUN_BYTES
-        if self._padded is not None:
-            return self._padded.natural_window
+            return max(2, WINDOW_BYTES // (self.natural_block * self._mean_bytes))
+        if self._form is not None:
+            return max(1, self._cache.slots(self._chunk_bytes) * self._longest // self.natural_block // 2)
         first = int(np.searchsorted(self._ends, 0, "right"))  # which is decoded, for no file says what values take
         size = self._kept(first).nbytes * self._longest // int(self._ends[first]) if len(self) else 0
-        return max(1, self._cache_limit // max(1, size) // 2)
+        return max(1, self._cache.limit // max(1, size) // 2)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -174,9 +190,7 @@ class ArrowColumn(StoredArray, StoredValues):
     def close(self) -> None:
         """Close the files that this process has open, and let go of chunks; the next reading begins anew."""
         super().close()
-        self._recent = Recent(self._cache_limit)
-        if self._padded is not None:
-            self._padded.close()
+        self._recent = Recent(self._cache.limit)
 
     def sample_name(self, row: int) -> str | None:
         """Return the file of a row."""
@@ -190,12 +204,14 @@ class ArrowColumn(StoredArray, StoredValues):
     def _options(self) -> list[Any]:
         return [self.column, None if self._form is None else list(self._form.shape), repr(self.fill)]
 
-    def _checked_chunks(self, number: int) -> list[tuple[int, int]]:
-        """Return :meth:`_chunks` of the file of that number, whose column is of the type of the others."""
+    def _parts_of(self, number: int, shape: Sequence[int] | None) -> list[Part]:
+        """Return the parts of the file of that number, whose column is of the type of the others."""
         path, handle = self.paths[number], self._handle(number)
         self._names, kind = field_path(self._schema(handle), self.column, path)
         if number == 0:
-            self._kind = kind
+            self._kind, self._form = kind, numbers_form(kind, shape, self.fill)
+            if self._form is None:
+                check_values(kind, self.column)
         elif kind != self._kind:
             raise SampleReadError(
                 f"column {self.column!r} is of type {kind} in {path!r}, and of {self._kind} in {self.paths[0]!r}; read "
@@ -203,91 +219,73 @@ class ArrowColumn(StoredArray, StoredValues):
                 path,
             )
         try:
-            chunks = self._chunks(handle)
+            parts = [Part(number, place, place + 1, *told) for place, told in enumerate(self._parts(handle))]
         except (BatchupError, MemoryError):
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {shortened(repr(str(error)), 500)}"
             raise SampleReadError(f"column {self.column!r} of {path!r} cannot be read ({said})", path) from error
-        if any(length < 0 for length, _ in chunks):
+        if any(part.rows < 0 for part in parts):
             raise SampleReadError(f"{path!r} has a chunk of less than no rows; get a whole copy of the file", path)
-        return chunks
+        return parts
+
+    def _leaf(self, array: Any) -> Any:
+        """Return the field of an array that the column is, as it is stored."""
+        for name in self._names[1:]:
+            array = unwrapped(array)
+            array = array.flatten()[array.type.get_field_index(name)]  # which are null where the struct is
+        return unwrapped(array)
 
     def _array(self, chunk: int) -> Any:
         """Return the Arrow array of a chunk, as it is stored."""
-        file = int(self._files[chunk])
-        handle = self._handle(file)
+        handle, told = self._handle(int(self._files[chunk])), self._rows_in(chunk)
         try:
-            array = self._decoded(handle, chunk - int(np.searchsorted(self._files, file)))
-            for name in self._names[1:]:
-                array = unwrapped(array)
-                array = array.flatten()[array.type.get_field_index(name)]  # which are null where the struct is
-            array = unwrapped(array)
-            if len(array) != self._ends[chunk] - self._starts[chunk]:
-                raise ValueError(
-                    f"a chunk has {len(array)} rows, not the {self._ends[chunk] - self._starts[chunk]} told"
-                )
+            decoded = self._decoded(handle, int(self._first[chunk]), int(self._last[chunk]))
+            array = self._leaf(decoded[0] if len(decoded) == 1 else pyarrow().concat_arrays(decoded))
+            if len(array) != told:
+                raise ValueError(f"a chunk has {len(array)} rows, not the {told} told")
         except Exception as error:
-            rows = np.arange(self._starts[chunk], self._ends[chunk])
-            raise self._unreadable(rows, error) from error
+            raise self._unreadable(np.arange(self._starts[chunk], self._ends[chunk]), error) from error
         return array
 
     def _kept(self, chunk: int) -> Any:
-        """Return the array of a chunk, which is kept for a while: of NumPy, where that is a view of numbers."""
-        kept = self._recent.get(chunk)
-        if kept is None:
-            kept = self._array(chunk)
-            if self._form is not None:
-                with contextlib.suppress(UnfitRow, pyarrow().ArrowInvalid):
-                    kept = as_numbers(kept, self._form, only_views=True)
-            self._recent.put(chunk, kept, 0 if self._mapped else kept.nbytes)
-        return kept
-
-    def _numbers(self, array: Any, rows: Sequence[int]) -> np.ndarray:
-        """Return an Arrow array of numbers, which are those of `rows`, as NumPy has it."""
-        assert self._form is not None
-        try:
-            return as_numbers(array, self._form, self.fill)
-        except UnfitRow as error:
-            raise self._unfit(int(rows[error.row]), error) from error
+        """Return the array of a chunk of values, which is kept for a while."""
+        array = self._recent.get(chunk)
+        if array is None:
+            array = self._array(chunk)
+            self._recent.put(chunk, array, 0 if self._mapped else array.nbytes)
+        return array
 
     def _unfit(self, row: int, error: UnfitRow) -> SampleReadError:
         path = self.sample_name(row)
         return SampleReadError(f"row {row} of column {self.column!r}, of {path!r}, {error}", path)
 
-    def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the chunk of each row, and its number there.
+    def _rows_in(self, chunks: Any) -> Any:
+        return self._ends[chunks] - self._starts[chunks]
 
-        Raises:
-            SampleReadError: one of their files has changed, though their chunks may be kept.
-        """
-        chunks = np.searchsorted(self._ends, rows, "right")
-        files = np.unique(self._files[chunks]).tolist()
+    def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        chunks = self._ends.searchsorted(rows, "right")
+        files = set(self._files[chunks].tolist())
         self._look([file for file in files if is_remote(self.paths[file])])  # at all of them at once
         for file in files:
             self._handle(file)
         return chunks, rows - self._starts[chunks]
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        chunks, within = self._located(rows)
-        if self._padded is not None:
-            self._padded._fill(chunks * self._longest + within, out)
-        elif self.row_bytes >= LARGE_ROW:  # an index array would go by way of fresh memory
-            last = -1
-            kept: Any = None
-            for place, (chunk, row) in enumerate(zip(chunks.tolist(), within.tolist(), strict=True)):
-                if chunk != last:
-                    last, kept = chunk, self._kept(chunk)
-                out[place] = kept[row] if isinstance(kept, np.ndarray) else self._some(kept, [row], rows[place:])[0]
-        else:
-            for chunk in np.unique(chunks).tolist():
-                places, kept = np.flatnonzero(chunks == chunk), self._kept(chunk)
-                here = within[places]
-                out[places] = kept[here] if isinstance(kept, np.ndarray) else self._some(kept, here, rows[places])
+    def _read_chunk(self, number: int, out: np.ndarray) -> None:
+        out[...] = as_numbers(self._array(number), self._form, self.fill)
 
-    def _some(self, array: Any, within: Any, rows: np.ndarray) -> np.ndarray:
-        """Return some entries, those of `rows`, of an array of numbers that NumPy cannot view."""
-        return self._numbers(array.take(pyarrow().array(within)), rows.tolist())
+    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        try:
+            super()._fill(rows, out)
+        except UnfitRow:  # one of a chunk, and not of these, perhaps
+            chunks, within = self._located(rows)
+            for chunk in np.unique(chunks).tolist():
+                here = np.flatnonzero(chunks == chunk)
+                some = self._array(chunk).take(pyarrow().array(within[here]))
+                try:
+                    out[here] = as_numbers(some, self._form, self.fill)
+                except UnfitRow as error:
+                    raise self._unfit(int(rows[here[error.row]]), error) from error
 
     def _values(self, rows: np.ndarray) -> list[Any]:
         values: list[Any] = [None] * len(rows)
@@ -305,32 +303,17 @@ class ArrowColumn(StoredArray, StoredValues):
         return values
 
 
-class PaddedChunks(ChunkedArray):
-    """The chunks of a column of numbers, each as long as the longest, as `ChunkedArray` takes them to be."""
-
-    takes_urls = True
-
-    def __init__(self, column: ArrowColumn, cache: int | str) -> None:
-        super().__init__(column.paths)
-        self._column = column
-        self._shape = (len(column._ends) * column.natural_block, *column.shape[1:])
-        self._dtype = column.dtype
-        self._set_cache(cache)
-
-    @property
-    def chunk_rows(self) -> int:
-        """Rows of the longest chunk."""
-        return self._column.natural_block
-
-    def _open(self, path: str) -> Any:
-        raise NotImplementedError("the column opens its files")
-
-    def _options(self) -> list[Any]:
-        return self._column._options()
-
-    def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        array, start = self._column._array(number), int(self._column._starts[number])
-        out[: len(array)] = self._column._numbers(array, range(start, start + len(array)))
+def joined(parts: list[Part]) -> list[Part]:
+    """Return parts of which short neighbours in a file are one, of up to :data:`~.base.RUN_BYTES`."""
+    chunks: list[Part] = []
+    for part in parts:
+        before = chunks[-1] if chunks else part
+        if before.file == part.file and before.last == part.first and before.nbytes + part.nbytes <= RUN_BYTES:
+            both = before.rows + part.rows, before.nbytes + part.nbytes
+            chunks[-1] = Part(part.file, before.first, part.last, *both)
+        else:
+            chunks.append(part)
+    return chunks
 
 
 class Recent:
@@ -338,7 +321,7 @@ class Recent:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: collections.OrderedDict[int, tuple[Any, int]] = collections.OrderedDict()
+        self._kept: dict[int, tuple[Any, int]] = {}  # that was used last is the last
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -346,7 +329,7 @@ class Recent:
         """Return the chunk of that number; None if it is not kept."""
         with self._lock:
             if number in self._kept:
-                self._kept.move_to_end(number)
+                self._kept[number] = self._kept.pop(number)
             return self._kept.get(number, (None, 0))[0]
 
     def put(self, number: int, chunk: Any, size: int) -> None:
@@ -356,7 +339,7 @@ class Recent:
                 self._kept[number] = chunk, size
                 self._bytes += size
                 while self._bytes > self.limit:
-                    self._bytes -= self._kept.popitem(last=False)[1][1]
+                    self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self.limit,)

@@ -78,25 +78,24 @@ def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | No
     return Numbers(wanted, pyarrow().array([], leaf).to_numpy(zero_copy_only=False).dtype)
 
 
-def as_numbers(array: Any, form: Numbers, fill: Any = None, *, only_views: bool = False) -> np.ndarray:
+def as_numbers(array: Any, form: Numbers, fill: Any = None) -> np.ndarray:
     """Return an Arrow array as ``(len(array), *form.shape)``, without a copy where there is nothing to convert.
 
     Raises:
         UnfitRow: a row is null, and no float or time; or has another number of entries.
-        ArrowInvalid: it needs a copy, and `only_views` was asked for.
     """
     n = len(array)
     if n == 0:
         return np.empty((0, *form.shape), form.dtype)
     while not _is_number(array.type):
-        array = _flat(array, n, only_views)
+        array = _flat(array, n)
     if len(array) != n * math.prod(form.shape):
         raise UnfitRow(0, f"has {len(array) // n} numbers, not those of shape {form.shape}; pass shape= to fit")
     if array.null_count and fill is not None:
         array = array.fill_null(fill)
     if array.null_count and form.dtype.kind not in "fmM":
         _refuse_null(array, n)
-    numbers: np.ndarray = array.to_numpy(zero_copy_only=only_views).reshape(n, *form.shape)
+    numbers: np.ndarray = array.to_numpy(zero_copy_only=False).reshape(n, *form.shape)
     return numbers
 
 
@@ -143,14 +142,12 @@ def python_value(scalar: Any) -> Any:
         raise UnfitRow(0, str(error)) from error
 
 
-def _flat(array: Any, n: int, only_views: bool) -> Any:
+def _flat(array: Any, n: int) -> Any:
     """Return what an array of `n` rows is made of: the values of extensions and dictionaries, the entries of lists."""
     pa = pyarrow()
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     if pa.types.is_dictionary(array.type):
-        if only_views:
-            raise pa.ArrowInvalid("values of a dictionary are copied")
         return array.dictionary_decode()
     if array.null_count:
         _refuse_null(array, n)

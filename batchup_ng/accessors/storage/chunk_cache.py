@@ -54,8 +54,11 @@ BUSY, FULL = -1, -2
 PID_BITS = 22
 """Bits of the number of a process: it is at most 2^22 (proc(5), ``pid_max``)."""
 
-Use: TypeAlias = Callable[[int, np.ndarray], None]
+Decode: TypeAlias = Callable[[int, np.ndarray], None]
 """What is called with the number of a chunk and its memory, ``(nbytes,) uint8``."""
+
+Use: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+"""What is called with the numbers of chunks, ``(n,) int64``, the slot of each, and all slots, ``(m, nbytes) uint8``."""
 
 
 class ChunkCache:
@@ -74,16 +77,16 @@ class ChunkCache:
 
     def slots(self, nbytes: int) -> int:
         """Return how many chunks of so many bytes may be kept."""
-        return min(MOST_SLOTS, self.limit // _stride(nbytes))
+        return min(MOST_SLOTS, self.limit // nbytes)
 
-    def copy(self, numbers: list[int], nbytes: int, use: Use) -> list[int]:
-        """Call `use` with each of the chunks that are kept; return the numbers of the others."""
+    def copy(self, numbers: np.ndarray, nbytes: int, use: Use) -> np.ndarray:
+        """Call `use` with those of the chunks that are kept; return the numbers of the others."""
         try:
             return self._share().copy(numbers, nbytes, use)
         except _LockHeldError:
             return numbers
 
-    def fetch(self, numbers: list[int], nbytes: int, decode: Use, use: Use) -> None:
+    def fetch(self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use) -> None:
         """Call `use` with each of the chunks, after `decode` has written those that nobody has.
 
         `use` may be called again for a chunk, the last time with the right bytes. Raises what they raise.
@@ -132,48 +135,47 @@ class _Share:
         table = np.frombuffer(self._mapped, np.int64, 1 + 3 * MOST_SLOTS)
         self._hand, (self._keys, self._generations, self._owners) = table[:1], table[1:].reshape(3, MOST_SLOTS)
         self._me = _identity(os.getpid()) or os.getpid()
+        self._with_pages: set[int] = set()
         self._lock = threading.Lock()
 
-    def copy(self, numbers: list[int], nbytes: int, use: Use) -> list[int]:
-        if not numbers:
-            return []
-        n = self._slots(nbytes)
+    def copy(self, numbers: np.ndarray, nbytes: int, use: Use) -> np.ndarray:
+        memory = self._memory(nbytes)
+        n = len(memory)
+        if not n or not len(numbers):
+            return numbers
         with self._locked():
-            kept = (self._keys[:n] == np.array(numbers)[:, None] + 1) & (self._owners[:n] == 0)
-            places, slots = np.nonzero(kept)
-            places, first = np.unique(places, return_index=True)  # who came late may have decoded one once more
-            slots = slots[first]
+            kept = (self._keys[:n] == numbers[:, None] + 1) & (self._owners[:n] == 0)
+            found, slots = kept.any(1), kept.argmax(1)  # the first: who came late may have decoded one once more
             before = self._generations[slots]
-        for place, slot in zip(places.tolist(), slots.tolist(), strict=True):
-            use(numbers[place], self._memory(slot, nbytes))
-        with self._locked():
-            whole = self._generations[slots] == before
-        done = {numbers[place] for place in places[whole].tolist()}
-        return [number for number in numbers if number not in done]
+        if found.any():
+            use(numbers[found], slots[found], memory)
+            with self._locked():
+                found &= self._generations[slots] == before
+        left: np.ndarray = numbers[~found]
+        return left
 
-    def fetch(self, numbers: list[int], nbytes: int, decode: Use, use: Use) -> None:
-        wanted = self.copy(numbers, nbytes, use)
+    def fetch(self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use) -> None:
         progress = time.monotonic()
-        while wanted:
+        while len(numbers):
             late = time.monotonic() - progress > PATIENCE
-            busy = [number for number in wanted if not self._made(number, nbytes, decode, use, late)]
-            left = self.copy(busy, nbytes, use)
-            if len(left) < len(wanted):
+            busy = [number for number in numbers.tolist() if not self._made(number, nbytes, decode, use, late)]
+            left = self.copy(np.array(busy, np.int64), nbytes, use)
+            if len(left) < len(numbers):
                 progress = time.monotonic()
             else:
                 time.sleep(0.001)
-            wanted = left
+            numbers = left
 
-    def _made(self, number: int, nbytes: int, decode: Use, use: Use, late: bool) -> bool:
+    def _made(self, number: int, nbytes: int, decode: Decode, use: Use, late: bool) -> bool:
         """Decode a chunk and use it; return False if another has it, or is decoding it and is not late."""
         slot = self._claimed(number, nbytes, late)
         if slot == BUSY:
             return False
         kept = number + 1 if self._has_pages(slot, nbytes) else 0
         try:
-            memory = self._memory(slot, nbytes) if kept else np.empty(nbytes, np.uint8)
-            decode(number, memory)
-            use(number, memory)  # as long as nobody else may claim the slot
+            memory = self._memory(nbytes)[slot : slot + 1] if kept else np.empty((1, nbytes), np.uint8)
+            decode(number, memory[0])
+            use(np.array([number]), np.array([0]), memory)  # as long as nobody else may claim the slot
         except BaseException:
             kept = 0
             raise
@@ -185,7 +187,7 @@ class _Share:
 
     def _claimed(self, number: int, nbytes: int, late: bool) -> int:
         """Return a slot to decode a chunk into; BUSY as `_made` says, FULL if there is none."""
-        n = self._slots(nbytes)
+        n = len(self._memory(nbytes))
         with self._locked():
             owners = self._owners[:n][self._keys[:n] == number + 1].tolist()
             if not late and any(owner == 0 or self._lives(owner) for owner in owners):
@@ -202,24 +204,23 @@ class _Share:
 
     def _has_pages(self, slot: int, nbytes: int) -> bool:
         """Return whether there is memory for a slot, which has to be asked: writing without it would be a SIGBUS."""
-        if slot != FULL and self.fd >= 0:
+        if slot == FULL:
+            return False
+        if self.fd >= 0 and slot not in self._with_pages:
             try:
-                os.posix_fallocate(self.fd, self._offset(slot, nbytes), nbytes)
+                os.posix_fallocate(self.fd, TABLE_BYTES + slot * nbytes, nbytes)
             except OSError:
                 return False
-        return slot != FULL
+            self._with_pages.add(slot)
+        return True
 
     def _lives(self, owner: int) -> bool:
         return owner != 0 and (owner == self._me or owner == _identity(owner % (1 << PID_BITS)))
 
-    def _slots(self, nbytes: int) -> int:
-        return min(MOST_SLOTS, (self._size - TABLE_BYTES) // _stride(nbytes))
-
-    def _memory(self, slot: int, nbytes: int) -> np.ndarray:
-        return np.frombuffer(self._mapped, np.uint8, nbytes, self._offset(slot, nbytes))
-
-    def _offset(self, slot: int, nbytes: int) -> int:
-        return TABLE_BYTES + slot * _stride(nbytes)
+    def _memory(self, nbytes: int) -> np.ndarray:
+        """Return all slots, ``(n, nbytes) uint8``."""
+        n = min(MOST_SLOTS, (self._size - TABLE_BYTES) // nbytes)
+        return np.ndarray((n, nbytes), np.uint8, self._mapped, TABLE_BYTES)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -250,11 +251,6 @@ class _Share:
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
         if self.fd >= 0:
             close(self.fd)
-
-
-def _stride(nbytes: int) -> int:
-    """Return how far apart chunks of so many bytes lie, each where a line of the processor's cache begins."""
-    return -(-nbytes // 64) * 64
 
 
 def _identity(pid: int) -> int:

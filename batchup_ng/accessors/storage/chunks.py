@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
 from ...validation import size_in_bytes
+from ..base import fill_rows
 from .base import StoredArray
 from .chunk_cache import ChunkCache
 
-LARGE_ROW = 1024
-"""Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
+SMALL_ARRAY = 16 << 20
+"""Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
 
 
 class ChunkedArray(StoredArray):
-    """Rows in chunks of so many, of which the last ones that were decoded are kept in memory.
+    """Rows in chunks, of which the last ones that were decoded are kept in memory.
 
     All threads and processes of a program share them, see :mod:`~batchup_ng.accessors.storage.chunk_cache`. A batch
     that wants a whole chunk in order has it decoded straight into its memory.
@@ -24,17 +26,32 @@ class ChunkedArray(StoredArray):
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
     """
 
+    _only: np.ndarray | None = None  # all the data, if they are small
+
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
 
     @property
     @abstractmethod
     def chunk_rows(self) -> int:
-        """Rows of a chunk, the last of which may have fewer."""
+        """Rows of the longest chunk: of all but the last, unless `_located` and `_rows_in` say otherwise."""
 
     @abstractmethod
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         """Decode the chunk of that number into `out`, ``(its rows, *shape[1:])`` of `dtype`."""
+
+    def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the chunk of each row, and its number there.
+
+        Raises:
+            SampleReadError: the file has changed, though chunks of it may be kept.
+        """
+        self._handle()
+        return np.divmod(rows, self.chunk_rows)
+
+    def _rows_in(self, chunks: Any) -> Any:
+        """Return how many rows each of some chunks has."""
+        return np.minimum(self.chunk_rows, len(self) - chunks * self.chunk_rows)
 
     @property
     def natural_block(self) -> int:
@@ -50,44 +67,60 @@ class ChunkedArray(StoredArray):
         """Close the files that this process has open, and let go of the chunks; the next reading begins anew."""
         super().close()
         self._cache.close()
+        self._only = None
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        copies_rows = self.row_bytes >= LARGE_ROW
-        if not self.row_bytes:
+        numbers, within = self._located(rows)
+        if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit):
+            only = self._only
+            if only is None:
+                only = np.empty(self.shape, self.dtype)
+                self._read_chunk(int(numbers[0]), only)
+                self._only = only
+            fill_rows(only, rows, out)
             return
-        numbers, within = np.divmod(rows, self.chunk_rows)
-        places = {number: np.flatnonzero(numbers == number) for number in np.unique(numbers).tolist()}
+        left = np.ones(len(rows), bool)
+        for start in (within == 0).nonzero()[0].tolist():
+            number = int(numbers[start])
+            end = start + int(self._rows_in(number))
+            if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
+                self._read_chunk(number, out[start:end])
+                left[start:end] = False
+        if left.any():
+            places = left.nonzero()[0]
+            self._gather(numbers[places], within[places], out, places)
+
+    def _gather(self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray) -> None:
+        """Write rows of chunks that are kept, or will be, to `places` of `out`."""
+        nbytes, row_bytes = self._chunk_bytes, self.row_bytes
+        if not row_bytes:
+            return
+        chunks = np.array(sorted(set(numbers.tolist())))
+        of_row = chunks.searchsorted(numbers)
+        into = out.reshape(len(out), -1).view(np.uint8)  # `out` is in C order
 
         def decode(number: int, memory: np.ndarray) -> None:
-            self._read_chunk(number, self._chunk(number, memory))
+            shape = (int(self._rows_in(number)), *self.shape[1:])
+            self._read_chunk(number, np.ndarray(shape, self.dtype, memory))
 
-        def use(number: int, memory: np.ndarray) -> None:
-            chunk, at = self._chunk(number, memory), places[number]
-            if copies_rows:
-                for place, row in zip(at.tolist(), within[at].tolist(), strict=True):
-                    out[place] = chunk[row]
-            else:
-                out[at] = chunk[within[at]]
+        def use(found: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
+            slot_of = np.full(len(chunks), -1)
+            slot_of[chunks.searchsorted(found)] = slots
+            slot_of = slot_of[of_row]
+            kept, wanted = memory.reshape(-1, row_bytes), slot_of * (nbytes // row_bytes) + within
+            if len(found) == len(chunks) and len(places) == len(out):
+                kept.take(wanted, 0, into, "clip")
+                return
+            here = slot_of >= 0
+            for place, row in zip(places[here].tolist(), wanted[here].tolist(), strict=True):
+                into[place] = kept[row]  # an index array would go by way of fresh memory
 
-        whole = [number for number, at in places.items() if self._is_whole(number, rows[at], at)]
-        for number in self._cache.copy(whole, self._chunk_bytes, use):
-            at = places.pop(number)
-            self._read_chunk(number, out[at[0] : at[-1] + 1])
-        self._cache.fetch([number for number in places if number not in whole], self._chunk_bytes, decode, use)
+        missing = self._cache.copy(chunks, nbytes, use)
+        self._cache.fetch(missing, nbytes, decode, use)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_only": None}
 
     @property
     def _chunk_bytes(self) -> int:
         return max(1, min(self.chunk_rows, len(self)) * self.row_bytes)
-
-    def _rows_in(self, number: int) -> int:
-        return min(self.chunk_rows, len(self) - number * self.chunk_rows)
-
-    def _chunk(self, number: int, memory: np.ndarray) -> np.ndarray:
-        return np.ndarray((self._rows_in(number), *self.shape[1:]), self.dtype, memory)
-
-    def _is_whole(self, number: int, rows: np.ndarray, places: np.ndarray) -> bool:
-        """Return whether rows of a batch, all of a chunk, are the whole of it in order, at consecutive places."""
-        if len(rows) != self._rows_in(number):
-            return False
-        steps = np.arange(len(rows))
-        return bool((rows - rows[0] == steps).all() and (places - places[0] == steps).all())

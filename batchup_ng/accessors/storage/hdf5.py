@@ -119,11 +119,10 @@ class Hdf5Rows(_DataSet, ChunkedArray):
             return opened
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        opened = self._handle()  # which notices that the file has changed, whatever chunks are kept
         if self._decodes:
             super()._fill(rows, out)
         else:
-            opened.fill(rows, out)
+            self._handle().fill(rows, out)
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         self._handle().read(number * self.chunk_rows, out)

@@ -14,9 +14,10 @@ from .remote import RemoteFile, is_remote
 class ParquetRows(ArrowColumn):
     """A column of Parquet files, as an array or as values (see the class that it derives from).
 
-    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``. Lists are slow to decode: pixels that
-    are stored as bytes, and read with ``shape=``, come about 15 times as fast as in lists of a fixed length. Of a file
-    at a URL what a row group holds of the column is fetched in few requests, large ones in parts, at once.
+    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``; of numbers, short ones next to each
+    other are decoded together, up to a megabyte. Lists are slow to decode: pixels that are stored as bytes, and read
+    with ``shape=``, come about 15 times as fast as in lists of a fixed length. Of a file at a URL what a row group
+    holds of the column is fetched in few requests, large ones in parts, at once.
 
     ::
 
@@ -41,15 +42,14 @@ class ParquetRows(ArrowColumn):
     def _schema(self, handle: Any) -> Any:
         return handle.schema_arrow
 
-    def _chunks(self, handle: Any) -> list[tuple[int, int]]:
+    def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
         # Of all columns: to ask for that of one ends the interpreter where its statistics are damaged (pyarrow 26).
         groups = [handle.metadata.row_group(number) for number in range(handle.num_row_groups)]
-        return [(group.num_rows, group.total_byte_size) for group in groups]
+        return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
-    def _decoded(self, handle: Any, number: int) -> Any:
-        table = handle.read_row_group(number, columns=[self.column], use_threads=False)
-        column = table.column(self._names[0])
-        return column.chunk(0) if column.num_chunks == 1 else pyarrow().concat_arrays(column.chunks)
+    def _decoded(self, handle: Any, first: int, last: int) -> Any:
+        table = handle.read_row_groups(range(first, last), columns=[self.column], use_threads=False)
+        return table.column(self._names[0]).chunks
 
 
 class SeekableFile(io.RawIOBase):

@@ -70,8 +70,10 @@ class ZarrRows(ChunkedArray):
             )
 
     @classmethod
-    def columns(cls, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, ZarrRows]:
-        """Return an accessor for each array of a group: all in it, or those of `names`.
+    def columns(
+        cls, path: str | os.PathLike[str], names: Iterable[str] | None = None, *, cache: int | str = "256MB"
+    ) -> dict[str, ZarrRows]:
+        """Return an accessor for each array of a group: all in it, or those of `names`; `cache` is for each of them.
 
         Raises:
             ArgumentError: they differ in length; or as the class.
@@ -80,7 +82,7 @@ class ZarrRows(ChunkedArray):
             store = cls.__new__(cls)
             names = sorted(getattr(store._root(path), "array_keys", list)())
             StoredRows.close(store)
-        return of_one_length(path, {name: cls(path, name) for name in names})
+        return of_one_length(path, {name: cls(path, name, cache=cache) for name in names})
 
     @property
     def chunk_rows(self) -> int:
@@ -115,10 +117,6 @@ class ZarrRows(ChunkedArray):
 
     def _close(self, handle: Any) -> None:
         handle.store.close()
-
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        self._handle()  # which sees whether the array has changed, though all chunks may be kept
-        super()._fill(rows, out)
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         zarr, start = _library(), number * self.chunk_rows

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.accessors.storage.arrow import LARGE_ROW
 from batchup_ng.errors import SampleReadError
 from batchup_ng.testing.accessors import Made
 
@@ -67,6 +68,17 @@ def test_arrays_that_are_not_compressed_are_mapped(tmp_path: Path) -> None:
         assert rows.natural_block > 4  # not a batch of the file: nothing is decoded whole
         assert rows.natural_window > 16
     assert bu.ArrowRows(write(tmp_path / "y.arrow", table, "zstd"), "s").natural_block == 4
+
+
+@pytest.mark.parametrize("n", [1, 3, LARGE_ROW])
+def test_rows_in_several_maps_are_found_in_any_order(n: int, tmp_path: Path) -> None:
+    rows = np.arange(18 * n, dtype=np.int16).reshape(18, n)
+    for name, some in (("1", rows[:9]), ("2", rows[9:9]), ("3", rows[9:])):
+        write(tmp_path / name, pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), n)}))
+    found = bu.ArrowRows(f"{tmp_path}/*", "x")
+    assert found._mapped
+    for chosen in ([17, 0, 9, 8, 3, 3], range(2, 7), range(18), range(17, -1, -1), [8, 9], [12]):
+        np.testing.assert_array_equal(found[list(chosen)], rows[list(chosen)])
 
 
 def test_a_compressed_stream_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -29,7 +29,10 @@ ORDER = np.array([7, 1, 1, 9, 0, -2])
 
 
 def parquet(path: Path, table: Any) -> Any:
-    pq.write_table(table, path, row_group_size=4)
+    try:
+        pq.write_table(table, path, row_group_size=4)
+    except pa.ArrowNotImplementedError as error:  # of pyarrow 14: float16, lists of fixed size with nulls
+        pytest.skip(f"this pyarrow cannot write it: {error}")
     return bu.ParquetRows
 
 
@@ -209,7 +212,8 @@ def test_columns_are_those_of_batches(column: Any) -> None:
     (batch,) = bu.ArrayDataSource(columns).batch_iterator(N)
     assert batch["other"].tolist() == list(range(N))
     assert list(batch["x"]) == [str(k) for k in range(N)]
-    assert list(type(accessor).columns(accessor.paths, ["other"])) == ["other"]
+    (other,) = type(accessor).columns(accessor.paths, ["other"], cache="2kB").values()
+    assert (other.column, other._cache.limit) == ("other", 2000)
     for names in (["y"], ["x", ""]):
         with pytest.raises(ArgumentError, match="it has 'x', 'other'"):
             type(accessor).columns(accessor.paths, names)
@@ -241,10 +245,30 @@ def test_a_block_shuffle_decodes_each_chunk_once(
     rows = write(tmp_path / "x", pa.table({"x": values}))(tmp_path / "x", "x")
     read: list[int] = []
     decodes = rows._decoded
-    monkeypatch.setattr(rows, "_decoded", lambda handle, number: (read.append(number), decodes(handle, number))[1])
+    monkeypatch.setattr(
+        rows, "_decoded", lambda handle, *parts: (read.extend(range(*parts)), decodes(handle, *parts))[1]
+    )
     sampler = bu.BlockShuffleSampler(N, rows.natural_block, rows.natural_window)
     list(bu.ArrayDataSource([rows], sampler=sampler).batch_iterator(3, shuffle=1))
     assert sorted(read) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("write", [parquet, compressed])
+def test_short_parts_are_decoded_together(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_column, "RUN_BYTES", 8 * 8)
+    for name in ("1", "2"):
+        reader = write(tmp_path / name, pa.table({"x": range(N)}))
+    rows = reader(f"{tmp_path}/*", "x", cache=0)
+    read: list[tuple[int, int]] = []
+    decodes = rows._decoded
+    monkeypatch.setattr(rows, "_decoded", lambda handle, *parts: (read.append(parts), decodes(handle, *parts))[1])
+    assert rows[:].tolist() == [*range(N), *range(N)]
+    assert read == [(0, 2), (2, 3)] * 2
+    assert (rows.natural_block, rows.chunk_rows) == (8, 8)
+    monkeypatch.undo()
+    alone = reader(tmp_path / "1", "x")
+    assert (alone.natural_block, alone.chunk_rows) == (4, 10)
+    assert alone.natural_window > 2
 
 
 POLARS = """

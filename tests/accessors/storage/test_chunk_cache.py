@@ -25,8 +25,6 @@ from batchup_ng.accessors.storage.chunk_cache import ChunkCache
 from tests.extent import thorough
 
 NBYTES = 300
-ROOM = 320
-"""Bytes of a slot for `NBYTES`."""
 
 FOREVER = 1e6
 
@@ -39,11 +37,17 @@ def rows_of(cache: ChunkCache, numbers: list[int], decode: Any = decode) -> dict
     """Return what is copied of chunks."""
     found: dict[int, np.ndarray] = {}
 
-    def use(number: int, memory: np.ndarray) -> None:
-        found[number] = memory.copy()
+    def use(numbers: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
+        found.update(zip(numbers.tolist(), memory[slots], strict=True))
 
-    cache.fetch(numbers, NBYTES, decode, use)
+    cache.fetch(np.array(numbers), NBYTES, decode, use)
     return found
+
+
+def missing(cache: ChunkCache, numbers: list[int]) -> list[int]:
+    """Return which of some chunks are not kept."""
+    left: list[int] = cache.copy(np.array(numbers), NBYTES, lambda *_: None).tolist()
+    return left
 
 
 def check(cache: ChunkCache, numbers: list[int], decode: Any = decode) -> None:
@@ -90,7 +94,7 @@ def ended(pid: int) -> bool:
 
 
 def test_a_chunk_is_decoded_once_for_all() -> None:
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     others = [another(cache) for _ in range(3)]
     check(cache, [3, 1])
     for other in others:
@@ -100,24 +104,24 @@ def test_a_chunk_is_decoded_once_for_all() -> None:
 
 
 def test_the_chunk_that_was_decoded_first_goes_first() -> None:
-    cache = ChunkCache(3 * ROOM)
+    cache = ChunkCache(3 * NBYTES)
     for number in (1, 2, 3, 1, 4):
         check(cache, [number])
-    assert cache.copy([1, 2, 3, 4], NBYTES, lambda *_: None) == [1]
+    assert missing(cache, [1, 2, 3, 4]) == [1]
 
 
 def test_a_chunk_that_is_there_twice_is_copied_once() -> None:
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
     share: Any = cache._share()
     assert share._made(1, NBYTES, decode, lambda *_: None, late=True)
     used: list[int] = []
-    assert cache.copy([1], NBYTES, lambda number, memory: used.append(number)) == []
+    assert not len(cache.copy(np.array([1]), NBYTES, lambda numbers, slots, memory: used.extend(numbers)))
     assert used == [1], "or the second copy, taken as its slot is written to, would count as the first, which was whole"
 
 
 def test_what_cannot_be_decoded_is_not_there() -> None:
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
 
     def broken(number: int, memory: np.ndarray) -> None:
         memory[...] = 255
@@ -142,32 +146,33 @@ def test_nothing_is_taken_before_the_first_use() -> None:
 
 @pytest.mark.parametrize("slots", [0, 1, 2])
 def test_with_hardly_any_room_all_is_right(slots: int) -> None:
-    cache = ChunkCache(slots * ROOM)
+    cache = ChunkCache(slots * NBYTES)
     for worker in (cache, another(cache)):
         check(worker, [5, 1, 2])
 
 
 def test_memory_that_is_not_free_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_cache, "available", lambda: 4.0 * ROOM)
-    cache = ChunkCache(100 * ROOM)
+    monkeypatch.setattr(chunk_cache, "available", lambda: 4.0 * NBYTES)
+    cache = ChunkCache(100 * NBYTES)
     check(cache, list(range(10)))
-    assert len(cache.copy(list(range(10)), NBYTES, lambda *_: None)) == 8
+    assert len(missing(cache, list(range(10)))) == 8
 
     def none_left(*_: int) -> None:
         raise OSError("no room")
 
     monkeypatch.setattr(os, "posix_fallocate", none_left)
+    cache = ChunkCache(100 * NBYTES)
     check(cache, [11])
-    assert cache.copy([11], NBYTES, lambda *_: None) == [11]
+    assert missing(cache, [11]) == [11]
 
 
 def test_out_of_reach_each_has_its_own() -> None:
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
     place: Any = cache.__reduce__()[1][1]
     ((fd, device, inode),) = place.files
     for other in (Place(place.pid, ((fd, device, inode + 1),)), Place(1 << 22, place.files)):
-        own = ChunkCache(4 * ROOM, other)
+        own = ChunkCache(4 * NBYTES, other)
         decoded: list[int] = []
         check(own, [1], lambda number, memory, to=decoded: (to.append(number), decode(number, memory)))
         assert decoded == [1]
@@ -176,7 +181,7 @@ def test_out_of_reach_each_has_its_own() -> None:
 
 def test_a_system_without_files_in_memory_has_a_cache_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
     check(cache, [1], no_decoding)
     check(another(cache), [1])
@@ -185,7 +190,7 @@ def test_a_system_without_files_in_memory_has_a_cache_for_each_process(monkeypat
 
 
 def test_a_fork_shares_what_there_is() -> None:
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
     with forked(lambda: (check(cache, [1], no_decoding), check(cache, [2]))) as pid:
         assert ended(pid)
@@ -193,7 +198,7 @@ def test_a_fork_shares_what_there_is() -> None:
 
 
 def test_threads_and_other_copies_never_mix_chunks_up() -> None:
-    cache = ChunkCache(3 * ROOM)
+    cache = ChunkCache(3 * NBYTES)
     workers = [cache, cache, another(cache), another(cache)]
 
     def work(worker: ChunkCache, seed: int) -> None:
@@ -210,7 +215,7 @@ class World:
 
     def __init__(self, data: Any, slots: int) -> None:
         self.data = data
-        first = ChunkCache(slots * ROOM)
+        first = ChunkCache(slots * NBYTES)
         self.workers = [first, another(first), another(first)]
         self.depth = 0
 
@@ -236,14 +241,13 @@ class World:
             self.anything()
             memory[half:] = number
 
-        def using(number: int, memory: np.ndarray) -> None:
-            half = len(memory) // 2
-            copied = memory.copy()
+        def using(numbers: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
+            copied = memory[slots]
             self.anything()
-            copied[half:] = memory[half:]
-            found[number] = copied
+            copied[:, NBYTES // 2 :] = memory[slots, NBYTES // 2 :]
+            found.update(zip(numbers.tolist(), copied, strict=True))
 
-        worker.fetch(numbers, NBYTES, decoding, using)
+        worker.fetch(np.array(numbers), NBYTES, decoding, using)
         assert {number: set(bytes(found[number])) for number in numbers} == {number: {number} for number in numbers}
 
     def killed_between_claim_and_publication(self, number: int) -> None:
@@ -251,7 +255,7 @@ class World:
         dying._me = DEAD
         slot = dying._claimed(number, NBYTES, late=False)
         if slot >= 0:
-            dying._memory(slot, NBYTES)[...] = 255
+            dying._memory(NBYTES)[slot] = 255
 
 
 DEAD = 1 << 30 << 22 | 1
@@ -291,7 +295,7 @@ def test_what_a_killed_process_had_begun_is_decoded_at_once(
 ) -> None:
     monkeypatch.setattr(chunk_cache, "PATIENCE", FOREVER)  # a wait would end by the limit of the test alone
     for slots in (1, 4):
-        cache = ChunkCache(slots * ROOM)
+        cache = ChunkCache(slots * NBYTES)
         check(cache, [1])
         with forked(stuck_in_decoding(cache, 2, pipe[1])) as pid:
             os.read(pipe[0], 1)
@@ -306,7 +310,7 @@ def test_a_process_that_hangs_as_it_decodes_is_waited_for_a_while_only(
 ) -> None:
     monkeypatch.setattr(chunk_cache, "PATIENCE", 0.02)
     for slots in (1, 4):
-        cache = ChunkCache(slots * ROOM)
+        cache = ChunkCache(slots * NBYTES)
         with forked(stuck_in_decoding(cache, 2, pipe[1])):
             os.read(pipe[0], 1)
             for _ in range(2):
@@ -315,7 +319,7 @@ def test_a_process_that_hangs_as_it_decodes_is_waited_for_a_while_only(
 
 
 def test_what_another_process_is_decoding_is_waited_for(pipe: tuple[int, int]) -> None:
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     go_on, told = os.pipe()
 
     def slowly(number: int, memory: np.ndarray) -> None:
@@ -341,7 +345,7 @@ def test_a_process_that_hangs_with_the_lock_costs_the_others_the_sharing(
     monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(chunk_cache, "PATIENCE", 0.02)
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
 
     def hold() -> None:
@@ -358,7 +362,7 @@ def test_a_process_that_hangs_with_the_lock_costs_the_others_the_sharing(
 
 def test_a_killed_process_lets_go_of_the_lock(monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]) -> None:
     monkeypatch.setattr(chunk_cache, "PATIENCE", FOREVER)
-    cache = ChunkCache(4 * ROOM)
+    cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
 
     def killed() -> None:
@@ -373,7 +377,7 @@ def test_a_killed_process_lets_go_of_the_lock(monkeypatch: pytest.MonkeyPatch, p
 
 @pytest.mark.parametrize("kills", [6, thorough(300)])
 def test_kills_at_any_moment_leave_a_cache_that_works(kills: int) -> None:
-    cache = ChunkCache(5 * ROOM)
+    cache = ChunkCache(5 * NBYTES)
     pickle.dumps(cache)
 
     def work() -> None:

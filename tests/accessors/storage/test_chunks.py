@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.accessors.storage.chunks import LARGE_ROW, ChunkedArray
+from batchup_ng.accessors.storage.chunks import ChunkedArray
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
 
@@ -35,10 +36,6 @@ class Chunked(ChunkedArray):
     def _close(self, handle: Any) -> None:
         pass
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        self._handle()
-        super()._fill(rows, out)
-
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         with open(f"{self.paths[0]}.log", "ab", buffering=0) as log:
             log.write(number.to_bytes(8, "little"))
@@ -61,20 +58,12 @@ def saved(folder: Path, n: int, row: tuple[int, ...] = (2,)) -> tuple[Path, np.n
     return folder / "x.npy", array
 
 
-class TestSmallRows(StoredContract):
-    """Rows that are gathered by an index array."""
-
-    row: tuple[int, ...] = (2, 3)
+class TestChunkedArray(StoredContract):
+    """Chunks of three rows, two in the last."""
 
     def make(self, tmp_path: Path) -> Made:
-        path, array = saved(tmp_path, 8, self.row)
+        path, array = saved(tmp_path, 8, (2, 3))
         return Chunked(path), list(array)
-
-
-class TestLargeRows(TestSmallRows):
-    """Rows that are copied one by one."""
-
-    row = (LARGE_ROW,)
 
 
 def test_rows_without_bytes_are_read(tmp_path: Path) -> None:
@@ -90,12 +79,27 @@ def test_a_whole_chunk_in_order_goes_straight_into_the_batch(tmp_path: Path) -> 
         np.testing.assert_array_equal(rows[list(chosen)], array[list(chosen)])
         rows.decoded()
     kept = Chunked(path)
-    kept[1:5]
+    kept[1:6]
     assert kept.decoded() == {0: 1, 1: 1}
-    np.testing.assert_array_equal(kept[:], array)
-    assert kept.decoded() == {2: 1}, "what is kept is not decoded again"
-    kept[6:8]
-    assert kept.decoded() == {2: 1}, "and what went straight into a batch was not kept"
+    kept[[4, 2]]
+    assert kept.decoded() == {1: 1}, "what went straight into a batch was not kept"
+    kept[1:5]
+    assert kept.decoded() == {}, "and what is kept is not decoded again"
+
+
+def test_small_data_in_one_chunk_are_decoded_once(tmp_path: Path) -> None:
+    path, array = saved(tmp_path, 8)
+    rows = Chunked(path, 8)
+    for chosen in ([5, 2, 2], range(8), [7]):
+        np.testing.assert_array_equal(rows[list(chosen)], array[list(chosen)])
+    assert rows.decoded() == {0: 1}
+    assert len(pickle.dumps(rows)) < 2000, "and not pickled"
+    rows.close()
+    rows[1]
+    assert rows.decoded() == {0: 1}
+    rows = Chunked(path, 8, cache=0)
+    rows[1], rows[2]
+    assert rows.decoded() == {0: 2}
 
 
 @pytest.mark.parametrize("workers", quick([2], [3, 4]))

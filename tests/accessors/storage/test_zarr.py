@@ -123,7 +123,9 @@ def test_the_arrays_of_a_group_are_columns_of_batches(tmp_path: Path) -> None:
     zarr.open_group(str(tmp_path / "g"), mode="w")
     for name, array in {"x": ROWS, "y": ROWS[:, 0], "z": ROWS[:3]}.items():
         write(tmp_path / "g" / name, array, 2 if zarr_2 else 3)
-    (batch,) = bu.ArrayDataSource(bu.ZarrRows.columns(tmp_path / "g", ["y", "x"])).batch_iterator(7)
+    columns = bu.ZarrRows.columns(tmp_path / "g", ["y", "x"], cache="2kB")
+    assert [column._cache.limit for column in columns.values()] == [2000, 2000]
+    (batch,) = bu.ArrayDataSource(columns).batch_iterator(7)
     np.testing.assert_array_equal(batch["x"], ROWS)
     np.testing.assert_array_equal(batch["y"], ROWS[:, 0])
     with pytest.raises(ArgumentError, match=r"must be of one length, and .*'z' has 3 rows"):
