@@ -224,17 +224,17 @@ def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    x = np.random.default_rng(0).integers(0, 1 << 62, 200_000)
+    x = np.random.default_rng(0).integers(0, 1 << 62, 400_000)
     table = pa.table({"w": x, "x": x + 1, "y": x + 2})
-    pq.write_table(table, server.folder / "x.parquet", row_group_size=50_000, use_dictionary=False, data_page_size=8192)
+    pq.write_table(table, server.folder / "x.parquet", row_group_size=100_000, use_dictionary=False, data_page_size=8192)
     rows = bu.ParquetRows(server.url("x.parquet"), "x")
     rows[0]
     before = server.gets()
-    np.testing.assert_array_equal(rows[50_000:100_000], x[50_000:100_000] + 1)
+    np.testing.assert_array_equal(rows[100_000:200_000], x[100_000:200_000] + 1)
     assert server.gets() == before + 1
-    monkeypatch.setattr(remote, "PIECE", 150_000)
+    monkeypatch.setattr(remote, "PIECE", 300_000)
     server.fails("GET x.parquet", meets(3), 3)
-    np.testing.assert_array_equal(rows[100_000:150_000], x[100_000:150_000] + 1)
+    np.testing.assert_array_equal(rows[200_000:300_000], x[200_000:300_000] + 1)
     assert server.gets() == before + 4
 
 
