@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
-from tests.left import Left, end_fsspec, left_since
+from tests.left import Left, end_fsspec, end_zarr, left_since
 
 if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
     os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
@@ -104,9 +104,8 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test after which a process, thread, descriptor, shared memory or temporary file is left."""
     before = Left()
     yield
-    if "zarr.core.sync" in sys.modules:  # whose one thread for the whole program would stay
-        sys.modules["zarr.core.sync"].cleanup_resources()
-    end_fsspec()  # which would have one thread too
+    end_zarr()
+    end_fsspec()
     request.node.funcargs.clear()  # pytest would hold what other fixtures made for the test until after this check
     if left := left_since(before, PATIENCE):
         pytest.fail(f"{request.node.nodeid} left behind: {left}")

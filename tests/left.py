@@ -69,6 +69,7 @@ def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]
     """
     deadline, pause = time.monotonic() + patience, 0.001
     while left := {kind: items for kind, items in Left().beyond(before).items() if kind not in but}:
+        end_zarr()  # which a thread of a pool may have begun to use once more
         if time.monotonic() > deadline:
             break
         gc.collect(1)  # among what is new, which takes a millisecond: errors that tests caught hold files and memory
@@ -77,6 +78,21 @@ def left_since(before: Left, patience: float, *but: str) -> dict[str, list[str]]
         if pause > 0.01:  # what only ends in its own time needs no collection, which takes a tenth of a second
             gc.collect()
     return left
+
+
+def end_zarr() -> None:
+    """End the thread that zarr 3 started for the whole program, once what a pool's thread still reads is there."""
+    sync = sys.modules.get("zarr.core.sync")
+    if sync is None or sync.loop[0] is None:
+        return
+    loop = sync.loop[0]
+
+    async def idle() -> None:
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+
+    asyncio.run_coroutine_threadsafe(idle(), loop).result()
+    sync.cleanup_resources()
 
 
 def end_fsspec() -> None:

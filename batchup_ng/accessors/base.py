@@ -136,6 +136,8 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     """Return `rows` with negative entries counted from the end of `n` rows; ``IndexError`` beyond [-n, n)."""
     if len(rows) == 0:
         return rows.astype(np.intp)
+    if rows.dtype == np.int64 and rows.view(np.uint64).max() < n:  # as nearly always: those below 0 are beyond n too
+        return rows
     low, high = int(rows.min()), int(rows.max())
     if low < -n or high >= n:
         raise IndexError(f"row {high if high >= n else low} is out of range for {n} rows")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +29,6 @@ POOLS = ("ours-threads", "ours-processes")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     return make("storage", tmp_path_factory.mktemp("storage"), quick=True)
-
-
-@pytest.fixture(autouse=True)
-def zarr_ends_its_thread() -> Iterator[None]:
-    """End the thread that zarr 3 starts for the whole program."""
-    yield
-    if "zarr" in sys.modules:
-        sys.modules["zarr"].core.sync.cleanup_resources()
 
 
 def adapted(part: Part, made: Workload) -> Workload:

@@ -15,7 +15,6 @@ from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleRead
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredRows, StoredValues
 from .chunks import ChunkedArray
-from .remote import is_remote
 from .shard_paths import shard_paths
 
 LARGEST_CHUNK = 1 << 30
@@ -265,8 +264,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chunks = self._ends.searchsorted(rows, "right")
-        files = set(self._files[chunks].tolist())
-        self._look([file for file in files if is_remote(self.paths[file])])  # at all of them at once
+        files = sorted(set(self._files[chunks].tolist()))
+        self._look(files)
         for file in files:
             self._handle(file)
         return chunks, rows - self._starts[chunks]

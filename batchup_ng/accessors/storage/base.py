@@ -118,22 +118,23 @@ class StoredRows(ABC):
         return path if is_remote(path) else os.path.abspath(path)
 
     def _look(self, numbers: Sequence[int]) -> None:
-        """Look whether files are what they were, at all that are at URLs at once.
+        """Look whether those of some files that are at URLs are what they were, at all of them at once.
 
         Raises:
             SampleReadError: one is not, or cannot be looked at.
         """
         now = time.monotonic()
-        due = [number for number in numbers if now - self._looked.get(number, -math.inf) >= remote.LOOK_AGAIN]
+        due = [number for number in numbers if now - self._looked.get(number, math.inf) >= remote.LOOK_AGAIN]
         for number, stamp in zip(due, _stamps_of([self.paths[number] for number in due]), strict=True):
+            self._compare(number, stamp)
+            self._looked[number] = now
+
+    def _compare(self, number: int, stamp: tuple[int, Any]) -> None:
+        if stamp != self._stamps[number]:
             path = self.paths[number]
-            if stamp != self._stamps[number]:
-                raise SampleReadError(
-                    f"{called(path)} has changed since it was first opened; make the accessor and the source anew",
-                    path,
-                )
-            if is_remote(path):
-                self._looked[number] = now
+            raise SampleReadError(
+                f"{called(path)} has changed since it was first opened; make the accessor and the source anew", path
+            )
 
     def _handle(self, number: int = 0) -> Any:
         """Return the file of that number, open, if it is still what it was.
@@ -141,8 +142,11 @@ class StoredRows(ABC):
         Raises:
             SampleReadError: it is not, or cannot be opened.
         """
-        self._look([number])
         path = self.paths[number]
+        if number in self._looked:
+            self._look([number])
+        else:
+            self._compare(number, _stamp(path))
         key = number, os.getpid(), threading.get_ident() if self.each_thread else 0
         handle = self._handles.get(key)
         if handle is None:
@@ -171,7 +175,7 @@ class StoredRows(ABC):
         return SampleReadError(f"{which} of {called(name or self.paths[0])} cannot be read ({reason(error)})", name)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_handles": {}, "_looked": {}}
+        return {**vars(self), "_handles": {}, "_looked": dict.fromkeys(self._looked, -math.inf)}
 
     def __repr__(self) -> str:
         where = shortened(repr(self.paths[0]), 200) if len(self.paths) == 1 else f"{len(self.paths)} files"
@@ -295,14 +299,21 @@ def _stamps_of(paths: Sequence[str]) -> list[tuple[int, Any]]:
             if isinstance(stamp, Exception):
                 raise stamp
         except OSError as error:
-            raise SampleReadError(f"{called(path)} cannot be opened ({reason(error)})", path) from error
+            raise _unopened(path, error) from error
         stamps.append(stamp)
     return stamps
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    found = os.stat(path)
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise _unopened(path, error) from error
     return found.st_size, found.st_mtime_ns
+
+
+def _unopened(path: str, error: Exception) -> SampleReadError:
+    return SampleReadError(f"{called(path)} cannot be opened ({reason(error)})", path)
 
 
 def called(path: str) -> str:

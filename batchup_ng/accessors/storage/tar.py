@@ -252,7 +252,7 @@ class TarShards(StoredArray, StoredValues):
         places: dict[int, list[int]] = {}
         for place, shard in enumerate(self._shards(rows).tolist()):
             places.setdefault(shard, []).append(place)
-        self._look([shard for shard in places if is_remote(self.paths[shard])])  # at all of them at once
+        self._look(list(places))
         for shard, of_it in places.items():
             yield self._handle(shard), of_it
 

@@ -226,7 +226,8 @@ def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     x = np.random.default_rng(0).integers(0, 1 << 62, 400_000)
     table = pa.table({"w": x, "x": x + 1, "y": x + 2})
-    pq.write_table(table, server.folder / "x.parquet", row_group_size=100_000, use_dictionary=False, data_page_size=8192)
+    form = {"row_group_size": 100_000, "use_dictionary": False, "data_page_size": 8192}
+    pq.write_table(table, server.folder / "x.parquet", **form)
     rows = bu.ParquetRows(server.url("x.parquet"), "x")
     rows[0]
     before = server.gets()
