@@ -169,7 +169,10 @@ class StoredRows(ABC):
     def _unreadable(self, rows: np.ndarray, error: Exception) -> Exception:
         """Return the error for rows that could not be read; raise `error` itself if it says that, or is of memory."""
         if isinstance(error, (BatchupError, MemoryError)):
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # whose traceback holds this frame: a circle that would keep files open
         name = self.sample_name(int(rows[0]))
         which = f"row {rows[0]}" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]}"
         return SampleReadError(f"{which} of {called(name or self.paths[0])} cannot be read ({reason(error)})", name)

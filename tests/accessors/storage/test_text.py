@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +115,17 @@ def test_options_are_checked(options: dict[str, Any], error: type[Exception], to
     (tmp_path / "x.txt").write_text("a\n")
     with pytest.raises(error, match=told):
         bu.TextLines(tmp_path / "x.txt", **options)
+
+
+def test_an_error_keeps_no_file_open(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"good\n\xff\n")
+    lines = bu.TextLines(tmp_path / "x.txt")
+    gc.disable()
+    try:
+        with contextlib.suppress(SampleReadError):
+            lines[1]
+        handle = weakref.ref(next(iter(lines._handles.values())))
+        lines.close()
+        assert handle() is None
+    finally:
+        gc.enable()
