@@ -233,6 +233,8 @@ class TestPictures:
         done = convert(source, tmp_path / "x-{:03d}.tar")
         assert [Path(path).name for path in done.paths] == ["x-000.tar", "x-class_names.json"]
         assert json.loads((tmp_path / "x-class_names.json").read_text()) == ["cat", "dog"]
+        with pytest.raises(ArgumentError, match=r"x-class_names.json' exists"):
+            bu.convert([np.arange(3)], tmp_path / "x.tar")  # whose class names these would be taken for
         assert self.members(tmp_path / "x-000.tar") == {
             "000000000.png": (folder / "cat/30.png").read_bytes(), "000000000.cls": b"0",
             "000000001.jpg": (folder / "cat/40.jpg").read_bytes(), "000000001.cls": b"0",

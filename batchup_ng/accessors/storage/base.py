@@ -274,7 +274,10 @@ class StoredValues(StoredRows):
 def of_one_length(path: Any, columns: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a file, whose rows belong together; refuse those that differ in length."""
     if not columns:
-        raise ArgumentError(f"{os.fspath(path)!r} has no columns of its own; name those that are meant")
+        raise ArgumentError(
+            f"{os.fspath(path)!r} has no columns of its own; name those that are meant, as at a URL "
+            f"whose server lists nothing: ['x', 'y']"
+        )
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{name!r} has {len(column)} rows" for name, column in columns.items())
         raise ArgumentError(f"the columns of {os.fspath(path)!r} must be of one length, and {lengths}; name some")

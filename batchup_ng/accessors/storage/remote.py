@@ -183,7 +183,9 @@ def _system(url: str) -> tuple[Any, str]:
             raise ValueError("URLs that are made of several are not followed")
         fs, path = core.url_to_fs(url)
     except ImportError as error:
-        raise ImportError(f"{url!r} needs more libraries: pip install 'batchup_ng[remote]' ({error})") from error
+        raise ImportError(
+            f"{url!r} needs fsspec, by pip install 'batchup_ng[remote]', and the library of its store ({error})"
+        ) from error
     except Exception as error:  # whatever a file system makes of its URL
         raise ArgumentError(
             f"{shortened(repr(url), 400)} is no URL that fsspec opens ({error}); pass one such as 's3://bucket/file', "

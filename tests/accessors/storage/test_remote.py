@@ -325,5 +325,5 @@ def test_some_urls_are_refused(url: str, told: str) -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(ImportError, match=r"'s3://b/x' needs more libraries: .*batchup_ng\[remote\].*s3fs"):
+    with pytest.raises(ImportError, match=r"'s3://b/x' needs fsspec, .*batchup_ng\[remote\].*s3fs"):
         bu.NpyRows("s3://b/x")
