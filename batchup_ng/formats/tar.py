@@ -67,7 +67,7 @@ class TarWriter(Writer):
         pattern = re.escape(before) + (r"\d+" + re.escape(behind.partition("}")[2]) if field else "")
         names = sorted(os.listdir(path.parent))
         found = [name for name in names if re.fullmatch(pattern, name)]
-        beside = [names_file(path.name)] if names_file(path.name) in names else []  # of "x-{}.tar" and "x.tar" it is one
+        beside = [names_file(path.name)] if names_file(path.name) in names else []  # "x-{}.tar" and "x.tar" share it
         return [path.with_name(name) for name in found + beside]
 
     @classmethod
