@@ -25,6 +25,8 @@ from .loader import POOLS
 
 TABLE_OPTIONS = ("image", "label", "separator")
 
+PATH_HELP = "a folder of pictures, a CSV file, or a file of rows, or several such as shards"
+
 REMEDIES = {"overwrite=True": "--overwrite", "on_error='skip'": "--on-error skip"}
 """What errors say of Python, as the command line has it."""
 
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "inspect", help="tell what a file, or a folder or table of pictures holds", allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )  # fmt: skip
-    inspect.add_argument("path", metavar="PATH", help="a folder of pictures, a CSV file, or a file of rows")
+    inspect.add_argument("path", metavar="PATH", nargs="+", help=PATH_HELP)
     inspect.add_argument("--batch-size", type=int, metavar="N", help="of rows, to time shuffling (default: 64)")
     pictures = inspect.add_argument_group("options for pictures")
     _table_options(pictures)
@@ -54,11 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pictures.add_argument("--write", metavar="FILE", help="of those that fail, a CSV file that exclude= takes")
     inspect.set_defaults(run=_inspect)
     convert_ = commands.add_parser("convert", help="write pictures or rows into another file", allow_abbrev=False)
-    convert_.add_argument("path", metavar="PATH", help="a folder of pictures, a CSV file, or a file of rows")
+    convert_.add_argument("path", metavar="PATH", nargs="+", help=PATH_HELP)
     convert_.add_argument("target", metavar="TARGET", help="a new .npy, .h5, .zarr, .parquet, .lmdb, shards-{:05d}.tar")
     _table_options(convert_.add_argument_group("options for a table of pictures"))
     convert_.add_argument("--size", type=int, metavar="N", help="the most pixels of the shorter side (default: any)")
     convert_.add_argument("--quality", type=int, metavar="N", help="of JPEGs (default: 90 with --size, else as is)")
+    convert_.add_argument("--compression", metavar="NAME", help="of HDF5 (gzip, lzf) or Parquet (default: snappy)")
+    convert_.add_argument("--chunk-rows", type=int, metavar="N", help="of a chunk (default: 1 MB, of Parquet 8 MB)")
+    convert_.add_argument("--shard-rows", type=int, metavar="N", help="the most samples of a tar file")
+    convert_.add_argument("--shard-bytes", metavar="SIZE", help="the most bytes of one, as 500MB (default: 1 GB)")
     convert_.add_argument("--pool", choices=pools, default="auto", help="who reads and encodes (default: %(default)s)")
     convert_.add_argument("--workers", type=int, metavar="N", help="how many workers (default: one a CPU)")
     convert_.add_argument("--on-error", choices=("raise", "skip"), default="raise", help="default: %(default)s")
@@ -86,27 +92,29 @@ def _demo(**options: Any) -> int:
     return 0 if reached else 1
 
 
-def _inspect(path: str, **options: Any) -> int:
-    if is_stored(path):
-        _refuse(options, ("batch_size",), f"{path!r} is a file of rows")
-        print(stored_page(path, **options))
-        return 0
-    _refuse(options, (*TABLE_OPTIONS, "sample", "decode", "write"), f"{path!r} is not a file of rows")
-    page, good = pictures_page(path, **options, progress=progress_bar())
+def _inspect(path: list[str], **options: Any) -> int:
+    first, *others = path
+    if is_stored(first):
+        _refuse(options, ("batch_size",), f"{first!r} is a file of rows")
+        page, good = stored_page(path if others else first, **options)
+    else:
+        _refuse(options, (*TABLE_OPTIONS, "sample", "decode", "write"), f"{first!r} is not a file of rows")
+        page, good = pictures_page(_only(path), **options, progress=progress_bar())
     print(page)
     return 0 if good else 1
 
 
-def _convert(path: str, target: str, **options: Any) -> int:
+def _convert(path: list[str], target: str, **options: Any) -> int:
     missing = 0
     source: ArrayDataSource
     about_table = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
-    if is_stored(path):
-        _refuse(about_table, (), f"{path!r} is a file of rows")
-        source = from_file(path)
+    first, *others = path
+    if is_stored(first):
+        _refuse(about_table, (), f"{first!r} is a file of rows")
+        source = from_file(path if others else first)
         print(source)
     else:
-        source = files = source_at(path, None, **about_table)
+        source = files = source_at(_only(path), None, **about_table)
         print(files.report)
         missing = len(files.report.missing)
     done = convert(source, target, **options)
@@ -114,6 +122,13 @@ def _convert(path: str, target: str, **options: Any) -> int:
     if done.skipped:
         print(f"left out: {named(done.skipped)}")
     return 1 if done.skipped or missing else 0
+
+
+def _only(path: list[str]) -> str:
+    """Return the one folder or table of pictures that a command is for."""
+    if len(path) > 1:
+        raise ArgumentError(f"PATH must be one folder or table of pictures, not {len(path)}; take them one by one")
+    return path[0]
 
 
 def _refuse(given: Iterable[str], known: Iterable[str], why: str) -> None:

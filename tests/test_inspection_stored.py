@@ -114,6 +114,8 @@ def test_several_files_and_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture
     bu.convert({"y": Y}, str(tmp_path / "d-{:02d}.tar"), shard_rows=40, progress=False)
     _, lines, _ = inspect(capsys, tmp_path / "d-{00..02}.tar")
     assert re.fullmatch(r".*: 100 rows, 1 column, [\d.]+ kB in 3 files", lines[0])
+    _, listed, _ = inspect(capsys, *sorted(tmp_path.glob("*.tar")))  # as a shell replaces d-*.tar
+    assert re.sub(r".*: ", "", listed[0]) == re.sub(r".*: ", "", lines[0])
     np.save(tmp_path / "none.npy", X[:0])
     assert inspect(capsys, tmp_path / "none.npy")[1] == [
         f"{tmp_path}/none.npy: 0 rows, 1 column, 128 bytes",
@@ -140,9 +142,19 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert code == 1
     assert "cut.npy'" in told
     (tmp_path / "bad.jsonl").write_text('{"x": 1}\n{"x": \n')
-    code, _, told = inspect(capsys, tmp_path / "bad.jsonl")
+    code, lines, _ = inspect(capsys, tmp_path / "bad.jsonl")
     assert code == 1
-    assert "row 1 of" in told
+    assert lines[1].startswith("  x  values: dict")
+    assert lines[2].startswith("what shuffling costs is not known: row 1 of")
+
+
+def test_nulls_of_a_column_do_not_hide_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table({"k": [1, None], "y": [1, 2]}), tmp_path / "d.parquet")
+    code, lines, _ = inspect(capsys, tmp_path / "d.parquet")
+    assert code == 1
+    assert [line.split()[0] for line in lines[1:3]] == ["k", "y"]
+    assert re.search(r"row 1 of column 'k', of .*, is null, .*; pass fill= .* \(read by ParquetRows\)", lines[3])
 
 
 def test_a_missing_library_is_told(
@@ -161,6 +173,8 @@ def test_a_missing_library_is_told(
         (["inspect", "d.npy", "--decode"], "--decode must be left out, as 'd.npy' is a file of rows"),
         (["inspect", "d.npy", "--sample", "5"], "--sample must be left out, as 'd.npy' is a file of rows"),
         (["inspect", "d.npy", "--batch-size", "0"], "--batch-size must be at least 1, not 0"),
+        (["inspect", "photos", "d.npy"], "PATH must be one folder or table of pictures, not 2"),
+        (["convert", "d.npy", "e.h5", "--shard-rows", "5"], "shard_rows= is an option of .tar"),
         (["convert", "d.npy", "e.tar", "--label", "y"], "--label must be left out, as 'd.npy' is a file of rows"),
     ],
 )
@@ -193,7 +207,7 @@ def test_the_command_line_converts_files(tmp_path: Path, capsys: pytest.CaptureF
     ],
 )
 def test_advice(in_order: float, in_blocks: float, at_random: float, told: str) -> None:
-    assert advice(Costs(in_order, in_blocks, at_random)).startswith(told)
+    assert advice(Costs(in_order, in_blocks, at_random), ".npy").startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -26,6 +27,9 @@ from .array import ArrayDataSource
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
+SAVED_DATASET = "data-*.arrow"
+"""What ``Dataset.save_to_disk`` of Hugging Face calls the files in its folder."""
+
 
 def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
     """Return a source over the rows of a file: batches are dicts of its columns.
@@ -36,7 +40,8 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     :class:`~batchup_ng.LmdbRows`, of ml-pyxis's layout where it is that; ``.safetensors``:
     :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. Of ``.npy``
     (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) the one
-    column is ``"x"``. For options make the accessors yourself.
+    column is ``"x"``. A folder may be LMDB's (``data.mdb`` in it), or what ``Dataset.save_to_disk`` of Hugging Face
+    made (``data-*.arrow``). For options make the accessors yourself.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -54,24 +59,30 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
         SampleReadError: a file cannot be read; ``.source`` is its path.
         ImportError: the format needs a library that is not installed.
     """
-    path = paths if isinstance(paths, (str, os.PathLike)) else shard_paths(paths)[0]
-    for ending, opened in FORMATS.items():
-        if _name(os.fspath(path)).endswith(ending):
-            return ArrayDataSource(opened(paths, columns))
-    known = ", ".join(FORMATS)
-    raise ArgumentError(
-        f"paths must end in one of {known}, not {os.fspath(path)!r}; make its accessor yourself: ArrayDataSource([...])"
-    )
+    path = os.fspath(paths if isinstance(paths, (str, os.PathLike)) else shard_paths(paths)[0])
+    ending = _ending(path)
+    if ending is None:
+        raise ArgumentError(
+            f"paths must end in one of {', '.join(FORMATS)}, not {path!r}; read a folder of pictures by from_folder, "
+            f"others by an accessor: ArrayDataSource({{'x': NpyRows(path)}})"
+        )
+    if ending == ".arrow" and os.path.isdir(path):
+        paths = os.path.join(glob.escape(path), SAVED_DATASET)
+    return ArrayDataSource(FORMATS[ending](paths, columns))
 
 
 def is_stored(path: str) -> bool:
-    """Return whether the ending of a path is one that :func:`from_file` knows."""
-    return _name(path).endswith(tuple(FORMATS))
+    """Return whether :func:`from_file` knows the format of a path."""
+    return _ending(path) is not None
 
 
-def _name(path: str) -> str:
-    """Return by what the format of a file is told; behind a question mark a URL may have a signature."""
-    return (path.partition("?")[0] if is_remote(path) else path).rstrip("/").lower()
+def _ending(path: str) -> str | None:
+    """Return the ending of a path that tells its format, of a folder as what it holds is called; None if none does."""
+    name = (path.partition("?")[0] if is_remote(path) else path).rstrip("/").lower()  # a URL may have a signature
+    ending = next((ending for ending in FORMATS if name.endswith(ending)), None)
+    if ending is None and os.path.exists(os.path.join(path, "data.mdb")):
+        return ".lmdb"
+    return ".arrow" if ending is None and glob.glob(os.path.join(glob.escape(path), SAVED_DATASET)) else ending
 
 
 def _lmdb(path: Any, names: Sequence[str] | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accessors.storage.remote import is_remote
 from ..data_source import AbstractDataSource
 from ..display import counted, progress_bar
 from ..error_context import shortened
@@ -105,7 +106,7 @@ def convert(
     A pool makes the batches, which are written on your thread. What is under way lies in the folder ``PATH.partial``;
     when it is whole it gets its name. After a kill, a full disk, or a sample that cannot be read, the same call goes on
     from the last 64 MB, and the result is that of a run that was not disturbed: byte for byte, in an LMDB row for row.
-    If there is a folder of another source or of other options, which it compares as far as accessors and arrays tell
+    If there is a part of another source or of other options, which it compares as far as accessors and arrays tell
     (not the functions of maps), it is an error unless `overwrite` is true; the pool and `on_error` may differ.
 
     Columns have the names of a source of a dict; those of :func:`~batchup_ng.from_folder` and its like are ``image``
@@ -165,6 +166,8 @@ def convert(
         "shard_bytes": None if shard_bytes is None else size_in_bytes("shard_bytes", shard_bytes),
     }
     given = {name: value for name, value in options.items() if value is not None}
+    if is_remote(os.fspath(path)):
+        raise ArgumentError(f"path must be on this machine, not {os.fspath(path)!r}; copy what is written to the store")
     target = Path(os.path.abspath(os.fspath(path)))
     writer = _writer_of(target, given)
     if error_policy(on_error).action == "replace":

@@ -56,7 +56,7 @@ class TarWriter(Writer):
             good = name.count("{") <= 1
         except (LookupError, ValueError):
             good = False
-        if not good:
+        if not good or re.search(r"%\d*d", name):
             raise ArgumentError(f"path may have one field, for the number of a shard, as {{:05d}}; {name!r} has not")
         if options and "{" not in name:
             raise ArgumentError(f"{next(iter(options))}= needs a field for the number in path: 'shards-{{:05d}}.tar'")

@@ -11,32 +11,37 @@ from ..data_source.array import ArrayDataSource
 from ..data_source.from_file import from_file
 from ..display import array_words, counted, in_bytes
 from ..error_context import shortened
+from ..errors import BatchError
 from ..validation import positive_int
 from .reading_cost import advice, measure_costs, times
 
 
-def stored_page(path: str, batch_size: int = 64) -> str:
-    """Return the page about a file, of which some seconds are spent on reading.
+def stored_page(paths: str | list[str], batch_size: int = 64) -> tuple[str, bool]:
+    """Return the page about a file, of which some seconds are spent on reading, and whether all that it read was good.
 
     Args:
-        path: What ``from_file`` takes, a pattern of several files included.
+        paths: What ``from_file`` takes.
         batch_size: Rows of the batches that are timed.
 
     Raises:
         ArgumentError: `batch_size` is below 1, or ``from_file`` does not read the file.
-        SampleReadError: the file cannot be read; or a :class:`~batchup_ng.errors.BatchError`, where a row cannot.
+        SampleReadError: the file cannot be read.
         ImportError: the format needs a library that is not installed.
     """
     positive_int("--batch-size", batch_size)
-    source = from_file(path)
+    source = from_file(paths)
     rows = len(source.data[0])
+    path = paths if isinstance(paths, str) else f"{paths[0]}, ..."
     sizes = _sizes(path, source)
     size = f", {in_bytes(sum(sizes))}" if sizes else ""
     n_files = f" in {counted(len(sizes), 'file')}" if len(sizes) > 1 else ""
     lines = [f"{path}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}{size}{n_files}"]
     names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.columns]
     lines += _table([[name, *_column(column)] for name, column in zip(names, source.data, strict=True)])
-    return "\n".join(lines + (_shuffling(source, rows, min(batch_size, rows)) if rows else []))
+    try:
+        return "\n".join(lines + (_shuffling(source, rows, min(batch_size, rows)) if rows else [])), True
+    except BatchError as error:
+        return "\n".join([*lines, f"what shuffling costs is not known: {error}"]), False
 
 
 def _sizes(path: str, source: ArrayDataSource) -> list[int]:
@@ -82,7 +87,7 @@ def _shuffling(source: ArrayDataSource, rows: int, batch_size: int) -> list[str]
         f'shuffle="blocks" mixes {counted(window, "block")} of {counted(block, "row")} at a time: {mixed}{memory}',
         f"a batch of {counted(batch_size, 'row')}, on one thread ({_whence(source)}):",
         *_table(table),
-        advice(costs),
+        advice(costs, ".lmdb" if None in sizes else ".npy" if len(sizes) == 1 else ".h5"),
     ]
 
 

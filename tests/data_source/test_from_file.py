@@ -83,10 +83,25 @@ def test_several_files_are_one(tmp_path: Path) -> None:
         assert batch["y"].tolist() == list(range(18))
 
 
+def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
+    pa, lmdb = pytest.importorskip("pyarrow"), pytest.importorskip("lmdb")
+    table = pa.table({"y": Y})
+    (tmp_path / "saved[1]").mkdir()
+    for number, part in enumerate((table[:4], table[4:])):  # as save_to_disk of Hugging Face has them
+        name = tmp_path / "saved[1]" / f"data-{number:05d}-of-00002.arrow"
+        with pa.ipc.new_stream(str(name), table.schema) as stream:
+            stream.write_table(part)
+    (batch,) = bu.from_file(tmp_path / "saved[1]").batch_iterator(99)
+    assert batch["y"].tolist() == Y.tolist()
+    with lmdb.open(str(tmp_path / "values")) as file, file.begin(write=True) as transaction:
+        transaction.put(b"1", b"one")
+    assert next(bu.from_file(tmp_path / "values").batch_iterator(1)) == {"x": [b"one"]}
+
+
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"must end in one of .*\.parquet.*, not .*x\.pt'; make its accessor"):
+    with pytest.raises(ArgumentError, match=r"must end in one of .*\.parquet.*, not .*x\.pt'; read a folder"):
         bu.from_file(tmp_path / "x.pt")
-    with pytest.raises(SampleReadError, match="No such file"):
+    with pytest.raises(SampleReadError, match=r"x.npy' cannot be opened \(FileNotFoundError: No such file[^()]*\)$"):
         bu.from_file(tmp_path / "x.npy")
     pytest.importorskip("lmdb")
     with pytest.raises(SampleReadError, match="No such file"):

@@ -322,6 +322,8 @@ class TestRefused:
             ([FIXED["y"]], "x.txt", "path must end with one of .npy, .h5, .*, .hdf5, and is"),
             ([FIXED["y"]], "no/x.npy", "path must lie in a folder that exists"),
             ([FIXED["y"]], "{a}.tar", "path may have one field"),
+            ([FIXED["y"]], "o-%05d.tar", "path may have one field"),
+            ([FIXED["y"]], "memory://a.npy", "path must be on this machine"),
             ([FIXED["y"][:0]], "x.npy", "source must have rows"),
         ],
     )
@@ -329,7 +331,7 @@ class TestRefused:
         for library in {"x.h5": ["h5py"], "x.zarr": ["zarr"], "x.parquet": ["pyarrow"]}.get(name, []):
             pytest.importorskip(library)
         with pytest.raises((ArgumentError, ArgumentTypeError), match=said):
-            convert(data, tmp_path / name)
+            convert(data, name if "://" in name else tmp_path / name)
         assert os.listdir(tmp_path) == []
 
     @pytest.mark.parametrize(

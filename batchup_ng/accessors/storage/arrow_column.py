@@ -257,7 +257,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     def _unfit(self, row: int, error: UnfitRow) -> SampleReadError:
         path = self.sample_name(row)
-        return SampleReadError(f"row {row} of column {self.column!r}, of {path!r}, {error}", path)
+        told = f"row {row} of column {self.column!r}, of {path!r}, {error} (read by {type(self).__name__})"
+        return SampleReadError(told, path)
 
     def _rows_in(self, chunks: Any) -> Any:
         return self._ends[chunks] - self._starts[chunks]

@@ -300,12 +300,9 @@ def _stamps_of(paths: Sequence[str]) -> list[tuple[int, Any]]:
     at_urls = iter(remote.stamps_of(list(filter(is_remote, paths))))
     stamps: list[tuple[int, Any]] = []
     for path in paths:
-        try:
-            stamp = next(at_urls) if is_remote(path) else _stamp(path)
-            if isinstance(stamp, Exception):
-                raise stamp
-        except OSError as error:
-            raise _unopened(path, error) from error
+        stamp = next(at_urls) if is_remote(path) else _stamp(path)
+        if isinstance(stamp, Exception):
+            raise _unopened(path, stamp) from stamp
         stamps.append(stamp)
     return stamps
 

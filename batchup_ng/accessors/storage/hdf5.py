@@ -204,7 +204,8 @@ class _ByLibrary:
         if field is not None:
             fixed = [name for name in data.dtype.names or () if not data.dtype[name].hasobject]
             if field not in fixed:
-                raise ArgumentError(f"field must be one of {fixed} of {data.name!r}, not {field!r}")
+                there = f"one of {fixed}" if fixed else "left out for rows without fields, as those"
+                raise ArgumentError(f"field must be {there} of {data.name!r}, not {field!r}")
             inner = data.dtype[field]
         self._file, self._id, self._spaces = data.file, data.id, h5py.h5s
         self._type = h5py.h5t.py_create(inner if field is None else np.dtype([(field, inner)]))

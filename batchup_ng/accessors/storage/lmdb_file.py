@@ -102,7 +102,8 @@ class LmdbFile(StoredRows):
             except (lmdb.NotFoundError, lmdb.IncompatibleError):
                 names = ", ".join(map(repr, _databases(opened.environment))) or "only the main one, which is None"
                 raise ArgumentError(
-                    f"database must be one of the databases of {path!r}, not {self.database!r}; it has {names}"
+                    f"database must be one of the databases of {path!r}, not {self.database!r}; it has {names}; "
+                    f"'data_db' is ml-pyxis's: what others write needs another decode="
                 ) from None
 
     def _close(self, handle: Any) -> None:
@@ -152,6 +153,9 @@ def _library() -> Any:
 
 def _environment(lmdb: Any, path: str) -> Any:
     """Return the environment of a file, which is as long as it says: to read beyond its end would be a SIGBUS."""
+    size = os.path.getsize(path)
+    if not size:
+        raise ValueError("it is empty; copy it anew")
     try:
         # The map is as large as the file, against which LMDB checks places of pages, though not lengths of values.
         opened = lmdb.open(
@@ -165,7 +169,7 @@ def _environment(lmdb: Any, path: str) -> Any:
             f"before, or read all by accessors, which share it",
             path,
         ) from error
-    size, needed = os.path.getsize(path), (opened.info()["last_pgno"] + 1) * opened.stat()["psize"]
+    needed = (opened.info()["last_pgno"] + 1) * opened.stat()["psize"]
     if size < needed:
         opened.close()
         raise ValueError(f"{size} bytes are there, and {needed} are needed; copy it anew")
