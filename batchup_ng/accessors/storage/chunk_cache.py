@@ -29,7 +29,7 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,6 +48,9 @@ PART_OF_FREE = 0.5
 
 PATIENCE = 5.0
 """Seconds for which a chunk that another process decodes is waited for, and the lock."""
+
+ROOM = 4
+"""Slots that there are for each chunk that is decoded ahead: those that are wanted stay."""
 
 BUSY, FULL = -1, -2
 
@@ -86,13 +89,16 @@ class ChunkCache:
         except _LockHeldError:
             return numbers
 
-    def fetch(self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use) -> None:
+    def fetch(
+        self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use, ahead: Sequence[int] = ()
+    ) -> None:  # fmt: skip
         """Call `use` with each of the chunks, after `decode` has written those that nobody has.
 
-        `use` may be called again for a chunk, the last time with the right bytes. Raises what they raise.
+        `use` may be called again for a chunk, the last time with the right bytes. Raises what they raise. While others
+        decode what is wanted, one of the chunks `ahead` is decoded, if there is room for many.
         """
         try:
-            self._share().fetch(numbers, nbytes, decode, use)
+            self._share().fetch(numbers, nbytes, decode, use, ahead)
         except _LockHeldError:
             own = self._shares[os.getpid()] = _Share(self.limit)
             own.fetch(numbers, nbytes, decode, use)
@@ -154,17 +160,27 @@ class _Share:
         left: np.ndarray = numbers[~found]
         return left
 
-    def fetch(self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use) -> None:
+    def fetch(
+        self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use, ahead: Sequence[int] = ()
+    ) -> None:  # fmt: skip
         progress = time.monotonic()
+        ahead = ahead if len(self._memory(nbytes)) > ROOM * len(ahead) else ()
         while len(numbers):
             late = time.monotonic() - progress > PATIENCE
             busy = [number for number in numbers.tolist() if not self._made(number, nbytes, decode, use, late)]
             left = self.copy(np.array(busy, np.int64), nbytes, use)
             if len(left) < len(numbers):
                 progress = time.monotonic()
+            elif any(self._made_ahead(number, nbytes, decode) for number in ahead):
+                ahead = ()
             else:
                 time.sleep(0.001)
             numbers = left
+
+    def _made_ahead(self, number: int, nbytes: int, decode: Decode) -> bool:
+        with contextlib.suppress(Exception):  # which who wants the chunk will see
+            return self._made(number, nbytes, decode, lambda *_: None, late=False)
+        return False
 
     def _made(self, number: int, nbytes: int, decode: Decode, use: Use, late: bool) -> bool:
         """Decode a chunk and use it; return False if another has it, or is decoding it and is not late."""

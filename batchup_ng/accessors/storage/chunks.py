@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from .chunk_cache import ChunkCache
 
 SMALL_ARRAY = 16 << 20
 """Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
+
+AHEAD = 4
+"""Chunks behind that of a batch of which one may be decoded while others decode that."""
 
 
 class ChunkedArray(StoredArray):
@@ -88,9 +92,12 @@ class ChunkedArray(StoredArray):
                 left[start:end] = False
         if left.any():
             places = left.nonzero()[0]
-            self._gather(numbers[places], within[places], out, places)
+            in_order = len(rows) > 1 and bool((np.diff(rows) == 1).all())
+            self._gather(numbers[places], within[places], out, places, in_order)
 
-    def _gather(self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray) -> None:
+    def _gather(
+        self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray, in_order: bool
+    ) -> None:  # fmt: skip
         """Write rows of chunks that are kept, or will be, to `places` of `out`."""
         nbytes, row_bytes = self._chunk_bytes, self.row_bytes
         if not row_bytes:
@@ -116,7 +123,12 @@ class ChunkedArray(StoredArray):
                 into[place] = kept[row]  # an index array would go by way of fresh memory
 
         missing = self._cache.copy(chunks, nbytes, use)
-        self._cache.fetch(missing, nbytes, decode, use)
+        if len(missing):
+            ahead: Sequence[int] = ()
+            if in_order:  # other workers then wait for the same chunk, and will for the next ones
+                last = int(self._located(np.array([len(self) - 1]))[0][0])
+                ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
+            self._cache.fetch(missing, nbytes, decode, use, ahead)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_only": None}

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -33,14 +33,16 @@ def decode(number: int, memory: np.ndarray) -> None:
     memory[...] = number % 251
 
 
-def rows_of(cache: ChunkCache, numbers: list[int], decode: Any = decode) -> dict[int, np.ndarray]:
+def rows_of(
+    cache: ChunkCache, numbers: list[int], decode: Any = decode, ahead: Sequence[int] = ()
+) -> dict[int, np.ndarray]:
     """Return what is copied of chunks."""
     found: dict[int, np.ndarray] = {}
 
     def use(numbers: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
         found.update(zip(numbers.tolist(), memory[slots], strict=True))
 
-    cache.fetch(np.array(numbers), NBYTES, decode, use)
+    cache.fetch(np.array(numbers), NBYTES, decode, use, ahead)
     return found
 
 
@@ -332,11 +334,25 @@ def test_what_another_process_is_decoding_is_waited_for(pipe: tuple[int, int]) -
         decode(number, memory)
         threading.Timer(0.02, os.write, (told, b".")).start()
 
+    def the_next(number: int, memory: np.ndarray) -> None:
+        if number == 3:
+            raise OSError("broken, of which only who wants it is told")
+        only_the_other(number - 3, memory)
+        memory += 3
+
     pickle.dumps(cache)
     with forked(lambda: check(cache, [2], slowly)) as pid:
         os.read(pipe[0], 1)
         check(cache, [2, 1], only_the_other)
         assert ended(pid)
+    cache = ChunkCache(9 * NBYTES)
+    pickle.dumps(cache)
+    with forked(lambda: check(cache, [2], slowly)) as pid:
+        os.read(pipe[0], 1)
+        assert (rows_of(cache, [2], the_next, ahead=[3, 4])[2] == 2).all()
+        assert ended(pid)
+    assert missing(cache, [2, 3, 4, 5]) == [3, 5]
+    check(cache, [4], no_decoding)
     for end in (go_on, told):
         os.close(end)
 
