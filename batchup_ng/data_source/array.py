@@ -25,6 +25,7 @@ from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
+from ..validation import positive_int
 from .hooks import SourceNode, joined_names
 from .indexed import INDEX, with_rows
 from .random_access import RandomAccessDataSource, joint_blocks
@@ -121,7 +122,8 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def natural_blocks(self) -> tuple[int, int] | None:
         found = [_stored(array) for array in self.data]
-        blocks = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
+        told = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
+        blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
         n = len(self.data[0])  # accessors that have room for all of these read each block once in any order
         return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
 

@@ -68,6 +68,10 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
         )
     if ending == ".arrow" and os.path.isdir(path):
         paths = os.path.join(glob.escape(path), SAVED_DATASET)
+    elif ending not in SHARDED and not isinstance(paths, (str, os.PathLike)):
+        if len(paths) > 1:
+            raise ArgumentError(f"paths must be one {ending} file, not {len(paths)}; join sources by batchup_ng.concat")
+        paths = path
     return ArrayDataSource(FORMATS[ending](paths, columns))
 
 
@@ -107,6 +111,9 @@ def _alone(reader: Callable[[Any], Any]) -> Callable[[Any, Sequence[str] | None]
 def _json_lines(path: Any) -> TextLines:
     return TextLines(path, decode=json.loads)
 
+
+SHARDED = (".parquet", ".arrow", ".feather", ".tar")
+"""The endings of formats of which several files are one."""
 
 FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
     ".npy": _alone(NpyRows),

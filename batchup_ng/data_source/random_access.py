@@ -155,5 +155,6 @@ def blocks_of_part(found: tuple[int, int], rows: np.ndarray | None) -> tuple[int
     if (rows[1:] <= rows[:-1]).any():
         raise ArgumentError("shuffle='blocks' needs the rows of a subset, or indices=, in increasing order; sort them")
     block, window = found
+    blocks = min(PART_BLOCKS, max(1, window // 4 - 1))  # so that some are mixed where few are kept
     share = len(rows) / (int(rows[-1]) - int(rows[0]) + 1)
-    return max(1, round(PART_BLOCKS * block * share)), max(1, window // (PART_BLOCKS + 1))
+    return max(1, round(blocks * block * share)), max(1, window // (blocks + 1))

@@ -101,6 +101,15 @@ def test_a_part_of_the_rows_reads_a_block_not_much_more_than_once(share: float, 
     assert sorted(epoch(again, ("blocks", seed))) == sorted(order)
 
 
+def test_a_part_is_mixed_where_few_blocks_are_kept() -> None:
+    rows = InBlocks(20_000, 1000, 7)
+    part, _ = bu.ArrayDataSource([rows]).split((0.9, 0.1), 1)
+    block, window = part.natural_blocks() or (0, 0)
+    assert (block, window) == (pytest.approx(900, rel=0.05), 3)
+    epoch(part, ("blocks", 1))
+    assert rows.read <= 20 * 2.2
+
+
 def test_sources_of_sources_have_blocks_too() -> None:
     first, second = InBlocks(300, 10, 8), InBlocks(200, 20, 8)
     joined = bu.ArrayDataSource([first]).concat(bu.ArrayDataSource([second]))
@@ -172,6 +181,7 @@ def test_what_has_no_blocks_is_refused_with_what_to_do() -> None:
     for source, told in (
         (bu.ArrayDataSource([np.arange(9)]), "pass shuffle=True, or a seed"),
         (bu.CallableDataSource(lambda *_, **__: iter([(np.arange(3),)])), "this source only streams"),
+        (bu.ArrayDataSource([InBlocks(9, 0, 2)]), "natural_block must be at least 1, not 0"),
         (bu.ArrayDataSource([InBlocks(9, 3, 2)], indices=[3, 1, 2]), "in increasing order; sort them"),
         (bu.ArrayDataSource([InBlocks(9, 3, 2)]).subset([3, 1, 2]), "in increasing order; sort them"),
         (bu.ArrayDataSource([InBlocks(9, 3, 2)], sampler=bu.WeightedSampler(np.ones(9))), "leave one of the two out"),

@@ -101,6 +101,10 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=r"must end in one of .*\.parquet.*, not .*x\.pt'; read a folder"):
         bu.from_file(tmp_path / "x.pt")
+    np.save(tmp_path / "y.npy", Y)
+    assert len(next(bu.from_file([tmp_path / "y.npy"]).batch_iterator(2))["x"]) == 2
+    with pytest.raises(ArgumentError, match=r"paths must be one .npy file, not 2; join sources by"):
+        bu.from_file([tmp_path / "y.npy"] * 2)
     with pytest.raises(SampleReadError, match=r"x.npy' cannot be opened \(FileNotFoundError: No such file[^()]*\)$"):
         bu.from_file(tmp_path / "x.npy")
     pytest.importorskip("lmdb")

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .remote import AT_ONCE, is_remote, read_ranges, stamps_of
+from .remote import AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
 
 MAGIC = b"batchup_ng index 1\n"
 
@@ -46,7 +46,8 @@ def load_indices(
         urls = [f"{some[place][0]}.index" for place in asked]
         there = [(place, url, facts[0]) for place, url, facts in zip(asked, urls, stamps_of(urls), strict=True)
                  if not isinstance(facts, Exception) and facts[0] <= _most_bytes(some[place][1][0])]  # fmt: skip
-        for (place, _, _), raw in zip(there, read_ranges([(url, 0, n) for _, url, n in there]), strict=True):
+        contents = read_ranges([(RemoteFile(url), 0, n) for _, url, n in there])
+        for (place, _, _), raw in zip(there, contents, strict=True):
             if isinstance(raw, bytes):
                 found[place] = _loaded(io.BytesIO(raw), some[place][1][:1], form)
         yield from found

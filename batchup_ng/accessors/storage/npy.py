@@ -55,7 +55,7 @@ class NpyRows(StoredArray):
 
     def _open(self, path: str) -> Any:
         if is_remote(path):
-            return RemoteArray(RemoteFile(path), self._stamps[0][0])
+            return RemoteArray(RemoteFile(path, self._stamps[0]), self._stamps[0][0])
         with open(path, "rb") as file:
             return _mapped(file, 0, os.fstat(file.fileno()).st_size)
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from .remote import RemoteFile, is_remote
+from .remote import RemoteFile, Stamp, is_remote
 
 
 def regular(path: str) -> os.stat_result:
@@ -61,6 +61,6 @@ class OpenFile:
 AnyFile: TypeAlias = OpenFile | RemoteFile
 
 
-def opened(path: str) -> AnyFile:
-    """Open a file, or have one at a URL read."""
-    return RemoteFile(path) if is_remote(path) else OpenFile(path)
+def opened(path: str, stamp: Stamp) -> AnyFile:
+    """Open a file, or have one at a URL read as long as it has a stamp."""
+    return RemoteFile(path, stamp) if is_remote(path) else OpenFile(path)

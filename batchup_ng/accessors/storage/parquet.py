@@ -34,7 +34,8 @@ class ParquetRows(ArrowColumn):
         import pyarrow.parquet as parquet
 
         if is_remote(path):
-            file = SeekableFile(RemoteFile(path), self._stamps[self.paths.index(path)][0])
+            stamp = self._stamps[self.paths.index(path)]
+            file = SeekableFile(RemoteFile(path, stamp), stamp[0])
             return parquet.ParquetFile(file, pre_buffer=True)
         # Measured: a map is faster than reading; to read ahead, or by pyarrow's threads, is not, for one column.
         return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)

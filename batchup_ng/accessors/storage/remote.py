@@ -55,8 +55,14 @@ MARKS = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "upda
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
-Range: TypeAlias = "tuple[str, int, int]"
-"""A URL, where to begin, how many bytes."""
+LARGEST_FILE = 1 << 30
+"""Bytes of a file that is read whole."""
+
+Range: TypeAlias = "tuple[RemoteFile, int, int]"
+"""A file, where to begin, how many bytes."""
+
+Stamp: TypeAlias = "tuple[int, str]"
+"""By what a change of a file is noticed: its size, and what else the server tells."""
 
 _kept: dict[tuple[int, int], Any] = {}
 """The file systems of this process; and of those that it was forked from, since to end their sessions here would take
@@ -70,10 +76,10 @@ def is_remote(path: str) -> bool:
 
 def read_ranges(ranges: Sequence[Range]) -> list[bytes | Exception]:
     """Return the bytes of each range, all of them, or why they cannot be had."""
-    systems = {url: _system(url) for url, _, _ in ranges}
+    systems = {url: _system(url) for url in {file.url for file, _, _ in ranges}}
     asks = [
-        functools.partial(_part, *systems[url], start, min(PIECE, offset + size - start))
-        for url, offset, size in ranges
+        functools.partial(_part, *systems[file.url], start, min(PIECE, offset + size - start), file.stamp)
+        for file, offset, size in ranges
         for start in range(offset, offset + size, PIECE)
     ]
     parts = iter(_at_once(systems, asks))
@@ -88,8 +94,8 @@ def read_files(urls: Sequence[str]) -> list[bytes | Exception]:
     return [found[url] for url in urls]
 
 
-def stamps_of(urls: Sequence[str]) -> list[tuple[int, str] | Exception]:
-    """Return by what a change of each file is noticed, its size and what else the server tells; or why it cannot."""
+def stamps_of(urls: Sequence[str]) -> list[Stamp | Exception]:
+    """Return by what a change of each file is noticed; or why it cannot be."""
     systems = {url: _system(url) for url in urls}
     return _at_once(systems, [functools.partial(_stamp, *systems[url]) for url in urls])
 
@@ -114,12 +120,15 @@ def matching(pattern: str) -> list[str]:
 
 
 class RemoteFile:
-    """A file at a URL, with the methods of :class:`~batchup_ng.accessors.storage.open_file.OpenFile`."""
+    """A file at a URL, with the methods of :class:`~batchup_ng.accessors.storage.open_file.OpenFile`.
+
+    Where `stamp` is given, parts of a file that has another are refused, as far as their server tells.
+    """
 
     scan_bytes = 8 * PIECE
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, stamp: Stamp | None = None) -> None:
+        self.url, self.stamp = url, stamp
 
     def read(self, offset: int, size: int) -> bytes:
         """Return the bytes at a place, all of them."""
@@ -127,7 +136,7 @@ class RemoteFile:
 
     def read_many(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes at several places, each where it begins and how many bytes, all at once."""
-        found = read_ranges([(self.url, *place) for place in places])
+        found = read_ranges([(self, *place) for place in places])
         for each in found:
             if isinstance(each, Exception):
                 raise each
@@ -225,7 +234,9 @@ async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
             cause, passed = _cause(error), time.monotonic() - began
         said = f"{type(cause).__name__}: {shortened(repr(str(cause))[1:-1], 300) or 'no answer in time'}"
         if _is_final(cause):
-            raise cause if isinstance(cause, OSError) else OSError(said) from cause
+            if isinstance(cause, OSError):
+                raise cause
+            raise OSError(said) from cause
         if tries == TRIES or (tries > 1 and passed > PATIENCE):
             raise OSError(f"{tries} tries within {passed:.1f} s failed, the last by {said}") from cause
         await asyncio.sleep(FIRST_PAUSE * 2 ** (tries - 1) * (0.5 + secrets.randbelow(1000) / 1000))
@@ -255,22 +266,22 @@ class _UnfitError(OSError):
     """A server does not do what is needed."""
 
 
-async def _call(fs: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+async def _call(fs: Any, name: str, *args: Any, stamp: Stamp | None = None, **kwargs: Any) -> Any:
     if not fs.async_impl:
         return await asyncio.to_thread(getattr(fs, name), *args, **kwargs)
     if _is_http(fs) and name in ("cat_file", "info", "exists"):
-        kwargs.update(_request(fs, name, kwargs))
+        kwargs.update(_request(fs, name, kwargs, stamp))
     return await getattr(fs, f"_{name}")(*args, **kwargs)
 
 
-async def _part(fs: Any, path: str, start: int, size: int) -> bytes:
-    raw: bytes = await _call(fs, "cat_file", path, start=start, end=start + size)
+async def _part(fs: Any, path: str, start: int, size: int, stamp: Stamp | None) -> bytes:
+    raw: bytes = await _call(fs, "cat_file", path, stamp=stamp, start=start, end=start + size)
     if len(raw) != size:
         raise EOFError(f"{len(raw)} of {size} bytes came")
     return raw
 
 
-async def _stamp(fs: Any, path: str) -> tuple[int, str]:
+async def _stamp(fs: Any, path: str) -> Stamp:
     fs.invalidate_cache(path)  # of what a listing told
     told = await _call(fs, "info", path)
     if told.get("type", "file") != "file":
@@ -291,7 +302,7 @@ def _is_http(fs: Any) -> bool:
     return "HTTPFileSystem" in [kind.__name__ for kind in type(fs).__mro__]
 
 
-def _request(fs: Any, name: str, range_: dict[str, Any]) -> dict[str, Any]:
+def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) -> dict[str, Any]:
     """Return with what options a web server is asked, beside those that fsspec was configured with."""
     import aiohttp
 
@@ -303,15 +314,32 @@ def _request(fs: Any, name: str, range_: dict[str, Any]) -> dict[str, Any]:
     start, end = range_.get("start"), range_.get("end")
     size = None if start is None or end is None else end - start
 
-    async def look(response: Any) -> None:
-        # A server without ranges would send all of the file, one that redirects perhaps the page that says so.
-        told = response.content_length
-        if size is not None and response.status == 200 and told != size:
+    async def look(response: Any) -> None:  # before anything of the body is read
+        status, told, headers = response.status, response.content_length, response.headers
+        if status in (404, 410):
+            raise FileNotFoundError(errno.ENOENT, "No such file")
+        response.raise_for_status()
+        if stamp is not None:
+            total, mark = headers.get("Content-Range", "").rpartition("/")[2], headers.get("ETag", stamp[1])
+            same_time = mark == stamp[1] or headers.get("Last-Modified") == stamp[1]
+            if total not in ("", "*", str(stamp[0])) or not same_time:
+                raise _UnfitError("it has changed since it was first opened; make the accessor and the source anew")
+        if headers.get("Content-Encoding", "identity") != "identity":
+            raise _UnfitError("the server sends it compressed, and says nothing of its length; download it")
+        if size is None:
+            whole = told is not None or headers.get("Transfer-Encoding") == "chunked"
+            if not whole or (told or 0) > LARGEST_FILE:
+                many = "does not tell how many bytes it sends" if told is None else f"sends {told} bytes"
+                raise _UnfitError(f"the server {many}; download it")
+        elif status == 200 and told != size:
+            # A server without ranges would send all of the file, one that redirects perhaps the page that says so.
             raise _UnfitError(
                 f"the server sent {told} bytes of {response.content_type} where {size} were asked for: it does not "
                 f"give parts of files, or not this file; download it"
             )
-        if size is not None and response.status == 206 and told not in (None, size):
+        elif told is None:
+            raise _UnfitError("the server does not tell how many bytes it sends; download it")
+        elif told != size:
             raise EOFError(f"{told} of {size} bytes would come")
 
     headers = {**fs.kwargs.get("headers", {}), "Accept-Encoding": "identity"}

@@ -232,7 +232,7 @@ class TarShards(StoredArray, StoredValues):
         return np.searchsorted(self._ends, rows, "right")
 
     def _open(self, path: str) -> AnyFile:
-        return opened(path)
+        return opened(path, self._stamps[self.paths.index(path)])
 
     def _close(self, handle: AnyFile) -> None:
         pass  # it is closed with the last reference to it: a thread may be reading
@@ -277,7 +277,7 @@ class TarShards(StoredArray, StoredValues):
             for place in places:
                 try:
                     if isinstance(file, RemoteFile):
-                        ranges[place] = file.url, offsets[place], sizes[place]
+                        ranges[place] = file, offsets[place], sizes[place]
                     else:
                         found[place] = file.read(offsets[place], sizes[place])
                 except (OSError, EOFError) as error:

@@ -100,7 +100,7 @@ class TextLines(StoredValues):
         return f"{self.paths[0]}:{range(len(self))[row] + 1}"
 
     def _open(self, path: str) -> AnyFile:
-        return opened(path)
+        return opened(path, self._stamps[0])
 
     def _close(self, handle: AnyFile) -> None:
         pass  # which the last reference does: a thread may be reading

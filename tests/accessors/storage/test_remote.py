@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -54,10 +55,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
+def part(server: Server, offset: int, size: int, name: str = "x") -> remote.Range:
+    """Return what asks for a part of a file."""
+    return RemoteFile(server.url(name)), offset, size
+
+
 def ranges(server: Server, n: int = 6) -> tuple[list[remote.Range], list[bytes]]:
     """Return some ranges of the file, and what they hold."""
     places = [(k * 1000, 100 + k) for k in range(n)]
-    return [(server.url("x"), *place) for place in places], [CONTENT[at : at + size] for at, size in places]
+    return [part(server, *place) for place in places], [CONTENT[at : at + size] for at, size in places]
 
 
 def test_ranges_are_read_at_once(server: Server) -> None:
@@ -71,7 +77,7 @@ def test_a_long_range_is_read_in_parts_at_once(server: Server, monkeypatch: pyte
     monkeypatch.setattr(remote, "PIECE", 1000)
     server.fails("GET x", meets(10), 10)
     assert RemoteFile(server.url("x")).read(0, 10_000) == CONTENT
-    assert read_ranges([(server.url("x"), 5, 0), (server.url("x"), 999, 1002)]) == [b"", CONTENT[999:2001]]
+    assert read_ranges([part(server, 5, 0), part(server, 999, 1002)]) == [b"", CONTENT[999:2001]]
 
 
 def test_no_more_than_so_many_are_asked_for_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +120,7 @@ def test_what_passes_is_tried_again_and_nothing_else_is(fault: Fault, server: Se
     again = 0 if fault is PASSING["late"] else 4
     assert (server.faults, server.gets()) == ([], 6 + again)
     server.fails("GET x", fault, 4)
-    assert read_files([server.url("x")]) == [CONTENT] or fault is shortens  # which nobody tells how long they are
+    assert read_files([server.url("x")]) == [CONTENT] or fault is shortens  # which says so, and is believed
 
 
 @pytest.mark.parametrize("fault", [refuses(503), resets], ids=["refused", "reset"])
@@ -151,7 +157,7 @@ def test_tries_end_when_patience_does(server: Server, monkeypatch: pytest.Monkey
 def test_one_range_that_fails_leaves_the_others(server: Server) -> None:
     asked, expected = ranges(server)
     server.fails("GET lost", refuses(500), 10**3)
-    first, *others, last = read_ranges([(server.url("lost"), 0, 1), *asked, (server.url("gone"), 0, 1)])
+    first, *others, last = read_ranges([part(server, 0, 1, "lost"), *asked, part(server, 0, 1, "gone")])
     assert others == expected
     assert str(first).startswith("5 tries within")
     assert isinstance(last, FileNotFoundError)
@@ -190,8 +196,8 @@ def test_pauses_grow_and_differ(server: Server, monkeypatch: pytest.MonkeyPatch)
 def test_a_server_without_ranges_gives_whole_files_only(server: Server) -> None:
     server.ranges = False
     assert read_files([server.url("x")]) == [CONTENT]
-    assert read_ranges([(server.url("x"), 0, len(CONTENT))]) == [CONTENT]
-    (error,) = read_ranges([(server.url("x"), 0, 5)])
+    assert read_ranges([part(server, 0, len(CONTENT))]) == [CONTENT]
+    (error,) = read_ranges([part(server, 0, 5)])
     assert "the server sent 10000 bytes of" in str(error)
     assert "it does not give parts of files, or not this file; download it" in str(error)
     assert server.gets() == 3
@@ -228,6 +234,37 @@ def test_a_length_that_is_not_told_is_an_error(server: Server) -> None:
         bu.NpyRows(server.url("x"))
 
 
+def test_no_more_is_read_than_was_asked_for(server: Server) -> None:
+    def sends(status: int, headers: dict[str, str], much: bytes) -> Fault:
+        def answer(handler: Handler, content: bytes) -> None:
+            handler.close_connection = True
+            handler.send_response(status)
+            for header in headers.items():
+                handler.send_header(*header)
+            handler.end_headers()
+            with suppress(OSError):  # nobody reads it
+                handler.wfile.write(much)
+
+        return answer
+
+    much = bytes(10**7)
+    whole, some = lambda: read_files([server.url("x")]), lambda: read_ranges([part(server, 0, 5)])
+    for read, status, headers, told in [
+        (some, 206, {}, "does not tell how many bytes"),
+        (some, 206, {"Content-Length": "5", "Content-Encoding": "gzip"}, "sends it compressed"),
+        (some, 418, {}, "418"),
+        (whole, 200, {}, "does not tell how many bytes"),  # which may be cut off
+        (whole, 200, {"Content-Length": str(2 << 30)}, "sends 2147483648 bytes"),
+        (whole, 200, {"Content-Length": "5", "Content-Encoding": "gzip"}, "sends it compressed"),
+    ]:
+        server.fails("GET x", sends(status, headers, much))
+        asked = server.gets()
+        (error,) = read()
+        assert told in str(error)
+        assert server.gets() == asked + 1
+        assert error.__cause__ is not error
+
+
 def test_a_file_is_looked_at_again_after_a_while(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(server.folder / "x.npy", np.arange(10))
     rows = bu.NpyRows(server.url("x.npy"))
@@ -237,7 +274,9 @@ def test_a_file_is_looked_at_again_after_a_while(server: Server, monkeypatch: py
     assert pickle.loads(pickle.dumps(rows))[3] == 3
     assert server.asked["HEAD x.npy"] == 2, "another process does not know when it was looked at"
     os.utime(server.folder / "x.npy", ns=(1, 1))
-    assert rows[3] == 3
+    with pytest.raises(SampleReadError, match=r"row 3 of 'http://.*' cannot be read .*it has changed"):
+        rows[3]
+    assert server.asked["HEAD x.npy"] == 2, "what came tells"
     monkeypatch.setattr(remote, "LOOK_AGAIN", 0.0)
     with pytest.raises(SampleReadError, match=r"'http://.*/x\.npy' has changed since it was first opened"):
         rows[3]
