@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,16 @@ from ...validation import size_in_bytes
 from ..base import fill_rows
 from .base import StoredArray
 from .chunk_cache import ChunkCache
+from .remote import is_remote
 
 SMALL_ARRAY = 16 << 20
 """Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
 
 AHEAD = 4
 """Chunks behind that of a batch of which one may be decoded while others decode that."""
+
+WAITING = 16
+"""Chunks at URLs that are fetched at once, each by a thread that waits for it."""
 
 
 class ChunkedArray(StoredArray):
@@ -84,7 +89,8 @@ class ChunkedArray(StoredArray):
             fill_rows(only, rows, out)
             return
         left = np.ones(len(rows), bool)
-        for start in (within == 0).nonzero()[0].tolist():
+        remote = is_remote(self.paths[0])
+        for start in [] if remote else (within == 0).nonzero()[0].tolist():
             number = int(numbers[start])
             end = start + int(self._rows_in(number))
             if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
@@ -93,10 +99,11 @@ class ChunkedArray(StoredArray):
         if left.any():
             places = left.nonzero()[0]
             in_order = len(rows) > 1 and bool((np.diff(rows) == 1).all())
-            self._gather(numbers[places], within[places], out, places, in_order)
+            self._gather(numbers[places], within[places], out, places, in_order, remote)
 
     def _gather(
-        self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray, in_order: bool
+        self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray, in_order: bool,
+        remote: bool,
     ) -> None:  # fmt: skip
         """Write rows of chunks that are kept, or will be, to `places` of `out`."""
         nbytes, row_bytes = self._chunk_bytes, self.row_bytes
@@ -123,7 +130,11 @@ class ChunkedArray(StoredArray):
                 into[place] = kept[row]  # an index array would go by way of fresh memory
 
         missing = self._cache.copy(chunks, nbytes, use)
-        if len(missing):
+        if len(missing) > 1 and remote:
+            with ThreadPoolExecutor(min(WAITING, len(missing))) as threads:
+                each = [np.array([number]) for number in missing.tolist()]
+                list(threads.map(lambda number: self._cache.fetch(number, nbytes, decode, use), each))
+        elif len(missing):
             ahead: Sequence[int] = ()
             if in_order:  # other workers then wait for the same chunk, and will for the next ones
                 last = int(self._located(np.array([len(self) - 1]))[0][0])

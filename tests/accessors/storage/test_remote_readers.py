@@ -239,6 +239,25 @@ def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
     assert server.gets() == before + 4
 
 
+def test_the_chunks_and_row_groups_of_a_batch_are_fetched_at_once(server: Server) -> None:
+    zarr, pa = pytest.importorskip("zarr", minversion="3.0"), pytest.importorskip("pyarrow")
+    values = np.arange(8)
+    zarr.create_array(str(server.folder / "x.zarr"), shape=(8,), chunks=(2,), dtype="i4")[:] = values
+    rows = bu.ZarrRows(server.url("x.zarr"))
+    server.fails(r"GET x.zarr/c/.*", meets(4), 4)
+    assert rows[[7, 0, 3, 4]].tolist() == [7, 0, 3, 4]
+    rows.close()
+    server.fails(r"GET x.zarr/c/.*", meets(4), 4)
+    assert rows[:].tolist() == values.tolist()
+    assert server.faults == []
+    table = pa.table({"x": [[n] * 200_000 for n in values.tolist()]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, server.folder / "x.parquet", row_group_size=2)
+    lists = bu.ParquetRows(server.url("x.parquet"), "x", shape=[200_000])
+    server.fails(r"GET x.parquet", meets(4), 4)  # each thread reads the end of the file first
+    assert lists[[7, 0, 3, 4]][:, 9].tolist() == [7, 0, 3, 4]
+    assert server.faults == []
+
+
 def test_a_chunk_of_zarr_that_was_never_written_has_the_fill_value(server: Server) -> None:
     zarr = pytest.importorskip("zarr", minversion="3.0")
     zarr.create_array(str(server.folder / "x.zarr"), shape=(4,), chunks=(2,), dtype="i4", fill_value=7)[:2] = 1
