@@ -30,7 +30,7 @@ class ParquetRows(ArrowColumn):
     each_thread = True  # several threads that read by one ParquetFile crash the interpreter
 
     def _open(self, path: str) -> Any:
-        pyarrow()
+        pa = pyarrow()
         import pyarrow.parquet as parquet
 
         if is_remote(path):
@@ -38,7 +38,11 @@ class ParquetRows(ArrowColumn):
             file = SeekableFile(RemoteFile(path, stamp), stamp[0])
             return parquet.ParquetFile(file, pre_buffer=True)
         # Measured: a map is faster than reading; to read ahead, or by pyarrow's threads, is not, for one column.
-        return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
+        with pa.memory_map(path) as mapped:  # which, unlike memory_map=True, keeps no descriptor
+            return parquet.ParquetFile(pa.BufferReader(mapped.read_buffer()), pre_buffer=False)
+
+    def _close(self, handle: Any) -> None:
+        pass  # the map goes with the last reference to it: a thread may be reading
 
     def _schema(self, handle: Any) -> Any:
         return handle.schema_arrow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -9,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -117,6 +119,22 @@ class StoredContract(AccessorContract):
             accessor.close()
             accessor.close()
         assert len(os.listdir("/proc/self/fd")) <= before
+
+    def test_closing_leaves_other_threads_their_rows(self, made: Made) -> None:
+        accessor, expected = made
+        closed: Any = SampleReadError if self.library and self.library[0] == "h5py" else ()  # which has to let go
+
+        def read() -> None:
+            for _ in range(10):
+                with contextlib.suppress(closed):
+                    assert_same_rows(accessor[:], expected)
+
+        with ThreadPoolExecutor(2) as threads:
+            readings = [threads.submit(read) for _ in range(2)]
+            while wait(readings, timeout=0.0005).not_done:
+                accessor.close()
+        for reading in readings:
+            reading.result()
 
     def test_f26_a_file_that_changes_is_named(self, made: Made) -> None:
         accessor, _ = made
