@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import operator
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
+import cloudpickle
 import numpy as np
 
 from ..batch_layout import finished
@@ -67,6 +69,26 @@ def fingerprint_of(accessor: Any) -> Any:
             f"rows in memory: where=None"
         )
     return accessor.fingerprint()
+
+
+def function_told(function: Any) -> str:
+    """Return by what a function is told from others: module and name, or a digest of its pickle where it has no name.
+
+    One whose code was changed, but not its name, is taken for the same.
+
+    Raises:
+        ArgumentTypeError: it has no name and cannot be pickled.
+    """
+    with contextlib.suppress(AttributeError, KeyError):
+        if operator.attrgetter(function.__qualname__)(sys.modules[function.__module__]) is function:
+            return f"{function.__module__}.{function.__qualname__}"
+    try:
+        return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()
+    except Exception as error:
+        raise ArgumentTypeError(
+            f"what {function!r:.80} makes of rows is told by its name, or by its pickle, and it has neither ({error}); "
+            f"define it in a module, or keep rows in memory: where=None"
+        ) from error
 
 
 def files_digest(paths: Iterable[str]) -> str:

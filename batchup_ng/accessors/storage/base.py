@@ -19,7 +19,7 @@ import numpy as np
 
 from ...error_context import shortened
 from ...errors import ArgumentError, BatchupError, SampleReadError
-from ..base import check_out, checked_rows, chosen_rows, rows_of
+from ..base import check_out, checked_rows, chosen_rows, function_told, rows_of
 from . import remote
 from .remote import is_remote
 
@@ -52,6 +52,7 @@ class StoredRows(ABC):
     each_thread: ClassVar[bool] = False
     takes_urls: ClassVar[bool] = False
     runs_user_code: bool = False
+    decode: Any = None
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self.paths = tuple(self._known(os.fspath(path)) for path in paths)
@@ -100,8 +101,9 @@ class StoredRows(ABC):
         return self.paths[0]
 
     def fingerprint(self) -> list[Any]:
-        """Return what the rows depend on: files with their sizes and times, and the options."""
-        return [type(self).__name__, self.paths, self._stamps, self._options()]
+        """Return what the rows depend on: files with their sizes and times, the options, the name of `decode`."""
+        decode = None if self.decode is None else function_told(self.decode)
+        return [type(self).__name__, self.paths, self._stamps, self._options(), decode]
 
     def _options(self) -> list[Any]:
         """Return the options on which the rows depend, as JSON has them."""

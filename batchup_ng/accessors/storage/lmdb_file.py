@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from itertools import islice
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ...errors import ArgumentError, SampleReadError
 from .base import StoredRows
 from .lmdb_keys import Keys, PackedKeys, listed, numbered
 from .lmdb_values import Decode, Field
@@ -78,13 +79,7 @@ class LmdbFile(StoredRows):
         return f"{self.paths[0]}[{repr(self._keys.of(np.array([row]))[0])[2:-1]}]"
 
     def _options(self) -> list[Any]:
-        if self.runs_user_code:
-            raise ArgumentTypeError(
-                "what a decode function of yours makes of values cannot be told by a fingerprint; keep rows in memory: "
-                "Cached(rows, where=None), source.cache()"
-            )
-        decode = [self.decode.decode, self.decode.name] if isinstance(self.decode, Field) else self.decode
-        return [self.database, self._keys.fingerprint(), decode]
+        return [self.database, self._keys.fingerprint()]
 
     def _open(self, path: str) -> Any:
         """Return the environment of this process and the database."""
@@ -151,7 +146,7 @@ def _library() -> Any:
     return lmdb
 
 
-def _environment(lmdb: Any, path: str) -> Any:
+def _environment(lmdb: Any, path: str, tries: int = 50) -> Any:
     """Return the environment of a file, which is as long as it says: to read beyond its end would be a SIGBUS."""
     size = os.path.getsize(path)
     if not size:
@@ -164,6 +159,9 @@ def _environment(lmdb: Any, path: str) -> Any:
     except lmdb.Error as error:
         if "already open" not in str(error):
             raise
+        if tries > 1:  # perhaps it is being closed: another thread has dropped the last reference
+            time.sleep(0.001)
+            return _environment(lmdb, path, tries - 1)
         raise SampleReadError(
             f"{path!r} is open in this process by lmdb.open, and LMDB lets a process open a file once; close() that "
             f"before, or read all by accessors, which share it",

@@ -160,7 +160,7 @@ class TarShards(StoredArray, StoredValues):
         return f"TarShards({where}, {';'.join(self._extensions)!r}, {len(self)} rows)"
 
     def _options(self) -> list[Any]:
-        return [self._extensions, self._decode is None, self._row_shape, str(getattr(self, "_dtype", None))]
+        return [self._extensions, self._row_shape, str(getattr(self, "_dtype", None))]
 
     def _samples(self, index: bool) -> Samples:
         save = true_or_false("index", index)
@@ -186,7 +186,7 @@ class TarShards(StoredArray, StoredValues):
         self._offsets, self._sizes, self._which = samples.column(self._extensions)
         self._ends, self.keys = samples.ends, samples.keys
         self._sample_bytes = max(1, sum(size for size, _ in self._stamps) // len(self))
-        self._decode = decoder_of(self._extensions, decode)
+        self.decode = decoder_of(self._extensions, decode)
         self.runs_user_code = callable(decode)
         self._row_shape: tuple[int, ...] | None = None
         self._head = b""
@@ -195,10 +195,10 @@ class TarShards(StoredArray, StoredValues):
         if shape is not None:
             if callable(decode):
                 raise ArgumentError("shape and dtype are for members that are values as they lie; leave out decode")
-            self._row_shape, self._dtype, self._decode = *_known_form(shape, dtype), None
+            self._row_shape, self._dtype, self.decode = *_known_form(shape, dtype), None
             self._head = self._common_header()
             self._check_sizes()
-        elif self._decode is int and decode == "auto":
+        elif self.decode is int and decode == "auto":
             self._row_shape, self._dtype = (), np.dtype(np.int64)
 
     def _common_header(self) -> bytes:
@@ -262,8 +262,8 @@ class TarShards(StoredArray, StoredValues):
             try:
                 if isinstance(found, Exception):
                     raise found
-                if self._decode is not None:
-                    values[place] = self._decode(found)
+                if self.decode is not None:
+                    values[place] = self.decode(found)
             except Exception as error:
                 raise self._unreadable(rows[place : place + 1], error) from error
         return values
@@ -287,7 +287,7 @@ class TarShards(StoredArray, StoredValues):
         return found
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        if self._decode is not None:
+        if self.decode is not None:
             out[...] = self._values(rows)
         elif not out.flags.c_contiguous:
             out[...] = self[rows]

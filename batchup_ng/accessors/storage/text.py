@@ -59,7 +59,7 @@ class TextLines(StoredValues):
         self._encoding, self._errors = _checked_encoding(encoding), errors
         if decode is not None and not callable(decode):
             raise ArgumentTypeError(f"decode must be a function of a row, or None, not {decode!r}")
-        self._decode = decode
+        self.decode = decode
         self.runs_user_code = decode is not None
         super().__init__([path])
         self._bounds = self._found(save)
@@ -122,7 +122,7 @@ class TextLines(StoredValues):
         if not self._keep_end and line.endswith(b"\n"):
             line = line[: -2 if line.endswith(b"\r\n") else -1]
         row = line if self._encoding is None else line.decode(self._encoding, self._errors)
-        return row if self._decode is None else self._decode(row)
+        return row if self.decode is None else self.decode(row)
 
 
 def _bounds(file: AnyFile, size: int) -> np.ndarray:

@@ -18,7 +18,8 @@ import pytest
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.accessors.base import fingerprint_of
+from batchup_ng.accessors.base import fingerprint_of, function_told
+from batchup_ng.accessors.storage.lmdb_values import Field
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
 from batchup_ng.testing.accessors import Made, assert_same_rows
 
@@ -179,8 +180,8 @@ def test_a_function_decodes_values(tmp_path: Path) -> None:
         [2],
         [1],
     ]
-    with pytest.raises(ArgumentTypeError, match="decode function of yours"):
-        fingerprint_of(rows)
+    assert fingerprint_of(rows) != fingerprint_of(bu.LmdbRows(path, float)) != fingerprint_of(bu.LmdbRows(path))
+    assert function_told(Field("pyxis", "x")) == function_told(Field("pyxis", "x")) != function_told(Field(int, "x"))
     for wrong, message in ((3, "None, 'pyxis', 'datum' or a function"), ("pixys", "did you mean 'pyxis'")):
         with pytest.raises((ArgumentTypeError, ArgumentError), match=message):
             bu.LmdbRows(path, wrong)  # type: ignore[arg-type]

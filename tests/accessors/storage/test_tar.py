@@ -419,6 +419,13 @@ def test_a_pickle_takes_arrays_and_no_object_a_row(tmp_path: Path) -> None:
     assert json.dumps(rows.fingerprint())
 
 
+def test_rows_that_another_function_decoded_are_not_taken_from_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "x.tar", [("0.png", png(7))])
+    for decode, value in ((lambda _: png(1), 1), (lambda _: png(2), 2), ("auto", 7)):
+        pictures = bu.ImageBytes(bu.TarShards(tmp_path / "x.tar", decode=decode), 4)  # type: ignore[arg-type]
+        assert bu.Cached(pictures, tmp_path)[0].max() == value
+
+
 def test_a_gzipped_member_is_bytes(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a.txt.gz", gzip.compress(b"text"))])
     assert bu.TarShards(tmp_path / "x.tar", decode=gzip.decompress)[0] == b"text"

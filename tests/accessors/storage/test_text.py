@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,22 @@ def test_json_lines_are_decoded_and_bad_ones_named(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match="JSONDecodeError") as caught:
         list(bu.ArrayDataSource([rows]).batch_iterator(3))
     assert caught.value.source == f"{path}:3"
+
+
+def test_the_fingerprint_tells_functions_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("1\n")
+    functions: list[Any] = [
+        None, int, float, json.loads, lambda line: line, lambda line: [line], "a".startswith, "b".startswith,
+        functools.partial(int, base=3), functools.partial(int, base=4),
+    ]  # fmt: skip
+    told = [json.dumps(bu.TextLines(path, decode=each).fingerprint()) for each in functions]
+    assert len(set(told)) == len(functions)
+    assert told == [json.dumps(bu.TextLines(path, decode=each).fingerprint()) for each in functions]
+    assert '"json.loads"' in told[3], "it is the same in each program"
+    lock = threading.Lock()
+    with pytest.raises(ArgumentTypeError, match=r"by its pickle, and it has neither .*keep rows in memory"):
+        bu.TextLines(path, decode=lambda line: lock).fingerprint()
 
 
 def test_where_lines_begin_is_kept_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
