@@ -62,6 +62,20 @@ class NpyRows(StoredArray):
     def _close(self, handle: Any) -> None:
         pass  # the map goes with the last reference to it: a thread may be reading
 
+    def __getitem__(self, rows: Any) -> Any:
+        """Return `rows`.
+
+        Raises:
+            IndexError: a row is out of range, or a mask has another length.
+            SampleReadError: the file has changed or cannot be read; ``.source`` is its path.
+        """
+        array = self._handle()
+        if not isinstance(rows, slice) or isinstance(array, RemoteArray):
+            return super().__getitem__(rows)
+        copied = array[rows].copy()  # without an index array, which may be larger than short rows
+        self._handle()
+        return copied
+
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         array = self._handle()
         if isinstance(array, RemoteArray):
@@ -182,8 +196,16 @@ def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[
     """
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"it is of version {version} of the format, and (1, 0), (2, 0) and (3, 0) are known")
     reads_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = reads_header(file)
+    if version == (3, 0):  # that of version 2, but in UTF-8, for which NumPy has no public function
+        length = int.from_bytes(head[8:12], "little")
+        text = head[12 : 12 + length].decode().encode("ascii", "backslashreplace")  # as a Python literal has it
+        shape, fortran, dtype = reads_header(io.BytesIO(len(text).to_bytes(4, "little") + text))
+        file.seek(12 + length)
+    else:
+        shape, fortran, dtype = reads_header(file)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, whose pickles could run code")
     needed = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize

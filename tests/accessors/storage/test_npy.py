@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng.accessors.storage import npy
 from batchup_ng.errors import ArgumentError, BatchupError, SampleReadError
 from batchup_ng.testing.accessors import Made
 
@@ -66,6 +67,43 @@ def test_headers_of_all_versions_are_read(tmp_path: Path) -> None:
         with open(tmp_path / "x.npy", "wb") as file:
             np.lib.format.write_array(file, ROWS, version)
         np.testing.assert_array_equal(bu.NpyRows(tmp_path / "x.npy")[:], ROWS)
+
+
+def test_names_of_fields_may_be_in_any_script(tmp_path: Path) -> None:
+    array = np.array([(1, 2), (3, 4)], [("日本\\", "i4"), ("ä'", "f4")])
+    with pytest.warns(UserWarning, match=r"format 3\.0"):
+        np.save(tmp_path / "x.npy", array)
+    rows = bu.NpyRows(tmp_path / "x.npy")
+    assert rows.dtype == array.dtype
+    assert rows[:].tolist() == array.tolist()
+
+
+def test_a_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", ROWS)
+    content = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(content[:6] + b"\x04" + content[7:])
+    with pytest.raises(SampleReadError, match=r"version \(4, 0\)"):
+        bu.NpyRows(tmp_path / "x.npy")
+
+
+def test_the_folder_above_is_that_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/deep")
+    np.save(tmp_path / "real" / "x.npy", ROWS)
+    np.save(tmp_path / "x.npy", ROWS + 1)
+    monkeypatch.chdir(tmp_path)
+    for path in ("link/../x.npy", tmp_path / "link/../x.npy"):
+        rows = bu.NpyRows(path)
+        np.testing.assert_array_equal(rows[:], ROWS)
+        assert os.path.isabs(rows.paths[0])
+    assert bu.NpyRows("./x.npy").paths == (str(tmp_path / "x.npy"),)
+
+
+def test_a_slice_takes_no_index_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "x.npy", ROWS)
+    rows = bu.NpyRows(tmp_path / "x.npy")
+    monkeypatch.setattr(npy, "fill_rows", None)
+    np.testing.assert_array_equal(rows[5:1:-2], ROWS[5:1:-2])
 
 
 def test_rows_without_bytes_and_no_rows_are_read(tmp_path: Path) -> None:
