@@ -105,8 +105,15 @@ def _loaded(file: BinaryIO, stamp: Sequence[Any], form: Mapping[str, str]) -> di
         return None  # whatever someone else put there
 
 
+def _is_index(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an index, which takes the place of another at once; where that cannot be, there is none."""
+    """Write an index, which takes the place of another at once; where that cannot be, or is no index, there is none."""
     raw = {name: np.ascontiguousarray(array).view(np.uint8).data for name, array in arrays.items()}
     crc32 = 0
     for part in raw.values():
@@ -114,6 +121,8 @@ def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarra
     head = {"of": stamp, "bytes": {name: len(part) for name, part in raw.items()}, "crc32": crc32}
     beside = f"{path}.{secrets.token_hex(4)}.tmp"
     with contextlib.suppress(OSError):
+        if os.path.lexists(path) and not _is_index(path):
+            return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         try:
             with open(beside, "xb") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -21,10 +22,11 @@ LINE_END = ord("\n")
 class TextLines(StoredValues):
     r"""The lines of a text file, which may be larger than memory, with random access.
 
-    A line ends with ``\n``, or ``\r\n``; the last one may lack it. Where lines begin is found by reading the file once,
-    kept as 8 bytes a line, and beside the file in ``X.index``, which is believed as long as the file has the size and
-    time that it had; where that cannot be written, each program looks anew. That of a file at a URL is kept in
-    ``~/.cache/batchup_ng``; one that lies beside it there is used if it is that of a file of the same size.
+    A line ends with ``\n``, or ``\r\n``; the last one may lack it. A byte order mark before UTF-8 is left out. Where
+    lines begin is found by reading the file once, kept as 8 bytes a line, and beside the file in ``X.index``, which is
+    believed as long as the file has the size and time that it had; where that cannot be written, or is a file of
+    another kind, each program looks anew. That of a file at a URL is kept in ``~/.cache/batchup_ng``; one that lies
+    beside it there is used if it is that of a file of the same size.
 
     A row is a ``str``, and several are a list.
 
@@ -57,6 +59,7 @@ class TextLines(StoredValues):
     ) -> None:  # fmt: skip
         self._keep_end, save = true_or_false("keep_end", keep_end), true_or_false("index", index)
         self._encoding, self._errors = _checked_encoding(encoding), errors
+        self._mark = codecs.BOM_UTF8 if encoding is not None and codecs.lookup(encoding).name == "utf-8" else b""
         if decode is not None and not callable(decode):
             raise ArgumentTypeError(f"decode must be a function of a row, or None, not {decode!r}")
         self.decode = decode
@@ -112,8 +115,9 @@ class TextLines(StoredValues):
         contents = file.read_many([(bounds[0], bounds[-1] - bounds[0]) for _, bounds in found])
         for (first, bounds), raw in zip(found, contents, strict=True):
             for place, (start, end) in enumerate(pairwise(bounds)):
+                line = raw[start - bounds[0] : end - bounds[0]]
                 try:
-                    values.append(self._row(raw[start - bounds[0] : end - bounds[0]]))
+                    values.append(self._row(line if start else line.removeprefix(self._mark)))
                 except Exception as error:
                     raise self._unreadable(np.array([first + place]), error) from error
         return values
