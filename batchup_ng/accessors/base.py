@@ -147,6 +147,9 @@ def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`: in C order, no objects."""
     if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
         announce_rows(array, rows)
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (rows[1:] - rows[:-1] == 1).all():
+            out[...] = array[rows[0] : rows[-1] + 1]  # which take() would copy row by row
+            return
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
         array.take(rows, 0, out, "clip")
     else:
@@ -202,7 +205,9 @@ def rows_of(accessor: Any, key: Any) -> Any:
 
 
 def check_out(accessor: Any, rows: np.ndarray, out: np.ndarray) -> None:
-    """Refuse memory for `rows` that is not ``(len(rows), *shape[1:])`` of the accessor's dtype."""
+    """Refuse memory for `rows` that is not ``(len(rows), *shape[1:])`` of the accessor's dtype, or is read-only."""
     if out.shape != (len(rows), *accessor.shape[1:]) or out.dtype != accessor.dtype:
         wanted = f"{(len(rows), *accessor.shape[1:])} {accessor.dtype}"
         raise ArgumentError(f"out must be {wanted}, not {out.shape} {out.dtype}; allocate it from shape and dtype")
+    if not out.flags.writeable:
+        raise ArgumentError("out must be memory that may be written to, and it is read-only; pass a copy")

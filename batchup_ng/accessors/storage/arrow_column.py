@@ -54,18 +54,19 @@ class ArrowColumn(ChunkedArray, StoredValues):
             order of their names; or a list of files, taken as they are.
         column: Its name; ``"image.bytes"`` is the field ``bytes`` of a column of structs.
         shape: The shape of a row that is stored as a list, or as bytes, of as many numbers.
-        fill: What stands for a null among numbers.
+        fill: What stands for a null among numbers, also those in lists. A list or bytes that are null stay an error.
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
 
     Raises:
         SampleReadError: a file is not there, or is none of this format; the column has different types in two files;
-            or a chunk has more bytes than 1 GiB and than `cache`.
+            or a chunk of arrays has more bytes than 1 GiB and than `cache`.
         ArgumentError: there is no such column; it is of a type that cannot be read, such as decimals; or `shape` has
             other numbers of entries.
         ArgumentTypeError: `fill` is no such number.
         ImportError: the extra ``parquet`` is not installed.
     """
 
+    most_open = 4000
     _kind: Any = None
     _form: Any = None
 
@@ -89,8 +90,9 @@ class ArrowColumn(ChunkedArray, StoredValues):
             self._shape, self._dtype = (n, *self._form.shape), self._form.dtype
             parts = [part._replace(nbytes=part.rows * self.row_bytes) for part in parts]
         self._mean_bytes = max(1, sum(part.nbytes for part in parts) // max(1, n))
-        largest = max(parts, key=lambda part: part.nbytes, default=None)
-        if not self._mapped and largest and largest.nbytes > max(LARGEST_CHUNK, self._cache.limit):
+        decoded = [] if self._mapped or self._form is None else parts  # no file says what values take
+        largest = max(decoded, key=lambda part: part.nbytes, default=None)
+        if largest and largest.nbytes > max(LARGEST_CHUNK, self._cache.limit):
             path = self.paths[largest.file]
             raise SampleReadError(
                 f"a chunk of column {column!r} of {path!r} has {largest.nbytes:,} bytes; pass a cache= that has room "
@@ -195,10 +197,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         """Return the file of a row."""
         return self.file_paths([row % len(self)])[0]
 
-    def file_paths(self, rows: Sequence[int]) -> list[str]:
-        """Return the files that `rows` are read from."""
-        files = np.unique(self._files[np.searchsorted(self._ends, np.asarray(rows), "right")])
-        return [self.paths[file] for file in files.tolist()]
+    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
+        return list(dict.fromkeys(self._files[self._ends.searchsorted(np.asarray(rows, np.int64), "right")].tolist()))
 
     def _options(self) -> list[Any]:
         return [self.column, None if self._form is None else list(self._form.shape), repr(self.fill)]
@@ -248,7 +248,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return array
 
     def _kept(self, chunk: int) -> Any:
-        """Return the array of a chunk of values, which is kept for a while."""
+        """Return the array of a chunk of values, or of one with unfit rows, which is kept for a while."""
         array = self._recent.get(chunk)
         if array is None:
             array = self._array(chunk)
@@ -272,7 +272,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return chunks, rows - self._starts[chunks]
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        out[...] = as_numbers(self._array(number), self._form, self.fill)
+        kept = self._recent.get(number)
+        out[...] = as_numbers(self._array(number) if kept is None else kept, self._form, self.fill)
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         try:
@@ -281,7 +282,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
             chunks, within = self._located(rows)
             for chunk in np.unique(chunks).tolist():
                 here = np.flatnonzero(chunks == chunk)
-                some = self._array(chunk).take(pyarrow().array(within[here]))
+                some = self._kept(chunk).take(pyarrow().array(within[here]))
                 try:
                     out[here] = as_numbers(some, self._form, self.fill)
                 except UnfitRow as error:

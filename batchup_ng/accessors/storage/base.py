@@ -21,6 +21,7 @@ from ...error_context import shortened
 from ...errors import ArgumentError, BatchupError, SampleReadError
 from ..base import check_out, checked_rows, chosen_rows, function_told, rows_of
 from . import remote
+from .open_file import regular
 from .remote import is_remote
 
 RUN_BYTES = 1 << 20
@@ -50,6 +51,7 @@ class StoredRows(ABC):
     """
 
     each_thread: ClassVar[bool] = False
+    most_open: ClassVar[int] = 100  # handles that are kept; more are let go of, and close with the last reference
     takes_urls: ClassVar[bool] = False
     runs_user_code: bool = False
     decode: Any = None
@@ -90,7 +92,11 @@ class StoredRows(ABC):
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
         """Return the files that `rows` are read from."""
-        return list(self.paths)
+        return [self.paths[number] for number in self._file_numbers(rows)]
+
+    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
+        """Return the number of each file that `rows` are read from."""
+        return list(range(len(self.paths)))
 
     def file_sizes(self) -> dict[str, int]:
         """Return the bytes of each file, as far as they are known without a look at it."""
@@ -117,7 +123,9 @@ class StoredRows(ABC):
                 f"{called(path)} is a URL, and files of this format are read on this machine alone; download it, or "
                 f"have it as tar, Parquet, Zarr, npy or text there (bu.convert); pictures: ImageBytes(FileBytes(urls))"
             )
-        return path if is_remote(path) else os.path.abspath(path)
+        if is_remote(path) or os.pardir not in path.split(os.sep):
+            return path if is_remote(path) else os.path.abspath(path)
+        return os.path.join(os.getcwd(), path)  # behind a link .. is another folder than abspath says
 
     def _look(self, numbers: Sequence[int]) -> None:
         """Look whether those of some files that are at URLs are what they were, at all of them at once.
@@ -156,10 +164,21 @@ class StoredRows(ABC):
             handle = self._handles.setdefault(key, opened)
             if handle is not opened:  # another thread was first
                 self._close(opened)
+            for old in list(self._handles)[: -self.most_open]:
+                self._handles.pop(old, None)
         return handle
+
+    def _look_again(self, rows: np.ndarray) -> None:
+        """Look whether the files that `rows` were read from have changed meanwhile."""
+        numbers = [0] if len(self.paths) == 1 else self._file_numbers(rows)
+        self._look(numbers)
+        for number in numbers:
+            self._handle(number)
 
     def _opened(self, path: str) -> Any:
         try:
+            if not is_remote(path):
+                regular(path)
             return self._open(path)
         except (BatchupError, ImportError, MemoryError):
             raise
@@ -176,7 +195,7 @@ class StoredRows(ABC):
             finally:
                 del error  # whose traceback holds this frame: a circle that would keep files open
         name = self.sample_name(int(rows[0]))
-        which = f"row {rows[0]}" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]}"
+        which = f"row {rows[0]}" if len(rows) == 1 else f"one of {len(rows)} rows, the first of which is row {rows[0]},"
         return SampleReadError(f"{which} of {called(name or self.paths[0])} cannot be read ({reason(error)})", name)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -209,7 +228,7 @@ class StoredArray(StoredRows):
 
     @abstractmethod
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int64`` in range, n > 0, into `out`, ``(n, *shape[1:])``."""
+        """Write `rows`, ``(n,) int64`` in range, n > 0, into `out`, ``(n, *shape[1:])`` in C order."""
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -242,11 +261,15 @@ class StoredArray(StoredRows):
         """Write `rows`, ``(n,) int``, into `out`, ``(n, *shape[1:])`` of `dtype`; raises what indexing does."""
         rows = checked_rows(rows, len(self))
         check_out(self, rows, out)
+        into = out if out.flags.c_contiguous else np.empty_like(out, order="C")
         if len(rows):
             try:
-                self._fill(rows, out)
+                self._fill(rows, into)
             except Exception as error:
                 raise self._unreadable(rows, error) from error
+            self._look_again(rows)
+            if into is not out:
+                out[...] = into
 
 
 class StoredValues(StoredRows):
@@ -269,6 +292,8 @@ class StoredValues(StoredRows):
             values = self._values(several) if len(several) else []
         except Exception as error:
             raise self._unreadable(several, error) from error
+        if len(several):
+            self._look_again(several)
         return values[0] if isinstance(chosen, int) else values
 
     __getitems__ = __getitem__  # by which MapStyle, which stacks rows that are dicts or tuples, asks for several

@@ -135,7 +135,6 @@ class LmdbFile(StoredRows):
         finally:
             transaction.abort()
             del transaction, opened, database  # which an error that somebody keeps would hold, and with them the file
-        self._handle()  # or it was written to meanwhile
 
 
 def _library() -> Any:

@@ -20,8 +20,13 @@ def npy_array(encoded: bytes) -> np.ndarray:
     return np.ndarray(shape, dtype, encoded, start, order="F" if fortran else "C").copy("K")
 
 
+def int64(encoded: bytes) -> int:
+    """Return a number that an array of labels can hold."""
+    return int(np.int64(int(encoded)))
+
+
 DECODERS: dict[str, Callable[[bytes], Any]] = {
-    **dict.fromkeys(["cls", "cls2", "index", "inx", "id"], int),
+    **dict.fromkeys(["cls", "cls2", "index", "inx", "id"], int64),
     **dict.fromkeys(["txt", "text", "transcript"], bytes.decode),
     **dict.fromkeys(["json", "jsn"], json.loads),
     "npy": npy_array,

@@ -41,6 +41,8 @@ class OpenFile:
     def read(self, offset: int, size: int) -> bytes:
         """Return the bytes at a place, all of them."""
         found = os.pread(self.number, size, offset)
+        while len(found) < size and (more := os.pread(self.number, size - len(found), offset + len(found))):
+            found += more  # Linux reads 2 GiB at once at most
         if len(found) != size:
             raise EOFError(f"{len(found)} of {size} bytes are there")
         return found

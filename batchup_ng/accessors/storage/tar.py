@@ -15,15 +15,12 @@ from ..base import rows_of
 from ..image_bytes import ImageBytes
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
 from .index_file import index_path, load_indices, save_index
-from .member_decoding import PICTURES, decoder_of
+from .member_decoding import PICTURES, decoder_of, int64
 from .npy import LONGEST_HEADER, npy_header
 from .open_file import AnyFile, opened
 from .remote import RemoteFile, is_remote, read_ranges
 from .shard_paths import shard_paths
 from .tar_index import FORM, Samples, believable, scan
-
-MAX_OPEN = 100
-"""Tars that an accessor keeps open in a process."""
 
 
 class TarShards(StoredArray, StoredValues):
@@ -145,10 +142,6 @@ class TarShards(StoredArray, StoredValues):
         """Return several rows as a list."""
         return list(self[rows])
 
-    def file_paths(self, rows: Sequence[int]) -> list[str]:
-        """Return the tars that `rows` are in."""
-        return [self.paths[number] for number in np.unique(self._shards(np.asarray(rows, np.int64)))]
-
     def sample_name(self, row: int) -> str | None:
         """Return ``"SHARD.tar/KEY.EXT"``."""
         row = range(len(self))[row]
@@ -198,7 +191,7 @@ class TarShards(StoredArray, StoredValues):
             self._row_shape, self._dtype, self.decode = *_known_form(shape, dtype), None
             self._head = self._common_header()
             self._check_sizes()
-        elif self.decode is int and decode == "auto":
+        elif self.decode is int64:
             self._row_shape, self._dtype = (), np.dtype(np.int64)
 
     def _common_header(self) -> bytes:
@@ -227,6 +220,9 @@ class TarShards(StoredArray, StoredValues):
                 f"{self._sizes[row]}; leave them out where members differ"
             )
 
+    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
+        return list(dict.fromkeys(self._shards(np.asarray(rows, np.int64)).tolist()))
+
     def _shards(self, rows: np.ndarray) -> np.ndarray:
         """Return the number of the tar that each row is in."""
         return np.searchsorted(self._ends, rows, "right")
@@ -236,13 +232,6 @@ class TarShards(StoredArray, StoredValues):
 
     def _close(self, handle: AnyFile) -> None:
         pass  # it is closed with the last reference to it: a thread may be reading
-
-    def _handle(self, number: int = 0) -> Any:
-        file: AnyFile = super()._handle(number)
-        if len(self._handles) > MAX_OPEN:
-            for key in list(self._handles)[:-MAX_OPEN]:
-                self._handles.pop(key, None)
-        return file
 
     def _by_file(self, rows: np.ndarray) -> Iterator[tuple[AnyFile, Iterable[int]]]:
         """Give each file that some of `rows` are in, with their places among `rows`."""
@@ -289,8 +278,6 @@ class TarShards(StoredArray, StoredValues):
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         if self.decode is not None:
             out[...] = self._values(rows)
-        elif not out.flags.c_contiguous:
-            out[...] = self[rows]
         elif out.nbytes and any(map(is_remote, self.paths)):
             for place, member in enumerate(self._values(rows)):
                 if not member.startswith(self._head):
@@ -307,6 +294,10 @@ class TarShards(StoredArray, StoredValues):
             for place in places:
                 into = out[place * n_row : place * n_row + n_row]
                 found = os.preadv(number, [head, into] if wanted else [into], offsets[place])
+                while len(head) <= found < whole and (
+                    more := os.preadv(number, [into[found - len(head) :]], offsets[place] + found)
+                ):
+                    found += more  # Linux reads 2 GiB at once at most
                 if found != whole or head != wanted:
                     raise self._unfit(rows[place : place + 1], found)
 

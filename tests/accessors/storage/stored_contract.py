@@ -19,7 +19,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.base import fingerprint_of
-from batchup_ng.errors import BatchError, SampleReadError
+from batchup_ng.errors import ArgumentError, BatchError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract, Made, assert_same_rows
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import methods
@@ -163,6 +163,45 @@ class StoredContract(AccessorContract):
                 list(batches)
             assert isinstance(caught.value, SampleReadError)
             kept.replace(path)
+
+    def test_f26_a_file_that_changes_while_rows_are_read_is_named(
+        self, made: Made, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        accessor, _ = made
+        kind, path = type(accessor), self.file(accessor)
+        name = "_fill" if hasattr(accessor, "shape") else "_values"
+        read = getattr(kind, name)
+
+        def changed_meanwhile(*args: Any) -> Any:
+            found = read(*args)
+            os.utime(path, ns=(1, 1))
+            return found
+
+        monkeypatch.setattr(kind, name, changed_meanwhile)
+        with pytest.raises(SampleReadError, match=r"has changed since"):
+            accessor[np.array([1, 0])]
+
+    def test_memory_of_any_order_is_written_to_but_none_that_is_read_only(self, made: Made) -> None:
+        accessor, expected = made
+        if not hasattr(accessor, "shape"):
+            pytest.skip("rows of this accessor are no arrays of one shape")
+        out = np.zeros((2, *accessor.shape[1:], 2), accessor.dtype)[..., 1]
+        accessor.read_into(np.array([1, 0]), out)
+        assert_same_rows(out, expected[1::-1])
+        out.flags.writeable = False
+        with pytest.raises(ArgumentError, match="out must be memory that may be written to, and it is read-only"):
+            accessor.read_into(np.array([1, 0]), out)
+
+    def test_a_pipe_is_refused(self, made: Made) -> None:
+        path = self.file(made[0])
+        path.unlink()
+        os.mkfifo(path)
+        signal.alarm(PATIENCE)
+        try:
+            with pytest.raises(SampleReadError, match="not a regular file|Not a directory"):
+                self.opened(made[0])
+        finally:
+            signal.alarm(0)
 
     def test_the_name_of_a_row_says_its_file(self, made: Made) -> None:
         accessor, _ = made

@@ -60,6 +60,7 @@ class RemoteContract(StoredContract):
             super().test_f26_a_file_that_changes_in_mid_epoch_is_named(made, [pool])
 
     test_closing_lets_go_of_the_files = None  # type: ignore[assignment]  # connections are the process's
+    test_a_pipe_is_refused = None  # type: ignore[assignment]  # the server's
 
     def test_a_fork_reads_what_was_opened_before(self, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
         # What ends a connection in the child, where it is shared, has the parent wait for an answer that it never gets.

@@ -426,6 +426,35 @@ def test_rows_that_another_function_decoded_are_not_taken_from_a_folder(tmp_path
         assert bu.Cached(pictures, tmp_path)[0].max() == value
 
 
+def test_what_the_system_reads_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.arange(8, dtype=np.int64)
+    encoded = io.BytesIO()
+    np.save(encoded, array)
+    write(tmp_path / "x.tar", [("a.npy", encoded.getvalue()), ("a.bin", bytes(array))])
+    most = 0
+
+    def in_parts(number: int, buffers: list[Any], offset: int) -> int:
+        raw = os.pread(number, most, offset)[: sum(map(len, buffers))]
+        cut = min(len(buffers[0]), len(raw))
+        buffers[0][:cut] = raw[:cut]
+        if len(raw) > cut:
+            buffers[1][: len(raw) - cut] = raw[cut:]
+        return len(raw)
+
+    monkeypatch.setattr(os, "preadv", in_parts)
+    for column in ("npy", "bin"):
+        most = len(encoded.getvalue()) - 60 if column == "npy" else 5
+        rows = bu.TarShards(tmp_path / "x.tar", column, shape=(8,), dtype=np.int64)
+        assert rows[[0]].tolist() == [array.tolist()]
+
+
+def test_a_number_that_is_too_large_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "x.tar", [("a.cls", b"1"), ("b.cls", b"9" * 30)])
+    with pytest.raises(SampleReadError, match=r"row 1 of .*OverflowError") as caught:
+        bu.TarShards(tmp_path / "x.tar")[:]
+    assert caught.value.source == str(tmp_path / "x.tar/b.cls")
+
+
 def test_a_gzipped_member_is_bytes(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a.txt.gz", gzip.compress(b"text"))])
     assert bu.TarShards(tmp_path / "x.tar", decode=gzip.decompress)[0] == b"text"

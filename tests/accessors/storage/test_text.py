@@ -113,6 +113,30 @@ def test_where_lines_begin_is_kept_beside_the_file(tmp_path: Path, monkeypatch: 
     assert bu.TextLines(path)[:] == ["a", "bc"]
 
 
+def test_a_file_of_the_users_is_no_index_and_stays(tmp_path: Path) -> None:
+    path, other = tmp_path / "x.txt", tmp_path / "x.txt.index"
+    path.write_text("a\nbc\n")
+    other.write_text("my notes")
+    assert bu.TextLines(path)[:] == ["a", "bc"]
+    assert other.read_text() == "my notes"
+
+
+@pytest.mark.parametrize(("encoding", "first"), [("utf-8", "ä"), ("UTF8", "ä"), ("latin-1", "ï»¿Ã¤")])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(encoding: str, first: str, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes("\ufeffä\nb\n".encode())
+    rows = bu.TextLines(tmp_path / "x.txt", encoding=encoding)
+    assert rows[:] == rows[[0, 1]] == [first, "b"]
+
+
+def test_what_the_system_reads_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.txt").write_bytes(b"0123456789" * 4)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda number, size, offset: pread(number, min(size, 7), offset))
+    assert OpenFile(str(tmp_path / "x.txt")).read(3, 30) == b"345678901234567890123456789012"
+    with pytest.raises(EOFError, match="37 of 50 bytes are there"):
+        OpenFile(str(tmp_path / "x.txt")).read(3, 50)
+
+
 def test_blocks_are_about_a_megabyte(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"x" * 1023 + b"\n" + b"y" * 1023 + b"\n")
     assert bu.TextLines(tmp_path / "x.txt").natural_block == 1024
