@@ -170,8 +170,10 @@ class StoredRows(ABC):
 
     def _look_again(self, rows: np.ndarray) -> None:
         """Look whether the files that `rows` were read from have changed meanwhile."""
-        numbers = [0] if len(self.paths) == 1 else self._file_numbers(rows)
-        self._look(numbers)
+        numbers = [0]
+        if len(self.paths) > 1:
+            numbers = self._file_numbers(rows)
+            self._look(numbers)
         for number in numbers:
             self._handle(number)
 

@@ -198,7 +198,7 @@ class StoredContract(AccessorContract):
         os.mkfifo(path)
         signal.alarm(PATIENCE)
         try:
-            with pytest.raises(SampleReadError, match="not a regular file|Not a directory"):
+            with pytest.raises(SampleReadError, match=r"not a regular file|Not a directory"):
                 self.opened(made[0])
         finally:
             signal.alarm(0)
