@@ -150,7 +150,7 @@ def _flat(array: Any, n: int) -> Any:
     if pa.types.is_dictionary(array.type):
         return array.dictionary_decode()
     if array.null_count:
-        _refuse_null(array, n)
+        _refuse_null(array, n, "fill= does not stand for lists or bytes; write some there, or leave the row out")
     if hasattr(array.type, "list_size"):
         return array.flatten()
     if _is_list(array.type):
@@ -165,9 +165,9 @@ def _flat(array: Any, n: int) -> Any:
     return pa.Array.from_buffers(pa.uint8(), ends[-1] - ends[0], [None, data], 0, ends[0])
 
 
-def _refuse_null(array: Any, n: int) -> None:
+def _refuse_null(array: Any, n: int, remedy: str = "pass fill= to have a number instead of one") -> None:
     null = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-    raise UnfitRow(null * n // len(array), "is null, or has a null; pass fill= to have a number instead of one")
+    raise UnfitRow(null * n // len(array), f"is null, or has a null; {remedy}")
 
 
 def _refuse_unequal(ends: np.ndarray, n: int) -> None:

@@ -36,8 +36,9 @@ class StoredRows(ABC):
 
     What is pickled are the paths and options: each process opens the files itself when it first reads from them, and
     each thread where a handle is not safe among threads (`each_thread`). A file whose size or time of change is not
-    that of when this was made is refused, on any machine: copy files by what keeps their times. At a file at a URL that
-    is looked at again after :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN` seconds.
+    that of when this was made is refused, on any machine: copy files by what keeps their times. That is looked at
+    before and after each batch; of a file at a URL after
+    :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN` seconds.
 
     Attributes:
         paths: The files: URLs, absolute paths.

@@ -28,7 +28,8 @@ class NpyRows(StoredArray):
     """The rows of an array that ``numpy.save`` wrote, which may be larger than memory.
 
     Beside ``numpy.load(path, mmap_mode="r")``, which a source takes as well, it notices that the file has changed, and
-    is pickled as its path. Of a file at a URL the rows of a batch are fetched at once.
+    is pickled as its path. Of a file at a URL the rows of a batch are fetched at once. A file that is cut short while a
+    batch is read from the map ends the process by SIGBUS: replace it by renaming another, not by ``cp`` over it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
