@@ -11,7 +11,7 @@ from ..display import array_words
 from ..errors import ArgumentError, ArgumentTypeError
 from .base import chosen_rows, sample_name
 from .paging import file_name
-from .storage.base import runs
+from .storage.base import StoredArray, runs
 
 
 class Ragged:
@@ -106,7 +106,7 @@ class Ragged:
 
 
 def _checked_offsets(offsets: Any, total: int) -> np.ndarray:
-    given = np.asarray(offsets)
+    given = np.asarray(offsets[:] if isinstance(offsets, StoredArray) else offsets)  # at once, not row by row
     if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
         raise ArgumentTypeError(
             f"offsets must be whole numbers in one dimension, one more than rows, not {given.dtype} of shape "

@@ -117,3 +117,11 @@ def test_offsets_are_checked(values: Any, offsets: Any, error: type[Exception], 
     with pytest.raises(error, match=told):
         bu.Ragged(values, offsets)
     assert len(bu.Ragged(VALUES, [7])) == 0
+
+
+def test_offsets_of_an_accessor_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "offsets.npy", [0, 1, 3])
+    offsets, read, asked = bu.NpyRows(tmp_path / "offsets.npy"), bu.NpyRows.__getitem__, list[Any]()
+    monkeypatch.setattr(bu.NpyRows, "__getitem__", lambda self, rows: asked.append(rows) or read(self, rows))
+    assert bu.Ragged(np.arange(3), offsets).lengths.tolist() == [1, 2]
+    assert asked == [slice(None)]
