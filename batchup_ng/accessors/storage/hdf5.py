@@ -11,6 +11,8 @@ import contextlib
 import math
 import mmap
 import os
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
 from .base import RUN_BYTES, StoredRows, StoredValues, of_one_length, runs
 from .chunks import ChunkedArray
-from .hdf5_file import data_set, data_sets, h5py_library, open_hdf5, rows_differ
+from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
 
 MOST_PIECES = 1 << 20
 """Chunks of a data set that is read by memory map: each process asks for the place of each, in microseconds."""
@@ -29,15 +31,52 @@ CHUNKS_OF_VALUES = 64 << 20
 """Bytes that HDF5 keeps of decoded chunks of a data set of values."""
 
 
+_READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
+"""The accessors of this process that may have a file open."""
+
+_LOCK = threading.Lock()
+"""Held while a file is opened."""
+
+# A thread that the child of a fork does not have may hold it.
+os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
+
+
 class _DataSet(StoredRows):
-    """A data set of a file that is let go of once it has changed."""
+    """A file that is let go of once it has changed: only what nothing in a process has open does HDF5 read anew."""
 
     def _handle(self, number: int = 0) -> Any:
         try:
             return super()._handle(number)
         except SampleReadError:
-            self.close()  # or HDF5 would give an accessor that is made anew what it remembers of the file
+            self.close()  # or HDF5 would give who opens the file what it remembers of it
             raise
+
+    def _file(self, path: str, cache: int = 0) -> Any:
+        """Return the file, open, as it is now: accessors that have it open as it was before let go of it."""
+        with _LOCK:
+            _READERS.add(self)
+            file = open_hdf5(path, cache)
+            if is_fresh(file, self._stamps[0]):
+                return file
+            file.close()
+            for other in list(_READERS):
+                if os.path.realpath(other.paths[0]) == os.path.realpath(path) and other._stamps != self._stamps:
+                    other._let_go()
+            file = open_hdf5(path, cache)
+            if is_fresh(file, self._stamps[0]):
+                return file
+            file.close()
+        raise SampleReadError(
+            f"{path!r} has changed, and code of this process has it open as it was, which HDF5 would read; close() the "
+            f"h5py.File there",
+            path,
+        )
+
+    def _let_go(self) -> None:
+        """Close the file, also as inherited by a fork: HDF5 remembers that too."""
+        handles, self._handles = self._handles, {}
+        for handle in handles.values():
+            self._close(handle)
 
 
 class Hdf5Rows(_DataSet, ChunkedArray):
@@ -61,8 +100,8 @@ class Hdf5Rows(_DataSet, ChunkedArray):
             ``"500MB"``.
 
     Raises:
-        SampleReadError: the file is not there, is no such file, or is being written to; the data set lies in other
-            files, or is a virtual one.
+        SampleReadError: the file is not there, is no such file, or is being written to, or has changed while an
+            ``h5py.File`` of this process has it open; the data set lies in other files, or is a virtual one.
         ArgumentError: there is no such data set or field, its rows are no arrays of one shape, or `cache` has no room
             for a chunk.
         ImportError: h5py is not installed, or what decodes the data is not.
@@ -104,7 +143,7 @@ class Hdf5Rows(_DataSet, ChunkedArray):
 
     def _open(self, path: str) -> _ByLibrary | _ByMap:
         with contextlib.ExitStack() as stack:
-            file = stack.enter_context(open_hdf5(path))
+            file = stack.enter_context(self._file(path))
             data = data_set(file, self.dataset)
             if data.dtype.hasobject and self.field is None:
                 raise ArgumentError(
@@ -157,7 +196,7 @@ class Hdf5Values(_DataSet, StoredValues):
 
     def _open(self, path: str) -> Any:
         with contextlib.ExitStack() as stack:
-            data = data_set(stack.enter_context(open_hdf5(path, CHUNKS_OF_VALUES)), self.dataset)
+            data = data_set(stack.enter_context(self._file(path, CHUNKS_OF_VALUES)), self.dataset)
             if not rows_differ(data):
                 raise ArgumentError(
                     f"dataset must have rows that differ in length, and {data.name!r} of {path!r} has {data.dtype}; "
@@ -179,7 +218,7 @@ class Hdf5Values(_DataSet, StoredValues):
         return [self.dataset]
 
 
-class DataSets(StoredRows):
+class DataSets(_DataSet):
     """Whether the rows of data sets of a file differ in length, by name: what is its handle."""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], names: Sequence[str] | None) -> None:
@@ -190,9 +229,12 @@ class DataSets(StoredRows):
         return len(self._handle())
 
     def _open(self, path: str) -> dict[str, bool]:
-        with open_hdf5(path) as file:
+        with self._file(path) as file:
             names = data_sets(file) if self._names is None else self._names
             return {name: rows_differ(data_set(file, name)) for name in names}
+
+    def _close(self, handle: Any) -> None:
+        pass  # it was closed at once
 
 
 class _ByLibrary:

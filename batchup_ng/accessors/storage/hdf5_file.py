@@ -18,6 +18,9 @@ MAX_LISTED = 20
 MAX_LINKS = 100
 """Links that a path may lead by: soft links may go round in circles."""
 
+_STAMPS: dict[int, Any] = {}
+"""What told a change of each file when HDF5 opened it, by the number that HDF5 gave to that."""
+
 
 def data_set(file: Any, name: str | None) -> Any:
     """Return a data set, which lies in this file and can be decoded.
@@ -117,6 +120,19 @@ def open_hdf5(path: str, cache: int = 0) -> Any:
             f"open, mend it by h5clear -s ({error})",
             path,
         ) from error
+
+
+def is_fresh(file: Any, stamp: Any) -> bool:
+    """Return whether HDF5 opened a file when it was what it is now.
+
+    All that open a file in a process share what HDF5 remembers of it, until the last of them has closed it. What other
+    code opened before anything of ours did is taken to be fresh.
+    """
+    h5py = h5py_library()
+    if h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE) == 1:
+        _STAMPS.clear()
+    known: bool = _STAMPS.setdefault(h5py.h5o.get_info(file.id).fileno, stamp) == stamp
+    return known
 
 
 def h5py_library() -> Any:

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_what_is_no_rows_is_refused_with_what_to_do(several: Path) -> None:
             bu.Hdf5Values(several, name)
     assert bu.Hdf5Rows(several, "table", field="k")[:].tolist() == [1]
     for name, field in (("table", "s"), ("table", "x"), ("images", "k")):
-        with pytest.raises(ArgumentError, match=rf"field must be one of .* of '/{name}', not '{field}'"):
+        with pytest.raises(ArgumentError, match=rf"field must be (one of|left out for) .* of '/{name}', not '{field}'"):
             bu.Hdf5Rows(several, name, field=field)
 
 
@@ -150,6 +151,78 @@ def test_a_file_that_is_being_written_to_is_refused(tmp_path: Path) -> None:
             assert "is being written to, or was when its writer was killed; close it there" in said
         other.stdin.close()
     check(bu.Hdf5Rows(tmp_path / "x.h5"), ROWS)
+
+
+def two_files(folder: Path) -> tuple[Path, bytes]:
+    """Write a file, and return it with the content of a later one, whose rows have 7 more."""
+    for name, more in (("new.h5", 7), ("train.h5", 0)):
+        with h5py.File(folder / name, "w") as file:
+            file.create_dataset("images", data=ROWS + more, chunks=(3 - more // 4, 3, 2), compression="gzip")
+            file["labels"] = np.arange(8) + more
+            file.create_dataset("text", data=[str(n + more) for n in range(8)])
+    return folder / "train.h5", (folder / "new.h5").read_bytes()
+
+
+def copied_over(path: Path, content: bytes) -> None:
+    """Write over a file in place, as ``cp`` does."""
+    path.write_bytes(content)
+    os.utime(path, ns=(1, path.stat().st_mtime_ns + 1))
+
+
+def test_what_is_opened_after_a_change_is_new_though_others_have_the_file_open_as_it_was(tmp_path: Path) -> None:
+    path, content = two_files(tmp_path)
+    old = list(bu.Hdf5Rows.columns(path).values())
+    assert [rows[0] is not None for rows in old] == [True] * 3
+    copied_over(path, content)
+    new = bu.Hdf5Rows.columns(path)
+    np.testing.assert_array_equal(new["images"][:], ROWS + 7)
+    assert new["labels"][:].tolist() == [*range(7, 15)]
+    assert new["text"][:2] == ["7", "8"]
+    for rows in old:
+        with pytest.raises(SampleReadError, match="has changed since it was first opened"):
+            rows[0]
+    assert new["text"][:2] == ["7", "8"]
+
+
+def test_a_change_under_what_the_program_has_open_itself_is_refused(tmp_path: Path) -> None:
+    path, content = two_files(tmp_path)
+    rows = bu.Hdf5Rows(path, "images")
+    with h5py.File(path, "r") as own:
+        rows[0]
+        assert len(bu.Hdf5Rows(path, "labels")) == len(own["labels"])
+        copied_over(path, content)
+        for _ in range(2):
+            with pytest.raises(SampleReadError, match=r"code of this process has it open as it was, .* close\(\)"):
+                bu.Hdf5Rows(path, "images")
+    np.testing.assert_array_equal(bu.Hdf5Rows(path, "images")[:], ROWS + 7)
+
+
+def test_a_worker_that_has_read_a_file_reads_what_was_copied_over_it(tmp_path: Path) -> None:
+    path, content = two_files(tmp_path)
+    seen = []
+    with bu.WorkerProcessPool(1) as pool:
+        for _ in range(2):
+            source = bu.ArrayDataSource([bu.Hdf5Values(path, "text"), bu.Hdf5Rows(path, "images")])
+            seen += [batch[1].copy() for batch in pool.parallel_data_source(source).batch_iterator(8)]
+            copied_over(path, content)
+    np.testing.assert_array_equal(seen, [ROWS, ROWS + 7])
+
+
+def test_a_fork_reads_what_was_copied_over_a_file_that_its_parent_has_open(tmp_path: Path) -> None:
+    path, content = two_files(tmp_path)
+    rows = bu.Hdf5Values(path, "text")
+    rows[0]
+    copied_over(path, content)
+    child = os.fork()
+    if child == 0:
+        try:
+            np.testing.assert_array_equal(bu.Hdf5Rows(path, "images")[:], ROWS + 7)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    rows.close()
 
 
 # What leads out of the file
