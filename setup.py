@@ -16,7 +16,7 @@ EXTRAS = {
     "progress": ["tqdm>=4.64"],
     "hdf5": ["h5py>=3.8"],
     "lmdb": ["lmdb>=1.4", "msgpack>=1.0"],
-    "zarr": ["zarr>=2.16"],
+    "zarr": ["zarr>=3.0; python_version>='3.11'"],
     "parquet": ["pyarrow>=14.0"],
     # Before that version fsspec keeps its event loop behind a fork, where nothing runs it.
     "remote": ["fsspec>=2025.5.1", "aiohttp>=3.9"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ..accessors.storage.zarr import zarr_library
 from .base import CHUNK_BYTES, PartsWriter, dividing, synchronised
 from .columns import Column, Values
 
@@ -21,10 +22,7 @@ class ZarrWriter(PartsWriter):
     needs = ("zarr", "zarr")
 
     def check(self) -> None:
-        import zarr
-
-        if zarr.__version__.startswith("2."):
-            raise ImportError(f"writing .zarr needs zarr 3, and {zarr.__version__} is installed: pip install 'zarr>=3'")
+        zarr_library()
 
     @classmethod
     def holds(cls, column: Column) -> bool:

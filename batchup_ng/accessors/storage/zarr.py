@@ -27,8 +27,8 @@ class ZarrRows(ChunkedArray):
     Chunks that were never written have the fill value of the array. Of a folder only the file of metadata is looked at
     to see whether it has changed, so **a chunk that is written anew in place is not noticed**.
 
-    zarr 3 reads formats 2 and 3, zarr 2 reads format 2. zarr 3 starts threads in each process that reads, which end
-    with it. A store at a URL needs zarr 3; a web server cannot list the arrays of a group, so name them.
+    The library starts threads in each process that reads, which end with it. A web server cannot list the arrays of a
+    group, so name them.
 
     ::
 
@@ -45,7 +45,7 @@ class ZarrRows(ChunkedArray):
         SampleReadError: the store is not there, or is none; the array holds Python objects or strings of any length,
             is a single value or coded by pickle; or one chunk of rows has more bytes than 1 GiB and than `cache`.
         ArgumentError: there is no array of that name.
-        ImportError: the extra ``zarr`` is not installed.
+        ImportError: zarr 3 is not installed, which needs Python 3.11.
     """
 
     takes_urls = True
@@ -103,11 +103,9 @@ class ZarrRows(ChunkedArray):
         return [self.array]
 
     def _open(self, path: str) -> Any:
-        zarr = _library()
+        zarr = zarr_library()
         store = zarr.storage.ZipStore(path, mode="r") if path == self.path else self.path
         if is_remote(path):
-            if _is_2(zarr):
-                raise ImportError(f"{path!r} needs zarr 3, and {zarr.__version__} is installed: pip install 'zarr>=3'")
             system = RemoteSystem(self.path)
             store = zarr.storage.FsspecStore(system, read_only=True, path=system.path.rstrip("/"))
         node = zarr.open(store, mode="r", path=self.array)
@@ -119,21 +117,25 @@ class ZarrRows(ChunkedArray):
         handle.store.close()
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        zarr, start = _library(), number * self.chunk_rows
-        target = out if _is_2(zarr) else zarr.core.buffer.cpu.NDBuffer.from_numpy_array(out)
+        start, target = number * self.chunk_rows, zarr_library().core.buffer.cpu.NDBuffer.from_numpy_array(out)
         self._handle().get_basic_selection(slice(start, start + len(out)), out=target)
 
 
-def _library() -> Any:
+def zarr_library() -> Any:
+    """Return zarr 3: zarr 2 unpickles what the metadata of an array have as its fill value.
+
+    Raises:
+        ImportError: it is not installed.
+    """
     try:
         import zarr
+
+        if str(zarr.__version__).startswith("2."):
+            raise ImportError(f"zarr {zarr.__version__} is installed")
     except ImportError as error:
-        raise ImportError(f"ZarrRows needs zarr: pip install 'batchup_ng[zarr]' ({error})") from error
+        needs = "Zarr stores need zarr 3 (Python 3.11 or newer)"
+        raise ImportError(f"{needs}: pip install 'batchup_ng[zarr]' ({error})") from error
     return zarr
-
-
-def _is_2(zarr: Any) -> bool:
-    return str(zarr.__version__).startswith("2.")
 
 
 def _metadata(path: str, array: str) -> str:
@@ -166,10 +168,9 @@ def _check(array: Any) -> None:
     """Refuse an array that has no rows of a fixed shape, or whose chunks are pickles, which could run code."""
     import numcodecs
 
-    compressors = array.compressors if hasattr(array, "compressors") else [array.compressor]
     if not array.shape:
         raise ValueError("it holds a single value, not rows")
     if array.dtype.hasobject or array.dtype.kind == "T":
         raise ValueError("it holds Python objects or strings of any length; strings of a fixed length can be read")
-    if any(isinstance(codec, numcodecs.Pickle) for codec in (*(array.filters or ()), *compressors)):
+    if any(isinstance(codec, numcodecs.Pickle) for codec in (*array.filters, *array.compressors)):
         raise ValueError("it is coded by pickle, which could run code")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -20,9 +21,7 @@ from batchup_ng.testing.accessors import Made
 
 from .stored_contract import StoredContract
 
-zarr = pytest.importorskip("zarr", reason="needs zarr")
-zarr_2 = zarr.__version__.startswith("2.")
-needs_3 = pytest.mark.skipif(zarr_2, reason="zarr 2 reads format 2 only")
+zarr = pytest.importorskip("zarr", minversion="3.0", reason="needs zarr 3")
 
 ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
 
@@ -30,13 +29,8 @@ ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
 def write(path: Path, array: np.ndarray, version: int = 2, **options: Any) -> None:
     """Write an array in chunks of two rows, and of half of the second axis."""
     chunks = (2, *(-(-size // 2) for size in array.shape[1:]))
-    if zarr_2:
-        zarr.open_array(str(path), mode="w", shape=array.shape, chunks=chunks, dtype=array.dtype, **options)[:] = array
-    else:
-        made = zarr.create_array(
-            str(path), shape=array.shape, chunks=chunks, dtype=array.dtype, zarr_format=version, **options
-        )
-        made[:] = array
+    form = {"shape": array.shape, "chunks": chunks, "dtype": array.dtype, "zarr_format": version, **options}
+    zarr.create_array(str(path), **form)[:] = array
 
 
 class ZarrContract(StoredContract):
@@ -57,7 +51,6 @@ class TestFormat2(ZarrContract):
     """A folder of format 2."""
 
 
-@needs_3
 class TestShards(ZarrContract):
     """A folder of format 3, whose chunks lie in shards."""
 
@@ -77,7 +70,6 @@ class TestArrayOfAZip(ZarrContract):
         return bu.ZarrRows(tmp_path / "x.zip", "train/images"), list(ROWS)
 
 
-@needs_3
 @pytest.mark.parametrize("coded", [{"compressors": None}, {"order": "F"}, {"version": 3}], ids=str)
 def test_what_zarr_writes_is_read(coded: dict[str, Any], tmp_path: Path) -> None:
     for dtype in ("u1", ">f8", "M8[s]", "?", *([] if "version" in coded else ["<U3"])):
@@ -108,9 +100,9 @@ def test_a_store_by_the_letter_of_format_2_is_read(tmp_path: Path) -> None:
 
 def test_the_only_array_of_a_group_needs_no_name_and_others_are_listed(tmp_path: Path) -> None:
     group = zarr.open_group(str(tmp_path / "g"), mode="w")
-    write(tmp_path / "g" / "x", ROWS, 2 if zarr_2 else 3)
+    write(tmp_path / "g" / "x", ROWS, 3)
     np.testing.assert_array_equal(bu.ZarrRows(tmp_path / "g")[2:], ROWS[2:])
-    write(tmp_path / "g" / "y", ROWS[:, 0], 2 if zarr_2 else 3)
+    write(tmp_path / "g" / "y", ROWS[:, 0], 3)
     group.create_group("z")
     for name in (None, "c", "z", "../g/x", "x/y"):
         with pytest.raises(ArgumentError, match=r"array must be one of the arrays of .* it has 'x', 'y', 'z/...'"):
@@ -122,7 +114,7 @@ def test_the_only_array_of_a_group_needs_no_name_and_others_are_listed(tmp_path:
 def test_the_arrays_of_a_group_are_columns_of_batches(tmp_path: Path) -> None:
     zarr.open_group(str(tmp_path / "g"), mode="w")
     for name, array in {"x": ROWS, "y": ROWS[:, 0], "z": ROWS[:3]}.items():
-        write(tmp_path / "g" / name, array, 2 if zarr_2 else 3)
+        write(tmp_path / "g" / name, array, 3)
     columns = bu.ZarrRows.columns(tmp_path / "g", ["y", "x"], cache="2kB")
     assert [column._cache.limit for column in columns.values()] == [2000, 2000]
     (batch,) = bu.ArrayDataSource(columns).batch_iterator(7)
@@ -171,6 +163,26 @@ def test_s1_what_is_no_rows_or_a_pickle_is_refused(changes: dict[str, Any], reas
     assert not sign.exists()
 
 
+def test_s1_a_fill_value_that_is_a_pickle_is_not_loaded(tmp_path: Path) -> None:
+    pickled = b"cos\nmkdir\n(S" + repr(str(tmp_path / "it ran")).encode() + b"\ntR."
+    for dtype in ("|O", [["a", "|O"]]):
+        coded = {"filters": [{"id": "pickle"}], "fill_value": base64.b64encode(pickled).decode()}
+        path = described(tmp_path / f"{dtype}", dtype=dtype, **coded)
+        with pytest.raises(SampleReadError):
+            bu.ZarrRows(path)[:]
+    assert not (tmp_path / "it ran").exists()
+
+
+def test_s1_zarr_2_which_would_load_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "x", ROWS)
+    monkeypatch.setattr(zarr, "__version__", "2.18.7")
+    needed = r"zarr 3 \(Python 3.11 or newer\): pip install 'batchup_ng\[zarr\]' \(zarr 2.18.7 is installed\)"
+    with pytest.raises(ImportError, match=needed):
+        bu.ZarrRows(tmp_path / "x")
+    with pytest.raises(ImportError, match=needed):
+        bu.convert([ROWS], tmp_path / "y.zarr", progress=False)
+
+
 def test_s4_a_chunk_that_is_claimed_to_be_large_is_refused(tmp_path: Path) -> None:
     for shape, chunks in (([1 << 40, 3, 2], [1 << 39, 2, 1]), ([7, 1 << 40, 2], [2, 1, 1])):
         path = described(tmp_path / str(shape[0]), shape=shape, chunks=chunks)
@@ -209,9 +221,8 @@ print("done")
 
 def test_s10_whatever_a_store_holds_is_rows_or_our_error(tmp_path: Path, in_full: bool) -> None:
     write(tmp_path / "2.whole", ROWS)
-    if not zarr_2:
-        write(tmp_path / "3.whole", ROWS, 3)
-        write(tmp_path / "3 sharded.whole", ROWS, 3, shards=(4, 4, 2))
+    write(tmp_path / "3.whole", ROWS, 3)
+    write(tmp_path / "3 sharded.whole", ROWS, 3, shards=(4, 4, 2))
     done = subprocess.run(
         [sys.executable, "-c", MUTATED, tmp_path, "1", "2000" if in_full else "24"],
         capture_output=True, text=True, timeout=250, check=False, env={**os.environ, "PYTHONPATH": os.getcwd()},
