@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import SampleReadError
 from ...validation import size_in_bytes
 from ..base import fill_rows
 from .base import StoredArray
@@ -17,6 +18,9 @@ from .remote import is_remote
 
 SMALL_ARRAY = 16 << 20
 """Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
+
+LARGEST_CHUNK = 1 << 30
+"""Bytes of a decoded chunk, or row, that are taken on the word of a file, which may claim anything."""
 
 AHEAD = 4
 """Chunks behind that of a batch of which one may be decoded while others decode that."""
@@ -39,6 +43,16 @@ class ChunkedArray(StoredArray):
 
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
+
+    def _check_claim(self, nbytes: int = 0) -> None:
+        """Refuse a file of which a chunk, or row, is to take very much memory: so many bytes, or those of its rows."""
+        nbytes = max(nbytes, self._chunk_bytes)
+        if nbytes > max(LARGEST_CHUNK, self._cache.limit):
+            raise SampleReadError(
+                f"a chunk or row of {self.paths[0]!r} has {nbytes:,} bytes when it is decoded; pass a cache= that has "
+                f"room for it, or write the file with smaller ones",
+                self.paths[0],
+            )
 
     @property
     @abstractmethod

@@ -83,7 +83,8 @@ class Hdf5Rows(_DataSet, ChunkedArray):
     """The rows of one data set of an HDF5 file, as PyTables writes them too: EArray, CArray, Array and Table.
 
     Rows of a Table, or of any compound type, are structured arrays, or what ``field`` has of them. Other dtypes are as
-    h5py has them. Rows that differ in length, text among them, are read by :class:`Hdf5Values`.
+    h5py has them. Rows that differ in length, text among them, are read by :class:`Hdf5Values`. What a damaged chunk
+    decodes to is allocated by HDF5, however much it is.
 
     ::
 
@@ -101,7 +102,8 @@ class Hdf5Rows(_DataSet, ChunkedArray):
 
     Raises:
         SampleReadError: the file is not there, is no such file, or is being written to, or has changed while an
-            ``h5py.File`` of this process has it open; the data set lies in other files, or is a virtual one.
+            ``h5py.File`` of this process has it open; the data set lies in other files, or is a virtual one; a
+            chunk, or row, that must be decoded has more bytes than 1 GiB and than `cache`.
         ArgumentError: there is no such data set or field, its rows are no arrays of one shape, or `cache` has no room
             for a chunk.
         ImportError: h5py is not installed, or what decodes the data is not.
@@ -118,6 +120,8 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         self.close()  # HDF5 locks a file that is open against writers
         self._shape, self._dtype, self._chunk_rows = opened.shape, opened.dtype, opened.chunk_rows
         self._decodes = isinstance(opened, _ByLibrary) and self._chunk_rows > 1
+        if isinstance(opened, _ByLibrary):
+            self._check_claim(opened.chunk_bytes)
         if self._decodes and self._shape[0] and not self._cache.slots(self._chunk_bytes):
             raise ArgumentError(
                 f"cache must have room for a chunk of {self.paths[0]!r}, {self._chunk_bytes} bytes, not {cache!r}; "
@@ -254,6 +258,7 @@ class _ByLibrary:
         self.shape: tuple[int, ...] = (*data.shape, *inner.shape)
         self.dtype: np.dtype[Any] = inner.base
         self.chunk_rows: int = data.chunks[0] if data.chunks else 1
+        self.chunk_bytes: int = math.prod(data.chunks or [0]) * data.dtype.itemsize
 
     def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         for first, n, place in runs(rows):

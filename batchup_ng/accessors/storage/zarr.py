@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
+import zipfile
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, SampleReadError
+from ...errors import ArgumentError
 from .base import StoredRows, of_one_length
 from .chunks import ChunkedArray
 from .remote import RemoteSystem, is_remote, stamps_of
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
 """The files that describe an array or a group: of format 3, and of format 2."""
-
-LARGEST_CHUNK = 1 << 30
-"""Bytes of a decoded chunk that are taken on the word of the metadata, which may claim anything."""
 
 
 class ZarrRows(ChunkedArray):
@@ -28,7 +27,7 @@ class ZarrRows(ChunkedArray):
     to see whether it has changed, so **a chunk that is written anew in place is not noticed**.
 
     The library starts threads in each process that reads, which end with it. A web server cannot list the arrays of a
-    group, so name them.
+    group, so name them. A chunk that is damaged is allocated by the library as large as it decodes to.
 
     ::
 
@@ -43,7 +42,8 @@ class ZarrRows(ChunkedArray):
 
     Raises:
         SampleReadError: the store is not there, or is none; the array holds Python objects or strings of any length,
-            is a single value or coded by pickle; or one chunk of rows has more bytes than 1 GiB and than `cache`.
+            is a single value or coded by pickle; or one chunk of rows, or compressed file of a zip, has more bytes than
+            1 GiB and than `cache`.
         ArgumentError: there is no array of that name.
         ImportError: zarr 3 is not installed, which needs Python 3.11.
     """
@@ -62,12 +62,10 @@ class ZarrRows(ChunkedArray):
             raise ArgumentError(f"array must be left out for {self.path!r}, which is an array itself, not {array!r}")
         self._shape, self._dtype = tuple(node.shape), node.dtype
         self._chunk_rows: int = max(1, min(node.chunks[0], len(self)))
-        if self.chunk_rows * self.row_bytes > max(LARGEST_CHUNK, self._cache.limit):
-            raise SampleReadError(
-                f"a chunk of {self.paths[0]!r} has {self.chunk_rows * self.row_bytes:,} bytes of rows; pass a cache= "
-                f"that has room for it, or write the array with smaller chunks",
-                self.paths[0],
-            )
+        self._check_claim(math.prod(node.chunks) * self.dtype.itemsize)
+        if self.paths[0] == self.path:
+            with zipfile.ZipFile(self.path) as file:
+                self._check_claim(max((each.file_size for each in file.infolist() if each.compress_type), default=0))
 
     @classmethod
     def columns(

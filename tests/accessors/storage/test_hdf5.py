@@ -211,6 +211,18 @@ def test_a_cache_without_room_for_a_chunk_is_refused(tmp_path: Path) -> None:
         bu.Hdf5Rows(path, cache="much")
 
 
+def test_s4_a_chunk_or_row_that_is_claimed_to_be_large_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("row", (4, 3 << 30), "u1", chunks=(1, 1 << 20), compression="gzip")
+        file.create_dataset("unwritten", (4, 3 << 30), "u1")
+        file.create_dataset("rows", (4, 3), "u1", maxshape=(None, None), chunks=(1 << 20, 3 << 10), compression="gzip")
+        file.create_dataset("columns", (4, 3), "u1", maxshape=(4, None), chunks=(1, 3 << 30), compression="gzip")
+    for name in ("row", "unwritten", "rows", "columns"):
+        with pytest.raises(SampleReadError, match="has 3,221,225,472 bytes when it is decoded; pass a cache="):
+            bu.Hdf5Rows(tmp_path / "x.h5", name)
+        assert len(bu.Hdf5Rows(tmp_path / "x.h5", name, cache="4GB")) == 4
+
+
 # Files of others
 
 

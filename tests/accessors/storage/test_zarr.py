@@ -184,12 +184,25 @@ def test_s1_zarr_2_which_would_load_it_is_refused(tmp_path: Path, monkeypatch: p
 
 
 def test_s4_a_chunk_that_is_claimed_to_be_large_is_refused(tmp_path: Path) -> None:
-    for shape, chunks in (([1 << 40, 3, 2], [1 << 39, 2, 1]), ([7, 1 << 40, 2], [2, 1, 1])):
+    much = 1 << 40
+    for shape, chunks in (([much, 3, 2], [much // 2, 2, 1]), ([7, much, 2], [2, 1, 1]), ([8, 3, 2], [much, 3, 2])):
         path = described(tmp_path / str(shape[0]), shape=shape, chunks=chunks)
-        with pytest.raises(SampleReadError, match=r"has [0-9,]+ bytes of rows; pass a cache= that has room for it"):
+        with pytest.raises(SampleReadError, match=r"has [0-9,]+ bytes when it is decoded; pass a cache="):
             bu.ZarrRows(path)
     write(tmp_path / "x", ROWS)
     assert bu.ZarrRows(tmp_path / "x", cache=0)[6].tolist() == ROWS[6].tolist()
+
+
+def test_s4_a_file_in_a_zip_that_decodes_to_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchup_ng.accessors.storage.chunks.LARGEST_CHUNK", 1 << 10)
+    write(tmp_path / "x", ROWS)
+    for name, coding in {"x.zip": zipfile.ZIP_DEFLATED, "stored.zip": zipfile.ZIP_STORED}.items():
+        with zipfile.ZipFile(tmp_path / name, "w", coding) as archive:
+            archive.write(tmp_path / "x" / ".zarray", ".zarray")
+            archive.writestr("0.0.0", bytes(2000))
+    with pytest.raises(SampleReadError, match="has 2,000 bytes when it is decoded"):
+        bu.ZarrRows(tmp_path / "x.zip", cache=0)
+    assert len(bu.ZarrRows(tmp_path / "stored.zip", cache=0)) == 7
 
 
 MUTATED = """
