@@ -24,7 +24,8 @@ class LmdbRows(LmdbFile, StoredValues):
 
     ``ImageBytes(LmdbRows(path), size)`` decodes pictures, as those of LSUN; ``MapStyle(LmdbRows(path, "pyxis"))``
     stacks samples that are dicts. Values that are arrays of one shape are an :class:`LmdbArray`. LMDB itself trusts
-    what the pages of a file say: reading one that was damaged may crash a process.
+    what the pages of a file say: reading one that was damaged, such as the length of a value, may crash a process, of
+    a pool a worker.
 
     ::
 

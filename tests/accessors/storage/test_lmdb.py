@@ -371,10 +371,11 @@ def test_s1_pickles_among_the_values_are_not_run(tmp_path: Path) -> None:
 
 
 MUTATED = """
-import os, random, sys
+import os, random, signal, sys
 import batchup_ng as bu
 content = open(sys.argv[1], "rb").read()
 random.seed(1)
+whole = 0
 for turn in range(int(sys.argv[2])):
     changed = bytearray(content)
     for _ in range(random.randrange(1, 9)):
@@ -382,9 +383,12 @@ for turn in range(int(sys.argv[2])):
     with open(sys.argv[1], "wb") as file:
         file.write(changed)
     if child := os.fork():
-        if os.waitpid(child, 0)[1] >> 8:  # one that LMDB itself crashes has no exit code
-            sys.exit(f"turn {turn}")
+        status = os.waitpid(child, 0)[1]
+        whole += status == 0
+        if status >> 8 or status & 127 == signal.SIGALRM:  # one that LMDB itself crashes has no exit code
+            sys.exit(f"turn {turn}: status {status}")
         continue
+    signal.alarm(20)
     try:
         rows = bu.LmdbRows(sys.argv[1])
         for row in range(min(len(rows), 99)):
@@ -395,6 +399,7 @@ for turn in range(int(sys.argv[2])):
     except bu.BatchupError:
         pass
     os._exit(0)
+print(whole)
 """
 
 
@@ -405,3 +410,5 @@ def test_s10_whatever_lmdb_says_of_a_damaged_file_is_our_error(tmp_path: Path, t
     root = Path(bu.__file__).parents[1]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]
+    # LMDB trusts the pages of a file, as our docstring says: some damage ends the process.
+    assert int(done.stdout) >= 0.8 * turns
