@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ..base import files_digest
 from .base import StoredRows, of_one_length
 from .chunks import ChunkedArray
 from .remote import RemoteSystem, is_remote, stamps_of
@@ -23,8 +24,10 @@ class ZarrRows(ChunkedArray):
     """The rows of an array in a Zarr store: a folder, also one at a URL, or a ``.zip`` file.
 
     A chunk that is kept is that of the first axis: with chunks along other axes too it is put together of several.
-    Chunks that were never written have the fill value of the array. Of a folder only the file of metadata is looked at
-    to see whether it has changed, so **a chunk that is written anew in place is not noticed**.
+    Chunks whose files are not there, as they were never written or are deleted, have the fill value of the array: that
+    is Zarr's rule. Of a folder only the file of metadata is looked at to see whether it has changed, so **a chunk that
+    is written anew in place is not noticed**; its fingerprint, by which :class:`Cached` knows it, is made of all files
+    of the array, at a URL of the metadata alone.
 
     The library starts threads in each process that reads, which end with it. A web server cannot list the arrays of a
     group, so name them. A chunk that is damaged is allocated by the library as large as it decodes to.
@@ -98,7 +101,11 @@ class ZarrRows(ChunkedArray):
         return super().file_sizes() if self.paths[0] == self.path else {}
 
     def _options(self) -> list[Any]:
-        return [self.array]
+        files: list[str] = []
+        if not is_remote(self.path) and self.paths[0] != self.path:
+            for folder, _, names in os.walk(os.path.join(self.path, self.array)):
+                files += (os.path.join(folder, name) for name in names)
+        return [self.array, files_digest(sorted(set(files) - {self.paths[0]}))]  # whose stamp is that of before
 
     def _open(self, path: str) -> Any:
         zarr = zarr_library()

@@ -135,6 +135,16 @@ def test_a_block_shuffle_decodes_each_chunk_once(tmp_path: Path, monkeypatch: py
     assert sorted(read) == [0, 1, 2, 3]
 
 
+def test_a_cache_of_rows_knows_the_files_of_chunks(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    write(tmp_path / "x", ROWS)
+    for more in (0, 5):
+        zarr.open_array(str(tmp_path / "x"), mode="r+")[:] = ROWS + more
+        for chunk in (tmp_path / "x").glob("[0-9]*"):
+            os.utime(chunk, ns=(more, more))  # the clock of a file system may be coarse
+        np.testing.assert_array_equal(bu.Cached(bu.ZarrRows(tmp_path / "x"), tmp_path / "cache")[:], ROWS + more)
+
+
 def described(path: Path, **changes: Any) -> Path:
     """Write an array of format 2 whose metadata says something else."""
     write(path, ROWS)
