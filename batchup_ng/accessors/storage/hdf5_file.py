@@ -90,12 +90,22 @@ def _linked(file: Any, name: str) -> Any:
 
 
 def data_sets(file: Any) -> list[str]:
-    """Return the paths of all data sets of a file that hard links lead to."""
+    """Return the paths of all data sets of a file that hard links lead to.
+
+    Left out are those of a single value, and the indices of PyTables, whose groups have names of their own (its manual,
+    "The object tree": ``_i_``, ``_p_``).
+    """
+    h5py = h5py_library()
     found: list[str] = []
 
     def note(name: str | bytes, item: Any) -> None:
-        if isinstance(item, h5py_library().Dataset):
-            found.append(name if isinstance(name, str) else name.decode("utf-8", "surrogateescape"))
+        name = name if isinstance(name, str) else name.decode("utf-8", "surrogateescape")
+        indices = any(group.startswith(("_i_", "_p_")) for group in name.split("/")[:-1])
+        if not isinstance(item, h5py.Dataset) or indices:
+            return
+        virtual = item.id.get_create_plist().get_layout() == h5py.h5d.VIRTUAL  # whose shape is looked up in other files
+        if virtual or item.shape:
+            found.append(name)
 
     file.visititems(note)
     return found

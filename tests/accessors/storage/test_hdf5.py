@@ -252,6 +252,21 @@ def test_files_of_pytables_are_read(tmp_path: Path) -> None:
         assert [each.tolist() for each in bu.Hdf5Values(path, "ragged")[:]] == [[0, 1], [], [0, 1, 2]]
 
 
+def test_what_is_no_rows_is_passed_over_where_nothing_is_named(tmp_path: Path) -> None:
+    tables = pytest.importorskip("tables", reason="PyTables is not installed")
+    path, records = tmp_path / "x.h5", np.array([(n, n / 2) for n in range(8)], [("k", "i8"), ("x", "f4")])
+    with tables.open_file(path, "w") as file:
+        table = file.create_table("/group", "table", records, createparents=True)
+        table.cols.k.create_index()
+        file.create_array("/", "classes", 10)
+    with h5py.File(path) as file:
+        assert "group/_i_table/k/sorted" in file, "the index"
+    check(bu.Hdf5Rows(path), records)
+    assert list(bu.Hdf5Rows.columns(path)) == ["group/table"]
+    (batch,) = bu.from_file(path).batch_iterator(8)
+    np.testing.assert_array_equal(batch["group/table"]["k"], records["k"])
+
+
 def test_s1_what_pytables_pickled_stays_bytes(tmp_path: Path) -> None:
     tables = pytest.importorskip("tables", reason="PyTables is not installed")
     with tables.open_file(tmp_path / "x.h5", "w") as file:
