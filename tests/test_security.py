@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import base64
+import contextlib
+import io
+import json
 import os
 import pickle
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +81,117 @@ def test_s1_no_reader_runs_code_out_of_a_file(reader: str, tmp_path: Path) -> No
     assert not sign.exists()
     pickle.loads(path.read_bytes())
     assert sign.exists(), "the canary would not have run anywhere"
+
+
+def hide_in_hdf5(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    with pytest.importorskip("tables").open_file(path, "w") as file:
+        file.create_vlarray("/", "objects", pytest.importorskip("tables").ObjectAtom()).append(canary)
+        file.create_array("/", "array", np.arange(3)).attrs.canary = canary  # pickled, as PyTables does
+    with pytest.importorskip("h5py").File(path, "a") as file:
+        file["opaque"] = np.array([np.void(pickle.dumps(canary))] * 3)
+        file["opaque"].attrs["canary"] = np.void(pickle.dumps(canary))
+    named = [lambda name=name: bu.Hdf5Rows(path, name) for name in ("opaque", "array")]
+    return [*named, lambda: bu.Hdf5Values(path, "objects")]
+
+
+def hide_in_lmdb(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    """As msgpack_numpy and ml-pyxis would write an array of objects."""
+    msgpack, pickled = pytest.importorskip("msgpack"), pickle.dumps(canary)
+    array = {"nd": True, "type": "|O", "kind": "O", "dtype": "|O", "shape": [1], "data": pickled}
+    samples = [{"typed": msgpack.ExtType(1, pickled), "raw": pickled}, {"array": array}]
+    packed = [msgpack.packb({name: msgpack.packb(part) for name, part in sample.items()}) for sample in samples]
+    with pytest.importorskip("lmdb").open(str(path), subdir=False, max_dbs=1) as env:
+        database = env.open_db(b"data_db")
+        with env.begin(write=True, db=database) as transaction:
+            for key, value in enumerate([*packed, pickled, msgpack.packb(msgpack.ExtType(1, pickled))]):
+                transaction.put(b"%d" % key, value)
+    decoders: list[Any] = [None, "pyxis", "datum"]
+    whole = [lambda decode=decode: bu.LmdbRows(path, decode, database="data_db") for decode in decoders]
+    fields = [lambda name=name: bu.LmdbRows.columns(path, [name])[name] for name in samples[0]]
+    return [*whole, *fields]
+
+
+def hide_in_zarr(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    zarr, pickled = pytest.importorskip("zarr", minversion="3.0"), pickle.dumps(canary)
+    changes: list[dict[str, Any]] = [
+        {"filters": [{"id": "pickle"}]},
+        {"filters": [{"id": "pickle"}], "dtype": "|O", "fill_value": base64.b64encode(pickled).decode()},
+        {"filters": [{"id": "pickle"}], "dtype": [["a", "|O"]], "fill_value": base64.b64encode(pickled).decode()},
+        {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle", "configuration": {}}]},
+    ]
+    for number, change in enumerate(changes):
+        form = {"shape": (3,), "dtype": "u1", "compressors": None, "zarr_format": 3 if "codecs" in change else 2}
+        zarr.create_array(path / str(number), **form, attributes={"canary": pickled.hex()})[:] = 1
+        (metadata,) = (path / str(number)).glob("*z*arr*")
+        metadata.write_text(json.dumps(json.loads(metadata.read_text()) | change))
+        chunk = path / str(number) / ("c/0" if "codecs" in change else "0")
+        assert chunk.exists()
+        chunk.write_bytes(pickled)
+    return [lambda number=number: bu.ZarrRows(path / str(number)) for number in range(len(changes))]
+
+
+def hide_in_arrow(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    pa, pickled = pytest.importorskip("pyarrow"), pickle.dumps(canary)
+    parquet, ipc = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.ipc")
+    typed = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickled}  # PyExtensionType
+    fields = [pa.field("typed", pa.int64(), metadata=typed), pa.field("raw", pa.binary(), metadata={"PANDAS": pickled})]
+    schema = pa.schema(fields, {"pandas": pickled, "huggingface": pickled})
+    table = pa.table([[1, 2], [pickled, pickled]], schema=schema)
+    parquet.write_table(table, path)
+    with ipc.new_file(f"{path}.arrow", table.schema) as file:
+        file.write_table(table)
+    in_parquet = [lambda name=name: bu.ParquetRows(path, name) for name in table.column_names]
+    return [*in_parquet, *(lambda name=name: bu.ArrowRows(f"{path}.arrow", name) for name in table.column_names)]
+
+
+def hide_in_npz(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    with open(path, "wb") as file:
+        np.savez(file, objects=np.array([canary], object), fields=np.array([(canary,)], [("a", object)]))
+    np.save(f"{path}.npy", np.array([canary], object), allow_pickle=True)
+    named = [lambda name=name: bu.NpzRows(path, name) for name in ("objects", "fields")]
+    return [*named, lambda: bu.NpyRows(f"{path}.npy")]
+
+
+def hide_in_tar(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    array = io.BytesIO()
+    np.save(array, np.array([canary], object), allow_pickle=True)
+    ends = ("pkl", "pyd", "pickle", "pth", "pt", "npy", "json", "cls", "txt", "bin", "jpg")
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"canary": repr(pickle.dumps(canary))}) as file:
+        for end in ends:
+            content = array.getvalue() if end == "npy" else pickle.dumps(canary)
+            member = tarfile.TarInfo(f"0.{end}")
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+    columns = [lambda end=end: bu.TarShards.columns(path, [end], 8)[end] for end in ends]
+    return [lambda: bu.TarShards(path), *columns, *(lambda end=end: bu.TarShards(path, end) for end in ends)]
+
+
+def hide_in_safetensors(path: Path, canary: Canary) -> list[Callable[[], Any]]:
+    pickled = pickle.dumps(canary)
+    array = {"shape": [len(pickled)], "data_offsets": [0, len(pickled)]}
+    arrays = {"x": {"dtype": "U8", **array}, "objects": {"dtype": "|O", **array}}
+    header = json.dumps({"__metadata__": {"canary": pickled.decode("latin-1")}, **arrays}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + pickled)
+    return [lambda name=name: bu.SafetensorsRows(path, name) for name in arrays]
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [hide_in_hdf5, hide_in_lmdb, hide_in_zarr, hide_in_arrow, hide_in_npz, hide_in_tar, hide_in_safetensors],
+)  # fmt: skip
+def test_s1_no_code_runs_that_hides_where_a_format_has_room_for_it(
+    hide: Callable[[Path, Canary], list[Callable[[], Any]]], tmp_path: Path
+) -> None:
+    sign = tmp_path / "it ran"
+    openings = hide(tmp_path / "data", Canary(sign))
+    assert any(b"it ran" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for opened in openings:
+        with contextlib.suppress(bu.BatchupError):
+            rows = opened()
+            for row in range(len(rows)):
+                with contextlib.suppress(bu.BatchupError):
+                    rows[row]
+    assert not sign.exists()
 
 
 @pytest.mark.parametrize("reader", READERS)
