@@ -44,9 +44,8 @@ class ChunkedArray(StoredArray):
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
 
-    def _check_claim(self, nbytes: int = 0) -> None:
-        """Refuse a file of which a chunk, or row, is to take very much memory: so many bytes, or those of its rows."""
-        nbytes = max(nbytes, self._chunk_bytes)
+    def _check_claim(self, nbytes: int) -> None:
+        """Refuse a file of which a chunk, or row, is to take very much memory: so many bytes."""
         if nbytes > max(LARGEST_CHUNK, self._cache.limit):
             raise SampleReadError(
                 f"a chunk or row of {self.paths[0]!r} has {nbytes:,} bytes when it is decoded; pass a cache= that has "

@@ -65,10 +65,7 @@ class ZarrRows(ChunkedArray):
             raise ArgumentError(f"array must be left out for {self.path!r}, which is an array itself, not {array!r}")
         self._shape, self._dtype = tuple(node.shape), node.dtype
         self._chunk_rows: int = max(1, min(node.chunks[0], len(self)))
-        self._check_claim(math.prod(node.chunks) * self.dtype.itemsize)
-        if self.paths[0] == self.path:
-            with zipfile.ZipFile(self.path) as file:
-                self._check_claim(max((each.file_size for each in file.infolist() if each.compress_type), default=0))
+        self._check_claim(max(self._chunk_bytes, math.prod(node.chunks) * self.dtype.itemsize))
 
     @classmethod
     def columns(
@@ -81,6 +78,7 @@ class ZarrRows(ChunkedArray):
         """
         if names is None:
             store = cls.__new__(cls)
+            store._set_cache(cache)
             names = sorted(getattr(store._root(path), "array_keys", list)())
             StoredRows.close(store)
         return of_one_length(path, {name: cls(path, name, cache=cache) for name in names})
@@ -110,6 +108,9 @@ class ZarrRows(ChunkedArray):
     def _open(self, path: str) -> Any:
         zarr = zarr_library()
         store = zarr.storage.ZipStore(path, mode="r") if path == self.path else self.path
+        if path == self.path and not hasattr(self, "_shape"):  # other processes need not look once more
+            with zipfile.ZipFile(path) as file:
+                self._check_claim(max((each.file_size for each in file.infolist() if each.compress_type), default=0))
         if is_remote(path):
             system = RemoteSystem(self.path)
             store = zarr.storage.FsspecStore(system, read_only=True, path=system.path.rstrip("/"))
