@@ -51,7 +51,7 @@ class Column:
     def from_json(cls, parts: Any) -> Column:
         """Return the column that :meth:`as_json` told of."""
         name, kind, descr, shape = parts
-        return cls(name, kind, None if descr is None else np.dtype(_descr(descr)), tuple(shape))
+        return cls(name, kind, None if descr is None else np.lib.format.descr_to_dtype(_descr(descr)), tuple(shape))
 
 
 def named_parts(batch: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -135,4 +135,5 @@ def _descr(descr: Any) -> Any:
     """Return the description of a dtype as NumPy has it, of which JSON makes lists of all tuples."""
     if not isinstance(descr, list):
         return descr
-    return [(name, _descr(own), *map(tuple, shape)) for name, own, *shape in descr]
+    fields = ((tuple(name) if isinstance(name, list) else name, own, shape) for name, own, *shape in descr)
+    return [(name, _descr(own), *map(tuple, shape)) for name, own, shape in fields]  # a title makes a pair of a name

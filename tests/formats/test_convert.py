@@ -72,13 +72,15 @@ class TestReadByOthers:
         assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
 
     def test_arrays_with_fields(self, tmp_path: Path) -> None:
-        array = np.zeros(N, [("a", "<i4", (2,)), ("b", [("c", "<f8")])])
-        array["a"] = np.arange(2 * N).reshape(N, 2)
+        array = np.zeros(N, np.dtype([("a", "u1", (2,)), ("b", [("c", "<f8")])], align=True))  # with room between
+        array["a"] = np.arange(2 * N).reshape(N, 2) % 251
         convert(array, tmp_path / "x.npy")
-        np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), array)
+        np.save(tmp_path / "y.npy", array)
+        assert (tmp_path / "x.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
         h5py = pytest.importorskip("h5py")
         convert(array, tmp_path / "x.h5")
         with h5py.File(tmp_path / "x.h5") as file:
+            assert file["x0"].dtype == array.dtype
             np.testing.assert_array_equal(file["x0"][:], array)
 
     def test_hdf5_contiguous(self, tmp_path: Path) -> None:
@@ -493,6 +495,6 @@ def test_what_is_written_through_an_undo_file_can_be_undone(tmp_path_factory: An
 
 
 def test_a_column_comes_back_from_json() -> None:
-    dtype = np.dtype([("a", "<i4", (2, 3)), ("b", [("c", ">f8")])])
+    dtype = np.dtype([(("title", "a"), "<i4", (2, 3)), ("b", [("c", ">f8")]), ("d", "u1"), ("e", "f8")], align=True)
     for column in columns_of({"x": np.zeros((2, 4), dtype), "t": ["a"], "r": [np.zeros((2, 3))]})[0]:
         assert Column.from_json(json.loads(json.dumps(column.as_json()))) == column
