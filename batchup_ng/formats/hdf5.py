@@ -84,7 +84,10 @@ class ChunkedHdf5(PartsWriter):
                 for column in self.columns:
                     data = file[column.name]
                     data.resize(self.row, axis=0)
-                    data[self._done :] = _written(column, values[column.name])
+                    if column.kind in ("bytes", "ragged"):
+                        _write_varying(data, self._done, values[column.name])
+                    else:
+                        data[self._done :] = values[column.name]
             os.fsync(raw.fileno())
             return os.fstat(raw.fileno()).st_size
 
@@ -213,13 +216,16 @@ def _varying(column: Column) -> Any:
     return h5py.vlen_dtype(np.dtype(np.uint8) if column.kind == "bytes" else column.dtype)
 
 
-def _written(column: Column, values: Any) -> Any:
-    """Return values as h5py takes them."""
-    if column.kind not in ("bytes", "ragged"):
-        return values
-    rows = np.empty(len(values), object)
-    rows[:] = [np.frombuffer(value, np.uint8) for value in values] if column.kind == "bytes" else values
-    return rows
+def _write_varying(data: Any, first: int, values: list[Any]) -> None:
+    """Write arrays or bytes from row `first` on; ``data[first:] = rows`` fails where all are of one length."""
+    import h5py
+
+    rows = np.empty(len(values), data.dtype)
+    arrays = (np.frombuffer(value, np.uint8) if isinstance(value, bytes) else value for value in values)
+    rows[:] = [np.ascontiguousarray(array) for array in arrays]
+    place = data.id.get_space()
+    place.select_hyperslab((first,), rows.shape)
+    data.id.write(h5py.h5s.create_simple(rows.shape), place, rows)
 
 
 def _name_classes(file: Any, class_names: list[str]) -> None:

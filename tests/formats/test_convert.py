@@ -109,6 +109,17 @@ class TestReadByOthers:
             for one, other in zip(file["ragged"], VARYING["ragged"], strict=True):
                 np.testing.assert_array_equal(one, other)
 
+    @pytest.mark.parametrize("lengths", [[0, 0], [1], [1, 1], [3, 3], [3], [0, 3]])
+    def test_hdf5_with_lengths_by_chance_the_same(self, tmp_path: Path, lengths: list[int]) -> None:
+        h5py = pytest.importorskip("h5py")
+        arrays = [np.arange(2 * n, dtype=">f4")[::2] for n in lengths]
+        convert({"r": objects([*arrays, np.ones(5, ">f4")])}, tmp_path / "r.h5", batch_size=len(lengths) + 1)
+        convert({"b": objects([bytes(array) for array in arrays])}, tmp_path / "b.h5")
+        with h5py.File(tmp_path / "r.h5") as file:
+            np.testing.assert_equal(list(file["r"][: len(arrays)]), arrays)
+        with h5py.File(tmp_path / "b.h5") as file:
+            assert [bytes(row) for row in file["b"]] == [bytes(array) for array in arrays]
+
     def test_zarr(self, tmp_path: Path) -> None:
         zarr = pytest.importorskip("zarr")
         convert(FIXED, tmp_path / "x.zarr")
