@@ -30,7 +30,7 @@ class Writer(ABC):
         name: Of the file or folder that is made.
         columns: What is written.
         rows: How many, or fewer where samples are left out.
-        part_rows: How many lie between two checkpoints.
+        part_rows: How many lie between two checkpoints, or fewer where rows are larger than the first ones.
         class_names: The names of the classes that labels are numbers of; empty where there are none.
         options: Options of the format, those that were given.
     """

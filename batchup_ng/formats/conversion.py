@@ -2,8 +2,9 @@
 
 What is under way lies in a folder beside the target (:mod:`.partial`). The journal there tells how far it is: how many
 rows the writer (:mod:`.base`) has brought to the disk, and the state of the loader from which the next ones follow. It
-is brought up to date after a number of batches that depends on the first batch alone, so that a writer is asked for
-checkpoints at the same rows whether it was killed or not, and makes the same bytes.
+is brought up to date after as many batches as the first tells, or sooner where later ones are larger. Both depend on
+the rows alone, so that a writer is asked for checkpoints at the same rows whether it was killed or not, and makes the
+same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..loader import Loader, source_of
 from ..validation import known_names, positive_int, size_in_bytes, true_or_false
 from ..work_pool import AbstractWorkerPool
 from .base import Writer
-from .columns import Column, columns_of, fitting, named_parts
+from .columns import Column, Values, columns_of, fitting, named_parts
 from .hdf5 import ChunkedHdf5
 from .lmdb import LmdbWriter
 from .npy import NpyWriter
@@ -40,12 +41,12 @@ from .tar import TarWriter
 from .zarr import ZarrWriter
 
 PART_BYTES = 1 << 26
-"""Bytes of rows between two checkpoints: what a kill costs at most."""
+"""Bytes of rows between two checkpoints, and a batch at most beyond: what is kept in memory, and what a kill costs."""
 
 VALUE_BYTES = 100
 """Bytes that a value is taken for which does not tell."""
 
-VERSION = 1
+VERSION = 2
 """Version of the journal and of what writers make of it."""
 
 WRITERS: tuple[type[Writer], ...] = (NpyWriter, ChunkedHdf5, LmdbWriter, ZarrWriter, ParquetWriter, TarWriter)
@@ -76,7 +77,7 @@ class Journal:
     Attributes:
         about: What is converted, and how.
         columns: What the first batch had.
-        every: How many batches lie between two checkpoints.
+        every: How many batches lie between two checkpoints at most.
         rows: How many rows are safe.
         state: Of the loader behind them.
         place: Where the writer was.
@@ -271,6 +272,7 @@ class _Job:
         self._names = names_of(source)
         self._journal = Journal(about, [], 0)
         self._writer: Writer | None = None
+        self._unsafe_bytes = 0  # of rows behind the last checkpoint
 
     def run(self, loader: Loader, journal: Journal | None, advance: Callable[[int], object]) -> Journal:
         """Write what `journal` does not tell of, and return the journal of all; `advance` is told of rows."""
@@ -284,9 +286,10 @@ class _Job:
             n_batches = 0  # since the last checkpoint
             for batch in loader if loader.epoch == 0 else ():  # a state behind the last batch is of the next epoch
                 advance(self._write(named_parts(batch, self._names)))
-                n_batches = (n_batches + 1) % self._journal.every
-                if n_batches == 0:
+                n_batches += 1
+                if n_batches == self._journal.every or self._unsafe_bytes > PART_BYTES:
                     self._checkpoint(loader, skipped)
+                    n_batches = 0
             if n_batches:
                 self._checkpoint(loader, skipped)
             return self._finished()
@@ -301,7 +304,7 @@ class _Job:
         if self._writer is None:
             columns, values = columns_of(parts)
             _check_columns(self._format, columns)
-            every = max(1, PART_BYTES // max(1, sum(map(_bytes_of, values.values()))))
+            every = max(1, PART_BYTES // max(1, _bytes_of(values)))
             told = [column.as_json() for column in columns]
             writer = self._open(dataclasses.replace(self._journal, columns=told, every=every))
             with self._telling():
@@ -313,6 +316,7 @@ class _Job:
         with self._telling():
             writer.write(values, n)
         writer.row += n
+        self._unsafe_bytes += _bytes_of(values)
         return n
 
     def _open(self, journal: Journal) -> Writer:
@@ -335,6 +339,7 @@ class _Job:
             place = self._writer.checkpoint()
             state = loader.state_dict()
             self._save(place=place, rows=self._writer.row, state=state, skipped=[*skipped, *map(str, errors)])
+        self._unsafe_bytes = 0
 
     def _finished(self) -> Journal:
         """Make it whole, and tell the journal."""
@@ -369,8 +374,9 @@ class _Job:
             raise told from error
 
 
-def _bytes_of(values: Any) -> int:
-    """Return about how many bytes the values of a column have."""
-    if isinstance(values, np.ndarray):
-        return values.nbytes
-    return sum(getattr(each, "nbytes", len(each) if isinstance(each, (str, bytes)) else VALUE_BYTES) for each in values)
+def _bytes_of(values: Values) -> int:
+    """Return about how many bytes the columns of a batch have."""
+    arrays = [column for column in values.values() if isinstance(column, np.ndarray)]
+    others = [value for column in values.values() if not isinstance(column, np.ndarray) for value in column]
+    sizes = (getattr(each, "nbytes", len(each) if isinstance(each, (str, bytes)) else VALUE_BYTES) for each in others)
+    return sum(array.nbytes for array in arrays) + sum(sizes)

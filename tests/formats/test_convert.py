@@ -24,6 +24,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError
 from batchup_ng.formats import conversion
 from batchup_ng.formats.columns import Column, columns_of
 from batchup_ng.formats.hdf5 import UndoFile, undo
+from batchup_ng.formats.tar import TarWriter
 
 from .killed import N, columns, objects
 
@@ -463,6 +464,16 @@ class TestThereAlready:
         os.close(other)
         convert(FIXED["y"], tmp_path / "x.npy")
         assert os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_rows_that_grow_are_safe_as_soon_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    safe: list[int] = []
+    checkpoint = TarWriter.checkpoint
+    monkeypatch.setattr(TarWriter, "checkpoint", lambda self: safe.append(self.row) or checkpoint(self))
+    convert([objects([b"" if row < 32 else bytes(300) for row in range(140)])], tmp_path / "x.tar")
+    assert safe == [64, 96, 128, 140]  # whenever there are more than 9,000 bytes
+    convert([np.zeros((70, 600), "u1")], tmp_path / "y.tar")
+    assert safe[4:] == [16, 32, 48, 64, 70]
 
 
 def test_progress_is_told_of_rows(tmp_path: Path) -> None:
