@@ -113,7 +113,8 @@ def convert(
     Columns have the names of a source of a dict; those of :func:`~batchup_ng.from_folder` and its like are ``image``
     and ``label``; others are ``x0``, ``x1``, ... Pictures without a size (:class:`~batchup_ng.ImageFiles` or
     :class:`~batchup_ng.ImageBytes` without ``size=``) are stored as they are encoded, byte for byte, unless `size` or
-    `quality` is given; those with one are arrays. ``class_names`` are stored as an attribute of that name.
+    `quality` is given; those with one are arrays. ``class_names`` are stored as an attribute of that name, more
+    than 4,000 in HDF5 as a data set of that name without axes, which holds JSON.
 
     ============  ==================================================================================================
     ``.npy``      One column, of rows of one shape and dtype.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import struct
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ ALIGNMENT = 4096
 
 VARYING_CHUNK_ROWS = 1024
 """Rows of a chunk of values that vary in size, of which a chunk holds 16 bytes each, where they lie."""
+
+MOST_NAMES = 4000
+"""Names that an attribute has room for: 64 kB, of which each takes 16, wherever its letters lie."""
 
 COPIED_ROWS_BYTES = 1 << 24
 """Bytes that are copied at once."""
@@ -229,5 +233,7 @@ def _write_varying(data: Any, first: int, values: list[Any]) -> None:
 
 
 def _name_classes(file: Any, class_names: list[str]) -> None:
-    if class_names:
+    if len(class_names) > MOST_NAMES:
+        file.create_dataset("class_names", data=json.dumps(class_names), track_times=False)
+    elif class_names:
         file.attrs["class_names"] = class_names

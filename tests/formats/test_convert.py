@@ -296,6 +296,17 @@ class TestPictures:
             convert(bu.from_folder(folder, 8), tmp_path / "x.zarr")
             assert zarr.open_group(tmp_path / "x.zarr", mode="r").attrs["class_names"] == ["cat", "dog"]
 
+    @pytest.mark.parametrize("options", [{}, {"chunk_rows": 2}])
+    def test_more_class_names_than_an_attribute_has_room_for(self, folder: Path, tmp_path: Path, options: Any) -> None:
+        h5py = pytest.importorskip("h5py")
+        for n in (4000, 4001, 22_000):
+            names = ["cat", "dog", *(f"n{number:08d} é" for number in range(2, n))]
+            convert(bu.from_folder(folder, 8, class_names=names), tmp_path / f"{n}.h5", **options)
+            with h5py.File(tmp_path / f"{n}.h5") as file:
+                found = json.loads(file["class_names"][()]) if n > 4000 else list(file.attrs["class_names"])
+                assert found == names
+                assert file["label"][:].tolist() == [0, 0, 1]
+
     def test_on_the_command_line(self, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         from batchup_ng import cli
 
