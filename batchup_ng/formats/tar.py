@@ -1,8 +1,9 @@
 """Writes tar files as WebDataset lays them out: shards, each with a file for each column of each sample.
 
 A sample's files stand one after the other, ``KEY.EXTENSION``: the key is the number of the sample, the extension says
-what the column is, ``cls`` for whole numbers, ``txt``, ``json``, ``npy``, for bytes what they begin with. Where two
-columns had the same one, it is ``NAME.EXTENSION`` for each.
+what the column is, the same for all samples: ``cls`` for whole numbers that int64 holds, ``txt``, ``json``, ``npy``;
+for bytes that of the first picture, as ``jpg``, if all of the first batch are pictures, else ``bin``. Where two columns
+had the same one, it is ``NAME.EXTENSION`` for each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,9 @@ SHARD_BYTES = 1_000_000_000
 """Bytes of a shard where no size was asked for."""
 
 PICTURE = re.compile(
-    rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n)|(?P<gif>GIF8)|(?P<bmp>BM)|(?P<tif>II\*\0|MM\0\*)|(?P<jp2>\0\0\0\x0cjP)|"
-    rb"(?P<webp>RIFF.{4}WEBP)|(?P<avif>.{4}ftypavif)", re.DOTALL,
+    rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n)|(?P<gif>GIF8[79]a)|(?P<tif>II\*\0|MM\0\*)|(?P<jp2>\0\0\0\x0cjP)|"
+    rb"(?P<webp>RIFF.{4}WEBP)|(?P<avif>.{4}ftypavif)|(?P<bmp>BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3})",
+    re.DOTALL,
 )  # fmt: skip
 """How encoded pictures begin, with how their files are called."""
 
@@ -38,6 +41,7 @@ class TarWriter(Writer):
     can_hold = "anything"
     options = ("shard_rows", "shard_bytes")
     _handle: int | None = None
+    _extensions: list[str] | None = None  # until the first batch tells
 
     def check(self) -> None:
         self._most_rows = self.given.get("shard_rows", 1 << 62)
@@ -48,6 +52,13 @@ class TarWriter(Writer):
             f"{column.name}." if endings.count(own) > 1 else ""
             for column, own in zip(self.columns, endings, strict=True)
         ]
+        names: dict[str, str] = {}
+        for column, prefix, own in zip(self.columns, self._prefixes, endings, strict=True):
+            if (other := names.setdefault(f"{prefix}{own}".lower(), column.name)) != column.name:
+                raise ArgumentError(
+                    f"columns of a .tar file must have names that differ by more than case, by which no reader tells "
+                    f"files apart, and {other!r}, {column.name!r} do not; rename one"
+                )
 
     @classmethod
     def check_name(cls, name: str, options: dict[str, Any]) -> None:
@@ -79,7 +90,7 @@ class TarWriter(Writer):
         self._open()
 
     def resume(self, place: Any) -> None:
-        self._shard, self._shard_rows, self._bytes = place
+        self._shard, self._shard_rows, self._bytes, self._extensions = place
         later = self._shard + 1
         while self._name(later) != self._name(0) and self._path(later).exists():
             self._path(later).unlink()
@@ -87,6 +98,8 @@ class TarWriter(Writer):
         self._open()
 
     def write(self, values: Values, n: int) -> None:
+        if self._extensions is None:
+            self._extensions = [_extension(column, values[column.name]) for column in self.columns]
         for place in range(n):
             sample = self._sample(self.row + place, {name: column[place] for name, column in values.items()})
             full = self._bytes + len(sample) > self._most_bytes or self._shard_rows == self._most_rows
@@ -102,7 +115,7 @@ class TarWriter(Writer):
     def checkpoint(self) -> Any:
         assert self._handle is not None
         os.fsync(self._handle)
-        return [self._shard, self._shard_rows, self._bytes]
+        return [self._shard, self._shard_rows, self._bytes, self._extensions]
 
     def finish(self) -> None:
         self._end()
@@ -136,9 +149,10 @@ class TarWriter(Writer):
 
     def _sample(self, number: int, sample: dict[str, Any]) -> bytes:
         """Return the files of a sample as they stand in a shard."""
+        assert self._extensions is not None
         made = []
-        for column, prefix in zip(self.columns, self._prefixes, strict=True):
-            extension, data = _encoded(column, sample[column.name])
+        for column, prefix, extension in zip(self.columns, self._prefixes, self._extensions, strict=True):
+            data = _encoded(extension, sample[column.name])
             header = tarfile.TarInfo(f"{number:09d}.{prefix}{extension}")
             header.size = len(data)
             made += [header.tobuf(tarfile.PAX_FORMAT), data, b"\0" * (-len(data) % tarfile.BLOCKSIZE)]
@@ -154,33 +168,35 @@ def names_file(name: str) -> str:
     return f"{name.removesuffix('.tar').partition('{')[0].rstrip('-_.')}-class_names.json"
 
 
-def _extension(column: Column) -> str:
-    """Return the extension of a column's files; of bytes, what tells that they are."""
+def _extension(column: Column, values: Sequence[Any] = ()) -> str:
+    """Return the extension of a column's files; for bytes, by those of the first batch."""
     if column.kind == "fixed":
         assert column.dtype is not None
-        return "cls" if column.shape == () and column.dtype.kind in "iu" else "npy"
+        number = column.shape == () and column.dtype.kind in "iu" and np.can_cast(column.dtype, np.int64)
+        return "cls" if number else "npy"
+    if column.kind == "bytes" and values:
+        return picture_extension(values)
     return {"ragged": "npy", "text": "txt", "json": "json", "bytes": "bin"}[column.kind]
 
 
-def _encoded(column: Column, value: Any) -> tuple[str, bytes]:
-    """Return the extension and the bytes of a file."""
-    extension = _extension(column)
+def _encoded(extension: str, value: Any) -> bytes:
+    """Return the bytes of a file."""
     if extension == "cls":
-        return extension, b"%d" % int(value)
+        return b"%d" % int(value)
     if extension == "npy":
         file = io.BytesIO()
         np.save(file, np.asarray(value), allow_pickle=False)
-        return extension, file.getvalue()
-    if extension == "bin":
-        return picture_extension(value), value
-    return extension, (value if extension == "txt" else json.dumps(value)).encode("utf-8")
+        return file.getvalue()
+    if isinstance(value, bytes):
+        return value
+    return (value if extension == "txt" else json.dumps(value)).encode("utf-8")
 
 
-def picture_extension(data: bytes) -> str:
-    """Return what files are called that begin like `data`; ``"bin"`` if it is no picture.
+def picture_extension(values: Sequence[bytes]) -> str:
+    """Return what a file is called that begins like the first value; ``"bin"`` if one of them is no picture.
 
-    >>> picture_extension(b"\\xff\\xd8\\xff\\xe0..."), picture_extension(b"other")
+    >>> picture_extension([b"\\xff\\xd8\\xff\\xe0...", b"GIF89a..."]), picture_extension([b"GIF89a...", b"BMW"])
     ('jpg', 'bin')
     """
-    found = PICTURE.match(data)
-    return str(found.lastgroup) if found else "bin"
+    found = PICTURE.match(values[0])
+    return str(found.lastgroup) if found and all(map(PICTURE.match, values)) else "bin"

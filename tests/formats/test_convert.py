@@ -203,6 +203,21 @@ class TestReadByOthers:
             assert {(each.mtime, each.uid, each.uname) for each in file} == {(0, 0, "")}
 
 
+@pytest.mark.parametrize("first", [16, 15])
+def test_our_reader_finds_each_column_of_a_tar(tmp_path: Path, first: int) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (3, 3)).save(picture, "bmp")
+    data = {
+        "blobs": objects([b"blob", b"BM", b"BMW" * 20] + [picture.getvalue()] * 40),
+        "large": np.full(43, 2**64 - 1, np.uint64),
+        "pictures": objects(([picture.getvalue()] * first + [b"other", b"\x89PNG\r\n", b"GIF89a"] * 10)[:43]),
+    }
+    convert(data, tmp_path / "x.tar")
+    names = {"blobs": "blobs.bin", "large": "npy", "pictures": "pictures.bmp" if first == 16 else "pictures.bin"}
+    for name, rows in bu.TarShards.columns(tmp_path / "x.tar", names).items():
+        assert list(rows[:]) == list(data[name])
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "library"),
     [("ZarrRows", "x.zarr", "zarr"), ("ParquetRows", "x.parquet", "pyarrow"), ("LmdbRows", "x.lmdb", "lmdb")],
@@ -251,9 +266,15 @@ class TestPictures:
             bu.convert([np.arange(3)], tmp_path / "x.tar")  # whose class names these would be taken for
         assert self.members(tmp_path / "x-000.tar") == {
             "000000000.png": (folder / "cat/30.png").read_bytes(), "000000000.cls": b"0",
-            "000000001.jpg": (folder / "cat/40.jpg").read_bytes(), "000000001.cls": b"0",
-            "000000002.jpg": (folder / "dog/8.jpg").read_bytes(), "000000002.cls": b"1",
+            "000000001.png": (folder / "cat/40.jpg").read_bytes(), "000000001.cls": b"0",
+            "000000002.png": (folder / "dog/8.jpg").read_bytes(), "000000002.cls": b"1",
         }  # fmt: skip
+
+    @pytest.mark.parametrize("batch_size", [1, 16])
+    def test_our_reader_decodes_those_of_several_kinds(self, folder: Path, tmp_path: Path, batch_size: int) -> None:
+        convert(bu.from_folder(folder), tmp_path / "x.tar", batch_size=batch_size)
+        (read,) = bu.TarShards.columns(tmp_path / "x.tar", ["png"], size=8).values()
+        np.testing.assert_array_equal(read[:], bu.from_folder(folder, 8).data[0][:])
 
     def test_a_broken_one_is_no_error_unless_it_is_decoded(self, folder: Path, tmp_path: Path) -> None:
         (folder / "cat" / "text.png").write_text("hello")
@@ -344,6 +365,7 @@ class TestRefused:
             ),
             ([objects([object()])], "x.tar", "column 'x0' of source holds a object, which no format can"),
             ({"a/b": FIXED["y"]}, "x.tar", "columns must have names without '/', not 'a/b'"),
+            ({"A": FIXED["f"], "a": FIXED["f"]}, "x.tar", "differ by more than case, .* 'A', 'a' do not; rename"),
             ([FIXED["y"]], "x.txt", "path must end with one of .npy, .h5, .*, .hdf5, and is"),
             ([FIXED["y"]], "no/x.npy", "path must lie in a folder that exists"),
             ([FIXED["y"]], "{a}.tar", "path may have one field"),
