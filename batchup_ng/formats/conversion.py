@@ -244,8 +244,8 @@ def _writer_of(path: Path, options: dict[str, Any]) -> type[Writer]:
 def _check_columns(writer: type[Writer], columns: Sequence[Column]) -> None:
     """Refuse columns that a format cannot hold."""
     for column in columns:
-        if not column.name or "/" in column.name or "\0" in column.name:
-            raise ArgumentError(f"columns must have names without '/', not {column.name!r}; rename it")
+        if column.name in ("", ".", "..") or "/" in column.name or "\0" in column.name:
+            raise ArgumentError(f"columns must have names without '/', nor '.' or '..', not {column.name!r}; rename it")
         if not writer.holds(column):
             others = ", ".join(each.ending for each in WRITERS if all(map(each.holds, columns)))
             raise ArgumentError(

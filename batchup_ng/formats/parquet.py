@@ -25,7 +25,7 @@ class ParquetWriter(PartsWriter):
     """A column of a list type for arrays, ``binary`` for bytes."""
 
     ending = ".parquet"
-    can_hold = "numbers and arrays of them (not complex), strings, bytes, 1-D arrays of several lengths"
+    can_hold = "numbers and arrays of them (not complex, not empty), strings, bytes, 1-D arrays of several lengths"
     options = ("compression", "chunk_rows")
     needs = ("parquet", "pyarrow")
 
@@ -38,7 +38,8 @@ class ParquetWriter(PartsWriter):
         if column.kind in ("bytes", "text"):
             return True
         numbers = column.dtype is not None and column.dtype.kind in "biuf" and column.dtype.itemsize <= 8
-        return numbers and (column.kind == "fixed" or (column.kind == "ragged" and len(column.shape) == 1))
+        fixed = column.kind == "fixed" and 0 not in column.shape
+        return numbers and (fixed or (column.kind == "ragged" and len(column.shape) == 1))
 
     def begin(self) -> None:
         pass

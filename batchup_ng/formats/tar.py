@@ -62,13 +62,10 @@ class TarWriter(Writer):
 
     @classmethod
     def check_name(cls, name: str, options: dict[str, Any]) -> None:
-        try:
-            name.format(0)
-            good = name.count("{") <= 1
-        except (LookupError, ValueError):
-            good = False
-        if not good or re.search(r"%\d*d", name):
-            raise ArgumentError(f"path may have one field, for the number of a shard, as {{:05d}}; {name!r} has not")
+        if not re.fullmatch(r"[^{}]*(\{(0?:(0\d+)?d?)?\}[^{}]*)?", name) or re.search(r"%\d*d", name):
+            raise ArgumentError(
+                f"path may have one field, {{}} or such as {{:05d}}, for the number of a shard, not {name!r}; rename it"
+            )
         if options and "{" not in name:
             raise ArgumentError(f"{next(iter(options))}= needs a field for the number in path: 'shards-{{:05d}}.tar'")
 

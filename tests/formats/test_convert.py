@@ -30,6 +30,7 @@ from .killed import N, columns, objects
 
 FIXED = columns("x.zarr")
 VARYING = columns("chunked.h5")
+REFUSED_FIELDS = ["{a}", "{:x}", "{:>5}", "{:5d}", "{:.1f}", "{:,}", "{!r}", "{0.real}", "{{}}", "{}{}", "{1}", "}"]
 
 
 def convert(source: Any, path: Path, **options: Any) -> bu.Converted:
@@ -198,6 +199,8 @@ class TestReadByOthers:
         for path, rows in zip(done.paths, [90, 90, 20], strict=True):
             with tarfile.open(path) as file:
                 assert len(file.getnames()) == 3 * rows
+        for field, name in [("a{:d}", "a0"), ("b{:02d}", "b00"), ("c{0:03}", "c000")]:
+            assert convert(FIXED["y"], tmp_path / f"{field}.tar").paths == (str(tmp_path / f"{name}.tar"),)
         assert len(convert(FIXED, tmp_path / "all.tar").paths) == 1
         with tarfile.open(tmp_path / "all.tar") as file:
             assert {(each.mtime, each.uid, each.uname) for each in file} == {(0, 0, "")}
@@ -364,11 +367,14 @@ class TestRefused:
                 "column 'x0' of source must hold values of one kind, not objects .*, strings",
             ),
             ([objects([object()])], "x.tar", "column 'x0' of source holds a object, which no format can"),
-            ({"a/b": FIXED["y"]}, "x.tar", "columns must have names without '/', not 'a/b'"),
+            ([np.zeros((3, 0))], "x.parquet", r"'x0', which is float64 of shape \(0,\); .parquet holds .* not empty"),
+            ({"a/b": FIXED["y"]}, "x.tar", "columns must have names without '/', .* not 'a/b'"),
+            ({".": FIXED["y"]}, "x.h5", "names without '/', nor '.' or '..', not '.'; rename"),
+            ({"..": FIXED["y"]}, "x.zarr", "names without '/', nor '.' or '..', not '..'; rename"),
             ({"A": FIXED["f"], "a": FIXED["f"]}, "x.tar", "differ by more than case, .* 'A', 'a' do not; rename"),
             ([FIXED["y"]], "x.txt", "path must end with one of .npy, .h5, .*, .hdf5, and is"),
             ([FIXED["y"]], "no/x.npy", "path must lie in a folder that exists"),
-            ([FIXED["y"]], "{a}.tar", "path may have one field"),
+            *(([FIXED["y"]], f"{field}.tar", "path may have one field") for field in REFUSED_FIELDS),
             ([FIXED["y"]], "o-%05d.tar", "path may have one field"),
             ([FIXED["y"]], "memory://a.npy", "path must be on this machine"),
             ([FIXED["y"][:0]], "x.npy", "source must have rows"),
