@@ -24,7 +24,7 @@ from ..accessors.storage.remote import is_remote
 from ..data_source import AbstractDataSource
 from ..display import counted, progress_bar
 from ..error_context import shortened
-from ..errors import ArgumentError, BatchupError, WriteError
+from ..errors import ArgumentError, BatchupError, StateError, WriteError
 from ..faults.policy import ErrorPolicy, error_policy
 from ..loader import Loader, source_of
 from ..validation import known_names, positive_int, size_in_bytes, true_or_false
@@ -185,8 +185,6 @@ def convert(
                 raise ArgumentError(
                     f"path {str(there[0])!r} exists; pass another, or overwrite=True, which replaces it in the end"
                 )
-            if journal is None:
-                partial.begin()
             with _bar(progress, target.name, data.num_samples(), journal) as advance:
                 journal = _Job(writer, partial, about, data).run(loader, journal, advance)
         assert journal.done is not None
@@ -197,12 +195,21 @@ def convert(
 
 def _found(partial: Partial, about: dict[str, Any], overwrite: bool) -> Journal | None:
     """Return the journal of a run that did not come to its end; None where there is none to go on from."""
-    told = partial.journal()
-    if told is None or told["about"] == about:
-        return None if told is None else Journal(**told)
+    try:
+        told = partial.journal()
+        found = None if told is None else Journal(**told)
+    except (StateError, TypeError) as error:
+        if overwrite:
+            return None
+        raise ArgumentError(
+            f"{str(partial.folder)!r} holds a journal that is not one of convert; remove that folder, or pass "
+            f"overwrite=True to begin anew"
+        ) from error
+    if found is None or found.about == about:
+        return found
     if overwrite:
         return None
-    differ = ", ".join(name for name in about if told["about"].get(name) != about[name])
+    differ = ", ".join(name for name in about if found.about.get(name) != about[name])
     raise ArgumentError(
         f"{str(partial.folder)!r} holds a part of another conversion, with another {differ}; repeat that call to go on "
         f"with it, or pass overwrite=True to begin anew"
@@ -278,7 +285,10 @@ class _Job:
     def run(self, loader: Loader, journal: Journal | None, advance: Callable[[int], object]) -> Journal:
         """Write what `journal` does not tell of, and return the journal of all; `advance` is told of rows."""
         with contextlib.closing(self):
-            if journal is not None:
+            if journal is None:
+                with self._telling():
+                    self._partial.begin()
+            else:
                 loader.load_state_dict(journal.state)
                 writer = self._open(journal)
                 with self._telling():

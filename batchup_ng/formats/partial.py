@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data_source.epoch.state_file import read_state, replace_text
-from ..errors import ArgumentError
+from ..errors import ArgumentError, WriteError
 from .base import synchronised
 
 JOURNAL = "journal.json"
@@ -28,6 +28,7 @@ class Partial:
 
     Raises:
         ArgumentError: another process is at it.
+        WriteError: it cannot be made.
     """
 
     def __init__(self, target: Path) -> None:
@@ -36,8 +37,16 @@ class Partial:
         self.made, self.work = self.folder / "made", self.folder / "work"
 
     def __enter__(self) -> Partial:
-        self.folder.mkdir(exist_ok=True)
-        self._lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self._lock = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            told = WriteError(
+                f"path {str(self.target)!r} cannot be written, since the folder {str(self.folder)!r} beside it cannot "
+                f"be made ({error.strerror}); remove what is there, or pass another path"
+            )
+            told.errno = error.errno
+            raise told from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -86,7 +95,7 @@ class Partial:
         """
         for made in self.made.iterdir() if self.made.exists() else ():
             place = self.target.with_name(made.name)
-            if place.exists() and (place.is_dir() or made.is_dir()):  # which the system does not replace
+            if os.path.lexists(place) and (place.is_dir() or made.is_dir()):  # which the system does not replace
                 _remove(place)
             os.replace(made, place)
         for path in stale:

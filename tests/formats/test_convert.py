@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import io
 import json
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, WriteError
 from batchup_ng.formats import conversion
 from batchup_ng.formats.columns import Column, columns_of
 from batchup_ng.formats.hdf5 import UndoFile, undo
@@ -493,6 +494,35 @@ class TestThereAlready:
         assert len(os.listdir(tmp_path)) == 2
         assert len(convert(FIXED, tmp_path / "s-{}.tar", shard_rows=50).paths) == 4
         assert sorted(os.listdir(tmp_path)) == [f"s-{i}.tar" for i in range(4)]
+
+    @pytest.mark.parametrize("text", ["[]", "{}", '{"about": 1}', "no JSON", "[" * 9999])
+    def test_a_journal_of_something_else(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "x.npy.partial").mkdir()
+        (tmp_path / "x.npy.partial" / "journal.json").write_text(text)
+        with pytest.raises(ArgumentError, match="a journal that is not one of convert; remove that folder, or"):
+            convert(FIXED["y"], tmp_path / "x.npy")
+        convert(FIXED["y"], tmp_path / "x.npy", overwrite=True)
+        assert os.listdir(tmp_path) == ["x.npy"]
+
+    def test_a_folder_for_it_that_cannot_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "x.npy.partial").touch()
+        with pytest.raises(WriteError, match=r"x.npy.partial' beside it cannot be made \(File exists\); remove"):
+            convert(FIXED["y"], tmp_path / "x.npy")
+        with pytest.raises(WriteError, match=r"cannot be made .*; remove what is there, or pass another path") as caught:
+            convert(FIXED["y"], tmp_path / f"{'x' * 248}.npy")
+        assert caught.value.errno == errno.ENAMETOOLONG
+
+    @pytest.mark.parametrize("name", ["x.npy", "x.lmdb"])
+    def test_a_link_to_nothing(self, tmp_path: Path, name: str) -> None:
+        if name == "x.lmdb":
+            pytest.importorskip("lmdb")
+            pytest.importorskip("msgpack")
+        (tmp_path / name).symlink_to(tmp_path / "nothing")
+        with pytest.raises(ArgumentError, match="exists; pass another"):
+            convert(FIXED["y"], tmp_path / name)
+        convert(FIXED["y"], tmp_path / name, overwrite=True)
+        assert not (tmp_path / name).is_symlink()
+        assert os.listdir(tmp_path) == [name]
 
     def test_another_process_that_is_at_it(self, tmp_path: Path) -> None:
         (tmp_path / "x.npy.partial").mkdir()
