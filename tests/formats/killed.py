@@ -1,10 +1,10 @@
 """A program that converts in children that are killed: read by ``test_killed.py``, run as a process of its own.
 
-Each line that it reads is a JSON list ``[target, moment, file_bytes, options]``. It forks a child, which converts the
-source that suits the target, and kills itself, by SIGKILL, at call or return number `moment` of or by a function that
-writes (None for never); `file_bytes` bounds the bytes of a file, as a full disk would. It answers with a JSON list: the
-signal that ended the child (0 if it came to its end), the text of the error that was raised, how many calls and returns
-there were.
+Each line that it reads is a JSON list ``[target, moment, seconds, file_bytes, options]``. It forks a child, which
+converts the source that suits the target, and kills itself, by SIGKILL, at call or return number `moment` of or by a
+function that writes (None for never), or is killed after so many `seconds` (None for never), wherever its threads are
+then; `file_bytes` bounds the bytes of a file, as a full disk would. It answers with a JSON list: the signal that ended
+the child (0 if it came to its end), the text of the error that was raised, how many calls and returns there were.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -74,8 +75,9 @@ def source_of(name: str) -> bu.AbstractDataSource:
 
 
 def child(
-    target: str, moment: int | None, file_bytes: int | None, options: dict[str, Any], tell: Callable[[Any], None]
-) -> None:
+    target: str, moment: int | None, timed: float | None, file_bytes: int | None, options: dict[str, Any],
+    tell: Callable[[Any], None],
+) -> None:  # fmt: skip
     """Convert once."""
     conversion.PART_BYTES = PART_BYTES
     source = source_of(Path(target).name)
@@ -89,7 +91,7 @@ def child(
         if seen == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.setprofile(count)
+    sys.setprofile(count if timed is None else None)
     try:
         bu.convert(source, target, batch_size=16, progress=False, **options)
         told = ""
@@ -109,6 +111,8 @@ def answered(request: list[Any]) -> list[Any]:
         finally:
             os._exit(0)
     os.close(into)
+    if request[2] is not None and not select.select([out], [], [], request[2])[0]:
+        os.kill(pid, signal.SIGKILL)
     with open(out, "rb") as file:
         told = file.read()
     _, status = os.waitpid(pid, 0)
@@ -116,7 +120,7 @@ def answered(request: list[Any]) -> list[Any]:
 
 
 if __name__ == "__main__":
-    for module in ("h5py", "lmdb", "msgpack", "zarr") if THOROUGH else ("h5py",):
+    for module in ("h5py", "lmdb", "msgpack", "zarr", "pyarrow.parquet") if THOROUGH else ("h5py",):
         with contextlib.suppress(ImportError):
             __import__(module)
     for line in sys.stdin:

@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGKILL
@@ -40,9 +41,12 @@ def host() -> Iterator[Host]:
         assert process.stdin is not None
         assert process.stdout is not None
 
-        def ask(target: Path, moment: int | None = None, file_bytes: int | None = None, **options: Any) -> Any:
+        def ask(
+            target: Path, moment: int | None = None, seconds: float | None = None, file_bytes: int | None = None,
+            **options: Any,
+        ) -> Any:  # fmt: skip
             options.setdefault("pool", "serial")
-            print(json.dumps([str(target), moment, file_bytes, options]), file=process.stdin, flush=True)
+            print(json.dumps([str(target), moment, seconds, file_bytes, options]), file=process.stdin, flush=True)
             return json.loads(process.stdout.readline())
 
         yield ask
@@ -123,6 +127,23 @@ def test_a_run_that_is_killed_with_its_workers(host: Host, whole: Any, tmp_path:
     ]
     assert SIGKILL in signals
     assert host(tmp_path / name, overwrite=True, **how)[:2] == [0, ""]
+    assert contents(tmp_path) == expected
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [*TARGETS, *SKIPPING])
+def test_a_run_that_is_killed_by_the_clock(host: Host, whole: Any, tmp_path: Path, name: str) -> None:
+    expected, _, _ = whole(name)
+    begin = time.monotonic()
+    assert host(tmp_path / name, seconds=600, **options_of(name))[:2] == [0, ""]
+    length = time.monotonic() - begin
+    draw = random.Random(name)
+    for _ in range(RUNS):  # anew where the last one came to its end, else from where it was killed
+        signal, error, _ = host(tmp_path / name, seconds=draw.uniform(0, length), overwrite=True, **options_of(name))
+        assert error == ""
+        if signal == 0:
+            assert contents(tmp_path) == expected
+    assert host(tmp_path / name, overwrite=True, **options_of(name))[:2] == [0, ""]
     assert contents(tmp_path) == expected
 
 
