@@ -26,7 +26,8 @@ class ZarrWriter(PartsWriter):
 
     @classmethod
     def holds(cls, column: Column) -> bool:
-        return column.kind == "fixed" and column.dtype is not None and column.dtype.kind in "biufc"
+        dtype = column.dtype
+        return column.kind == "fixed" and dtype is not None and dtype.kind in "biufc" and dtype.char not in "gG"
 
     def begin(self) -> None:
         import zarr

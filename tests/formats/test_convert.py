@@ -360,6 +360,7 @@ class TestRefused:
             ([FIXED["x"], FIXED["y"]], "x.npy", r"a .npy file holds one column, and source has 2 \('x0', 'x1'\)"),
             ([VARYING["text"]], "x.npy", "'x0', which is strings; .npy holds one .*; pass one of .h5, .lmdb"),
             ([VARYING["data"]], "x.zarr", "'x0', which is bytes; .zarr holds numbers .*; pass one of .h5"),
+            ([FIXED["f"].astype(np.longdouble)], "x.zarr", r"'x0', which is float\d+ of shape"),
             ([FIXED["f"] * 1j], "x.parquet", r"'x0', which is complex64 of shape \(\); .parquet holds"),
             ([objects([np.zeros((i, 2)) for i in range(4)])], "x.h5", "float64 arrays with 2 axes, of several shapes"),
             (

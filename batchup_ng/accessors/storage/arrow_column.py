@@ -17,9 +17,6 @@ from .base import RUN_BYTES, WINDOW_BYTES, StoredRows, StoredValues
 from .chunks import ChunkedArray
 from .shard_paths import shard_paths
 
-LARGEST_CHUNK = 1 << 30
-"""Bytes of a decoded chunk that are taken on the word of a file, which may claim anything."""
-
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Self = TypeVar("Self", bound="ArrowColumn")
 
@@ -91,14 +88,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
             parts = [part._replace(nbytes=part.rows * self.row_bytes) for part in parts]
         self._mean_bytes = max(1, sum(part.nbytes for part in parts) // max(1, n))
         decoded = [] if self._mapped or self._form is None else parts  # no file says what values take
-        largest = max(decoded, key=lambda part: part.nbytes, default=None)
-        if largest and largest.nbytes > max(LARGEST_CHUNK, self._cache.limit):
-            path = self.paths[largest.file]
-            raise SampleReadError(
-                f"a chunk of column {column!r} of {path!r} has {largest.nbytes:,} bytes; pass a cache= that has room "
-                f"for it, or write the file with smaller row groups or batches",
-                path,
-            )
+        for part in decoded:
+            self._check_claim(part.nbytes, self.paths[part.file])
         chunks = parts if self._mapped or self._form is None else joined(parts)
         facts = [(chunk.file, chunk.first, chunk.last, chunk.rows, chunk.begin) for chunk in chunks]
         table: np.ndarray = np.array(facts, np.int64).reshape(-1, 5).T.copy()

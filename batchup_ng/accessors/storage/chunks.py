@@ -44,13 +44,13 @@ class ChunkedArray(StoredArray):
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
 
-    def _check_claim(self, nbytes: int) -> None:
+    def _check_claim(self, nbytes: int, path: str) -> None:
         """Refuse a file of which a chunk, or row, is to take very much memory: so many bytes."""
         if nbytes > max(LARGEST_CHUNK, self._cache.limit):
             raise SampleReadError(
-                f"a chunk or row of {self.paths[0]!r} has {nbytes:,} bytes when it is decoded; pass a cache= that has "
-                f"room for it, or write the file with smaller ones",
-                self.paths[0],
+                f"a chunk or row of {path!r} has {nbytes:,} bytes when it is decoded; pass a cache= that has room for "
+                f"it, or write the file with smaller ones",
+                path,
             )
 
     @property

@@ -121,7 +121,7 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         self._shape, self._dtype, self._chunk_rows = opened.shape, opened.dtype, opened.chunk_rows
         self._decodes = isinstance(opened, _ByLibrary) and self._chunk_rows > 1
         if isinstance(opened, _ByLibrary):
-            self._check_claim(max(self._chunk_bytes, opened.chunk_bytes))
+            self._check_claim(max(self._chunk_bytes, opened.chunk_bytes), self.paths[0])
         if self._decodes and self._shape[0] and not self._cache.slots(self._chunk_bytes):
             raise ArgumentError(
                 f"cache must have room for a chunk of {self.paths[0]!r}, {self._chunk_bytes} bytes, not {cache!r}; "

@@ -1,10 +1,12 @@
 """An index of a file, which was made by reading through it once and is kept beside it.
 
 That of a file at a URL is kept in the user's folder for caches. One that lies beside it there, where it was uploaded
-too, is used if it is that of a file of the same size, since the time in it is that of a file on another machine.
+too, is used if it is that of a file of the same size with the same bytes in some places, since the time in it is that
+of a file on another machine.
 
 Layout: a line that says what this is, a line of JSON, the arrays one behind the other. The JSON has the size and time
-of change of the indexed file, the bytes of each array, and the CRC-32 of all of them.
+of change of the indexed file, the CRC-32 of what stands in some places of it, the bytes of each array, and the CRC-32
+of all of them.
 """
 
 from __future__ import annotations
@@ -43,13 +45,15 @@ def load_indices(
         some = list(zip(paths[first : first + AT_ONCE], stamps[first : first + AT_ONCE], strict=True))
         found = [load_index(index_path(path, stamp), stamp, form) for path, stamp in some]
         asked = [place for place, (path, _) in enumerate(some) if found[place] is None and is_remote(path)]
-        urls = [f"{some[place][0]}.index" for place in asked]
+        urls = [_beside(some[place][0]) for place in asked]
         there = [(place, url, facts[0]) for place, url, facts in zip(asked, urls, stamps_of(urls), strict=True)
                  if not isinstance(facts, Exception) and facts[0] <= _most_bytes(some[place][1][0])]  # fmt: skip
         contents = read_ranges([(RemoteFile(url), 0, n) for _, url, n in there])
         for (place, _, _), raw in zip(there, contents, strict=True):
-            if isinstance(raw, bytes):
-                found[place] = _loaded(io.BytesIO(raw), some[place][1][:1], form)
+            path, stamp = some[place]
+            with contextlib.suppress(OSError):  # which who reads the file will see
+                if isinstance(raw, bytes):
+                    found[place] = _loaded(io.BytesIO(raw), stamp[:1], form, _sample(RemoteFile(path, stamp), stamp[0]))
         yield from found
 
 
@@ -58,8 +62,25 @@ def index_path(path: str, stamp: tuple[int, Any]) -> str:
     if not is_remote(path):
         return f"{path}.index"
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    digest = hashlib.sha256(json.dumps([path, stamp]).encode()).hexdigest()
+    told = path.partition("?")[0] if stamp[1] else path  # a signature is another each time; the server's mark is not
+    digest = hashlib.sha256(json.dumps([told, stamp]).encode()).hexdigest()
     return os.path.join(caches, "batchup_ng", f"{digest[:32]}.index")
+
+
+def _beside(url: str) -> str:
+    """Return the URL of an index that was uploaded too.
+
+    >>> _beside("https://host/x.tar?signature=1")
+    'https://host/x.tar.index?signature=1'
+    """
+    path, mark, query = url.partition("?")
+    return f"{path}.index{mark}{query}"
+
+
+def _sample(file: Any, size: int) -> int:
+    """Return the CRC-32 of what stands in some places of a file."""
+    places = [size * eighth // 8 for eighth in (1, 3, 5, 7)]
+    return zlib.crc32(b"".join(file.read_many([(place, min(1024, size - place)) for place in places])))
 
 
 def load_index(path: str, stamp: tuple[int, Any], form: Mapping[str, str]) -> dict[str, np.ndarray] | None:
@@ -84,11 +105,15 @@ def _most_bytes(size: int) -> int:
     return 8 * size + LONGEST_HEAD
 
 
-def _loaded(file: BinaryIO, stamp: Sequence[Any], form: Mapping[str, str]) -> dict[str, np.ndarray] | None:
+def _loaded(
+    file: BinaryIO, stamp: Sequence[Any], form: Mapping[str, str], sample: int | None = None
+) -> dict[str, np.ndarray] | None:
     try:
         if file.read(len(MAGIC)) != MAGIC:
             return None
         head = json.loads(file.readline(LONGEST_HEAD))
+        if sample is not None and head["sample"] != sample:
+            return None
         lengths, start = head["bytes"], file.tell()
         rest = file.seek(0, os.SEEK_END) - start
         if head["of"][: len(stamp)] != list(stamp) or list(lengths) != list(form) or rest > _most_bytes(stamp[0]):
@@ -112,15 +137,20 @@ def _is_index(path: str) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an index, which takes the place of another at once; where that cannot be, or is no index, there is none."""
+def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarray], file: Any) -> None:
+    """Write an index of a file that is open; it takes the place of another at once.
+
+    Where that cannot be, or is no index, there is none.
+    """
     raw = {name: np.ascontiguousarray(array).view(np.uint8).data for name, array in arrays.items()}
     crc32 = 0
     for part in raw.values():
         crc32 = zlib.crc32(part, crc32)
     head = {"of": stamp, "bytes": {name: len(part) for name, part in raw.items()}, "crc32": crc32}
     beside = f"{path}.{secrets.token_hex(4)}.tmp"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, EOFError):
+        if not isinstance(file, RemoteFile):  # whose index stays on this machine
+            head["sample"] = _sample(file, stamp[0])
         if os.path.lexists(path) and not _is_index(path):
             return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -163,7 +163,7 @@ class LmdbArray(LmdbFile, StoredArray):
         return [*super()._options(), str(self._dtype), self._shape]
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        size, raw = self.row_bytes, self.decode is None and out.flags.c_contiguous
+        size, raw = self.row_bytes, self.decode is None
         target = out.reshape(-1).view(np.uint8).data if raw else memoryview(b"")
         for place, value in enumerate(self._each(rows)):
             try:

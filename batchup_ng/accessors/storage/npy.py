@@ -209,6 +209,8 @@ def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[
         shape, fortran, dtype = reads_header(file)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, whose pickles could run code")
+    if any(type(length) is not int or not 0 <= length < 1 << 62 for length in shape):
+        raise ValueError(f"its header says a shape of {shape}")
     needed = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
     if needed > size:
         raise ValueError(f"{size} bytes are there, and {needed} are needed")

@@ -170,7 +170,7 @@ class TarShards(StoredArray, StoredValues):
         except (ValueError, OSError) as error:
             raise SampleReadError(f"{path!r} cannot be read as a tar: {error}", path) from error
         if save:
-            save_index(index_path(path, stamp), stamp, made)
+            save_index(index_path(path, stamp), stamp, made, file)
         return made
 
     def _choose(self, samples: Samples, column: Any, decode: Any, shape: Any, dtype: Any) -> None:

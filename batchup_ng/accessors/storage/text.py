@@ -95,7 +95,7 @@ class TextLines(StoredValues):
         except (OSError, EOFError) as error:
             raise SampleReadError(f"{path!r} cannot be read: {error}", path) from error
         if save:
-            save_index(index_path(path, stamp), stamp, {"bounds": bounds})
+            save_index(index_path(path, stamp), stamp, {"bounds": bounds}, file)
         return bounds
 
     def sample_name(self, row: int) -> str | None:

@@ -65,7 +65,7 @@ class ZarrRows(ChunkedArray):
             raise ArgumentError(f"array must be left out for {self.path!r}, which is an array itself, not {array!r}")
         self._shape, self._dtype = tuple(node.shape), node.dtype
         self._chunk_rows: int = max(1, min(node.chunks[0], len(self)))
-        self._check_claim(max(self._chunk_bytes, math.prod(node.chunks) * self.dtype.itemsize))
+        self._check_claim(max(self._chunk_bytes, math.prod(node.chunks) * self.dtype.itemsize), self.paths[0])
 
     @classmethod
     def columns(
@@ -110,7 +110,8 @@ class ZarrRows(ChunkedArray):
         store = zarr.storage.ZipStore(path, mode="r") if path == self.path else self.path
         if path == self.path and not hasattr(self, "_shape"):  # other processes need not look once more
             with zipfile.ZipFile(path) as file:
-                self._check_claim(max((each.file_size for each in file.infolist() if each.compress_type), default=0))
+                sizes = [each.file_size for each in file.infolist() if each.compress_type]
+                self._check_claim(max(sizes, default=0), path)
         if is_remote(path):
             system = RemoteSystem(self.path)
             store = zarr.storage.FsspecStore(system, read_only=True, path=system.path.rstrip("/"))

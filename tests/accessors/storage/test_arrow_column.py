@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.accessors.storage import arrow_column
+from batchup_ng.accessors.storage import arrow_column, chunks
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import assert_same_rows
 
@@ -351,10 +351,8 @@ def test_s4_a_chunk_that_would_take_much_memory_is_refused(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = write(tmp_path / "x", pa.table({"x": [0] * 100, "caption": ["0"] * 100}))
-    monkeypatch.setattr(arrow_column, "LARGEST_CHUNK", 16)
-    with pytest.raises(
-        SampleReadError, match=r"a chunk of column 'x' of .* has \d+ bytes; pass a cache= that has room"
-    ):
+    monkeypatch.setattr(chunks, "LARGEST_CHUNK", 16)
+    with pytest.raises(SampleReadError, match=r"a chunk or row of .* has \d+ bytes .*; pass a cache= that has room"):
         reader(tmp_path / "x", "x", cache=16)
     assert len(reader(tmp_path / "x", "x", cache="1kB")[:]) == 100
     assert reader(tmp_path / "x", "caption", cache=16)[0] == "0", "it may be a small column beside a large one"

@@ -321,7 +321,10 @@ def test_an_index_beside_the_tar_is_used(index: bool, server: Server, tmp_path: 
     bu.TarShards(path)
     os.utime(path, ns=(1, 1))  # as an upload has
     assert len(bu.TarShards(url, index=index)) == 300
-    assert server.gets("x.tar") == 0
+    assert server.gets("x.tar") == 4, "whether it is that of this tar"
+    assert len(bu.TarShards(f"{url}?signature=1", index=False)) == 300
+    assert server.gets("x.tar") == 8
+    server.asked.clear()
     (server.folder / "x.tar.index").write_bytes(b"damaged")
     assert len(bu.TarShards(url, index=index)) == 300
     assert server.gets("x.tar") > 0
@@ -330,6 +333,11 @@ def test_an_index_beside_the_tar_is_used(index: bool, server: Server, tmp_path: 
 
 def test_an_index_of_another_tar_or_that_is_too_large_is_left(server: Server, tmp_path: Path) -> None:
     url, path = tar_at(server, 3)
+    write(tmp_path / "y.tar", [(f"{row}.bin", bytes([row]) * (30 - 10 * row)) for row in range(3)])
+    assert (tmp_path / "y.tar").stat().st_size == path.stat().st_size
+    bu.TarShards(tmp_path / "y.tar")
+    (tmp_path / "y.tar.index").replace(f"{path}.index")
+    assert bu.TarShards(url, index=False)[:] == [bytes([row]) * 10 for row in range(3)]
     write(tmp_path / "y.tar", [("0.bin", bytes(20_000))])
     bu.TarShards(tmp_path / "y.tar")
     (tmp_path / "y.tar.index").replace(f"{path}.index")

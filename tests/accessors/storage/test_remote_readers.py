@@ -373,6 +373,12 @@ def test_an_array_with_its_columns_first_is_refused(server: Server) -> None:
     np.save(server.folder / "x.npy", np.asfortranarray(ROWS))
     with pytest.raises(SampleReadError, match="columns first"):
         bu.NpyRows(server.url("x.npy"))
+    for shape in ((-1,), (-2, -3), (2**70, 0), (True, 2)):
+        with (server.folder / "x.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+            file.write(bytes(100))
+        with pytest.raises(SampleReadError, match="its header says a shape of"):
+            bu.NpyRows(server.url("x.npy"))
     np.save(server.folder / "y.npy", np.empty((3, 0)))
     assert bu.NpyRows(server.url("y.npy"))[:].shape == (3, 0)
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.accessors.storage import tar as module
 from batchup_ng.accessors.storage.index_file import MAGIC, load_index, save_index
+from batchup_ng.accessors.storage.open_file import OpenFile
 from batchup_ng.errors import BatchupError
 from tests.extent import THOROUGH
 
@@ -79,7 +80,7 @@ def test_an_index_that_lies_is_made_anew(path: Path, scans: list[int]) -> None:
         lies += [np.where(np.arange(len(array)) == 1, value, array) for value in (-1, 1 << 40, -(1 << 63))]
         for lie in lies if name not in ("keys", "names") else [array[:-1], array[:0]]:
             before = len(scans)
-            save_index(index, stamp, {**right, name: lie.astype(module.FORM[name])})
+            save_index(index, stamp, {**right, name: lie.astype(module.FORM[name])}, OpenFile(str(path)))
             assert bu.TarShards(path)[:] == CONTENTS
             assert len(scans) == before + 1, (name, lie)
 
@@ -165,7 +166,7 @@ def test_s10_whatever_an_index_claims_is_of_our_tar_or_our_error(tmp_path: Path,
     numbers = st.lists(st.integers(-1, 3) | st.integers(-(1 << 63), (1 << 63) - 1), max_size=4)
     claims = {name: np.array(data.draw(numbers), np.int64) for name in module.FORM}
     letters = {name: np.frombuffer(data.draw(st.binary(max_size=8)), np.uint8) for name in ("keys", "names")}
-    save_index(f"{path}.index", stamp, {**claims, **letters})
+    save_index(f"{path}.index", stamp, {**claims, **letters}, OpenFile(str(path)))
     try:
         rows = bu.TarShards(path)
         assert all(len(row) <= stamp[0] for row in rows[:])
