@@ -7,6 +7,7 @@ import hashlib
 import operator
 import os
 import sys
+import types
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
@@ -72,13 +73,18 @@ def fingerprint_of(accessor: Any) -> Any:
 
 
 def function_told(function: Any) -> str:
-    """Return by what a function is told from others: module and name, or a digest of its pickle where it has no name.
+    """Return by what a function is told from others: module, name and own code, not that of functions it calls.
 
-    One whose code was changed, but not its name, is taken for the same.
+    What has no code of its own is told by its name, or by a digest of its pickle where it has none or carries values.
 
     Raises:
-        ArgumentTypeError: it has no name and cannot be pickled.
+        ArgumentTypeError: that cannot be pickled.
     """
+    if isinstance(function, types.FunctionType) and not (
+        function.__closure__ or function.__defaults__ or function.__kwdefaults__
+    ):
+        code = hashlib.sha256(repr(_code_told(function.__code__)).encode()).hexdigest()
+        return f"{function.__module__}.{function.__qualname__} {code}"
     with contextlib.suppress(AttributeError, KeyError):
         if operator.attrgetter(function.__qualname__)(sys.modules[function.__module__]) is function:
             return f"{function.__module__}.{function.__qualname__}"
@@ -89,6 +95,16 @@ def function_told(function: Any) -> str:
             f"what {function!r:.80} makes of rows is told by its name, or by its pickle, and it has neither ({error}); "
             f"define it in a module, or keep rows in memory: where=None"
         ) from error
+
+
+def _code_told(code: types.CodeType) -> list[Any]:
+    """Return what a function does, wherever it stands in its file."""
+    constants = [
+        _code_told(each) if isinstance(each, types.CodeType)
+        else sorted(map(repr, each)) if isinstance(each, frozenset) else repr(each)
+        for each in code.co_consts
+    ]  # fmt: skip
+    return [code.co_code, code.co_names, constants]
 
 
 def files_digest(paths: Iterable[str]) -> str:

@@ -108,7 +108,7 @@ class StoredRows(ABC):
         return self.paths[0]
 
     def fingerprint(self) -> list[Any]:
-        """Return what the rows depend on: files with their sizes and times, the options, the name of `decode`."""
+        """Return what the rows depend on: files with their sizes and times, the options, `decode`."""
         decode = None if self.decode is None else function_told(self.decode)
         return [type(self).__name__, self.paths, self._stamps, self._options(), decode]
 

@@ -32,7 +32,7 @@ class TarShards(StoredArray, StoredValues):
     by reading all headers once, and kept beside each tar in ``X.tar.index``, which is believed as long as the tar has
     the size and time that it had; where that cannot be written, each program looks anew. The index of a tar at a URL is
     kept in ``~/.cache/batchup_ng``; one that lies beside the tar there, if you upload it too, is used if it is that of
-    a tar of the same size. Members of a batch are fetched from URLs at once.
+    a tar of the same size with the same bytes in some places. Members of a batch are fetched from URLs at once.
 
     Rows are, by their extension: ``cls``: numbers, together ``(n,) int64``; ``npy``: arrays; ``txt``: ``str``;
     ``json``: what it holds; all others, pictures among them: ``bytes``, which :class:`~batchup_ng.ImageBytes` takes.

@@ -26,7 +26,7 @@ class TextLines(StoredValues):
     lines begin is found by reading the file once, kept as 8 bytes a line, and beside the file in ``X.index``, which is
     believed as long as the file has the size and time that it had; where that cannot be written, or is a file of
     another kind, each program looks anew. That of a file at a URL is kept in ``~/.cache/batchup_ng``; one that lies
-    beside it there is used if it is that of a file of the same size.
+    beside it there is used if it has the size and some bytes of the file.
 
     A row is a ``str``, and several are a list.
 

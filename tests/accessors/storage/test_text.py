@@ -86,6 +86,20 @@ def test_json_lines_are_decoded_and_bad_ones_named(tmp_path: Path) -> None:
     assert caught.value.source == f"{path}:3"
 
 
+def test_the_fingerprint_changes_with_the_code_of_a_function_not_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("1\n")
+
+    def told(code: str) -> Any:
+        names: dict[str, Any] = {"__name__": "module"}
+        exec(code, names)
+        return bu.TextLines(tmp_path / "x", decode=names["f"]).fingerprint()
+
+    code = "def f(line):\n    return sorted(line in {'1', '2', '3'} for _ in [1])"
+    assert told(code) == told("\n\n" + code)
+    assert len({str(told(code.replace("'3'", other))) for other in ("'3'", "'4'", "str(3)")}) == 3
+    assert told(code) != told(code.replace("for _ in [1]", "or 2 for _ in [1]"))
+
+
 def test_the_fingerprint_tells_functions_apart(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("1\n")
