@@ -134,6 +134,8 @@ class StoredRows(ABC):
         Raises:
             SampleReadError: one is not, or cannot be looked at.
         """
+        if not self._looked:
+            return
         now = time.monotonic()
         due = [number for number in numbers if now - self._looked.get(number, math.inf) >= remote.LOOK_AGAIN]
         for number, stamp in zip(due, _stamps_of([self.paths[number] for number in due]), strict=True):
@@ -171,12 +173,11 @@ class StoredRows(ABC):
 
     def _look_again(self, rows: np.ndarray) -> None:
         """Look whether the files that `rows` were read from have changed meanwhile."""
-        numbers = [0]
-        if len(self.paths) > 1:
-            numbers = self._file_numbers(rows)
-            self._look(numbers)
+        numbers = [0] if len(self.paths) == 1 else self._file_numbers(rows)
+        self._look(numbers)
         for number in numbers:
-            self._handle(number)
+            if number not in self._looked:
+                self._compare(number, _stamp(self.paths[number]))
 
     def _opened(self, path: str) -> Any:
         try:
