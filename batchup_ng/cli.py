@@ -27,6 +27,8 @@ TABLE_OPTIONS = ("image", "label", "separator")
 
 PATH_HELP = "a folder of pictures, a CSV file, or a file of rows, or several such as shards"
 
+COLUMNS_HELP = "of rows, the names of some columns (default: all)"
+
 REMEDIES = {"overwrite=True": "--overwrite", "on_error='skip'": "--on-error skip"}
 """What errors say of Python, as the command line has it."""
 
@@ -48,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         argument_default=argparse.SUPPRESS,
     )  # fmt: skip
     inspect.add_argument("path", metavar="PATH", nargs="+", help=PATH_HELP)
+    inspect.add_argument("--columns", metavar="A,B", help=COLUMNS_HELP)
     inspect.add_argument("--batch-size", type=int, metavar="N", help="of rows, to time shuffling (default: 64)")
     pictures = inspect.add_argument_group("options for pictures")
     _table_options(pictures)
@@ -59,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     convert_.add_argument("path", metavar="PATH", nargs="+", help=PATH_HELP)
     convert_.add_argument("target", metavar="TARGET", help="a new .npy, .h5, .zarr, .parquet, .lmdb, shards-{:05d}.tar")
     _table_options(convert_.add_argument_group("options for a table of pictures"))
+    convert_.add_argument("--columns", metavar="A,B", help=COLUMNS_HELP)
     convert_.add_argument("--size", type=int, metavar="N", help="the most pixels of the shorter side (default: any)")
     convert_.add_argument("--quality", type=int, metavar="N", help="of JPEGs (default: 90 with --size, else as is)")
     convert_.add_argument("--compression", metavar="NAME", help="of HDF5 (gzip, lzf) or Parquet (default: snappy)")
@@ -95,7 +99,7 @@ def _demo(**options: Any) -> int:
 def _inspect(path: list[str], **options: Any) -> int:
     first, *others = path
     if is_stored(first):
-        _refuse(options, ("batch_size",), f"{first!r} is a file of rows")
+        _refuse(options, ("batch_size", "columns"), f"{first!r} is a file of rows")
         page, good = stored_page(path if others else first, **options)
     else:
         _refuse(options, (*TABLE_OPTIONS, "sample", "decode", "write"), f"{first!r} is not a file of rows")
@@ -104,16 +108,17 @@ def _inspect(path: list[str], **options: Any) -> int:
     return 0 if good else 1
 
 
-def _convert(path: list[str], target: str, **options: Any) -> int:
+def _convert(path: list[str], target: str, columns: str | None, **options: Any) -> int:
     missing = 0
     source: ArrayDataSource
     about_table = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
     first, *others = path
     if is_stored(first):
         _refuse(about_table, (), f"{first!r} is a file of rows")
-        source = from_file(path if others else first)
+        source = from_file(path if others else first, columns and columns.split(","))
         print(source)
     else:
+        _refuse(["columns"] if columns else [], (), f"{first!r} is not a file of rows")
         source = files = source_at(_only(path), None, **about_table)
         print(files.report)
         missing = len(files.report.missing)

@@ -154,7 +154,12 @@ def test_nulls_of_a_column_do_not_hide_the_others(tmp_path: Path, capsys: pytest
     code, lines, _ = inspect(capsys, tmp_path / "d.parquet")
     assert code == 1
     assert [line.split()[0] for line in lines[1:3]] == ["k", "y"]
-    assert re.search(r"row 1 of column 'k', of .*, is null, .*; pass fill= .* \(read by ParquetRows\)", lines[3])
+    code, lines, _ = inspect(capsys, tmp_path / "d.parquet", "--columns", "y")
+    assert (code, lines[1].split()[0], "shuffle=" in lines[-1]) == (0, "y", True)
+    assert cli.main(["convert", str(tmp_path / "d.parquet"), str(tmp_path / "y.npy"), "--columns", "y"]) == 0
+    assert np.load(tmp_path / "y.npy").tolist() == [1, 2]
+    _, lines, _ = inspect(capsys, tmp_path / "d.parquet")
+    assert re.search(r"row 1 of column 'k', of .*, is null, .*; pass fill= .* \(read by ParquetRows\)", lines[-1])
 
 
 def test_a_missing_library_is_told(
@@ -173,6 +178,7 @@ def test_a_missing_library_is_told(
         (["inspect", "d.npy", "--decode"], "--decode must be left out, as 'd.npy' is a file of rows"),
         (["inspect", "d.npy", "--sample", "5"], "--sample must be left out, as 'd.npy' is a file of rows"),
         (["inspect", "d.npy", "--batch-size", "0"], "--batch-size must be at least 1, not 0"),
+        (["convert", "photos", "d.tar", "--columns", "y"], "--columns must be left out, as 'photos' is not a file"),
         (["inspect", "photos", "d.npy"], "PATH must be one folder or table of pictures, not 2"),
         (["convert", "d.npy", "e.h5", "--shard-rows", "5"], "shard_rows= is an option of .tar"),
         (["convert", "d.npy", "e.tar", "--label", "y"], "--label must be left out, as 'd.npy' is a file of rows"),

@@ -83,7 +83,7 @@ def function_told(function: Any) -> str:
     if isinstance(function, types.FunctionType) and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):
-        code = hashlib.sha256(repr(_code_told(function.__code__)).encode()).hexdigest()
+        code = hashlib.sha256(repr(_code_told(function.__code__, function.__globals__)).encode()).hexdigest()
         return f"{function.__module__}.{function.__qualname__} {code}"
     with contextlib.suppress(AttributeError, KeyError):
         if operator.attrgetter(function.__qualname__)(sys.modules[function.__module__]) is function:
@@ -97,14 +97,16 @@ def function_told(function: Any) -> str:
         ) from error
 
 
-def _code_told(code: types.CodeType) -> list[Any]:
-    """Return what a function does, wherever it stands in its file."""
+def _code_told(code: types.CodeType, names: dict[str, Any]) -> list[Any]:
+    """Return what a function does, wherever it stands in its file, with the numbers and texts that it takes from there.
+    """
+    plain = [(name, names[name]) for name in code.co_names if isinstance(names.get(name), (int, float, str, bytes))]
     constants = [
-        _code_told(each) if isinstance(each, types.CodeType)
+        _code_told(each, names) if isinstance(each, types.CodeType)
         else sorted(map(repr, each)) if isinstance(each, frozenset) else repr(each)
         for each in code.co_consts
     ]  # fmt: skip
-    return [code.co_code, code.co_names, constants]
+    return [code.co_code, code.co_names, constants, plain]
 
 
 def files_digest(paths: Iterable[str]) -> str:

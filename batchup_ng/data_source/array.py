@@ -124,7 +124,9 @@ class ArrayDataSource(RandomAccessDataSource):
         found = [_stored(array) for array in self.data]
         told = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
         blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
-        n = len(self.data[0])  # accessors that have room for all of these read each block once in any order
+        n = len(self.data[0])
+        # Rows that are alone in their blocks may come in any order, and so may those that there is room for all of.
+        blocks = [(block, window) for block, window in blocks if block > 1] or blocks
         return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
 
     def _facts(self) -> list[str]:

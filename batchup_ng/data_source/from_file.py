@@ -22,7 +22,7 @@ from ..accessors.storage import (
 )
 from ..accessors.storage.remote import is_remote
 from ..accessors.storage.shard_paths import shard_paths
-from ..errors import ArgumentError, BatchupError
+from ..errors import ArgumentError, ArgumentTypeError, BatchupError
 from .array import ArrayDataSource
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -59,6 +59,8 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
         SampleReadError: a file cannot be read; ``.source`` is its path.
         ImportError: the format needs a library that is not installed.
     """
+    if not isinstance(paths, (str, os.PathLike, list, tuple)):
+        raise ArgumentTypeError(f"paths must be a path or a list of paths, not {paths!r:.80}; pass that of the file")
     path = os.fspath(paths if isinstance(paths, (str, os.PathLike)) else shard_paths(paths)[0])
     ending = _ending(path)
     if ending is None:

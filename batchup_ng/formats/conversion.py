@@ -14,6 +14,7 @@ import dataclasses
 import importlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -211,8 +212,8 @@ def _found(partial: Partial, about: dict[str, Any], overwrite: bool) -> Journal 
         return None
     differ = ", ".join(name for name in about if found.about.get(name) != about[name])
     raise ArgumentError(
-        f"{str(partial.folder)!r} holds a part of another conversion, with another {differ}; repeat that call to go on "
-        f"with it, or pass overwrite=True to begin anew"
+        f"{str(partial.folder)!r} holds a part of another conversion, which differs in {differ}; repeat that call to "
+        f"go on with it, or pass overwrite=True to begin anew"
     )
 
 
@@ -359,7 +360,8 @@ class _Job:
         with self._telling():
             self._writer.finish()
             self._writer.close()
-            self._save(done=sorted(path.name for path in self._partial.made.iterdir()))
+            names = [path.name for path in self._partial.made.iterdir()]
+            self._save(done=sorted(names, key=lambda name: [(len(part), part) for part in re.split(r"(\d+)", name)]))
         return self._journal
 
     def _save(self, **changes: Any) -> None:

@@ -149,7 +149,13 @@ class TarWriter(Writer):
         assert self._extensions is not None
         made = []
         for column, prefix, extension in zip(self.columns, self._prefixes, self._extensions, strict=True):
-            data = _encoded(extension, sample[column.name])
+            try:
+                data = _encoded(extension, sample[column.name])
+            except TypeError as error:
+                raise ArgumentError(
+                    f"column {column.name!r} of source must hold what JSON can, and does not ({error}); map it, or "
+                    f"take a field of it, such as ParquetRows(path, {column.name + '.bytes'!r})"
+                ) from error
             header = tarfile.TarInfo(f"{number:09d}.{prefix}{extension}")
             header.size = len(data)
             made += [header.tobuf(tarfile.PAX_FORMAT), data, b"\0" * (-len(data) % tarfile.BLOCKSIZE)]

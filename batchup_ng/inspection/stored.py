@@ -16,12 +16,13 @@ from ..validation import positive_int
 from .reading_cost import advice, measure_costs, times
 
 
-def stored_page(paths: str | list[str], batch_size: int = 64) -> tuple[str, bool]:
+def stored_page(paths: str | list[str], batch_size: int = 64, columns: str | None = None) -> tuple[str, bool]:
     """Return the page about a file, of which some seconds are spent on reading, and whether all that it read was good.
 
     Args:
         paths: What ``from_file`` takes.
         batch_size: Rows of the batches that are timed.
+        columns: Names of columns, with commas between them; None for all.
 
     Raises:
         ArgumentError: `batch_size` is below 1, or ``from_file`` does not read the file.
@@ -29,7 +30,7 @@ def stored_page(paths: str | list[str], batch_size: int = 64) -> tuple[str, bool
         ImportError: the format needs a library that is not installed.
     """
     positive_int("--batch-size", batch_size)
-    source = from_file(paths)
+    source = from_file(paths, columns and columns.split(","))
     rows = len(source.data[0])
     path = paths if isinstance(paths, str) else f"{paths[0]}, ..."
     sizes = _sizes(path, source)

@@ -74,6 +74,12 @@ def test_a_column_that_has_room_for_all_its_rows_does_not_count() -> None:
     assert bu.ArrayDataSource([labels]).natural_blocks() == (1300, 1000)
 
 
+def test_rows_that_are_alone_do_not_part_the_blocks_of_others() -> None:
+    names = InBlocks(3000, 1, 16)
+    assert bu.ArrayDataSource([names, InBlocks(3000, 64, 40)]).natural_blocks() == (64, 40)
+    assert bu.ArrayDataSource([names]).natural_blocks() == (1, 16)
+
+
 def test_an_accessor_may_say_no_more_than_its_block() -> None:
     rows = InBlocks(100, 10, 4)
     del rows.natural_window

@@ -11,7 +11,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.from_file import FORMATS
-from batchup_ng.errors import ArgumentError, SampleReadError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6)
 NEEDS = {".h5": "h5py", ".hdf5": "h5py", ".lmdb": "lmdb", ".mdb": "lmdb", ".zarr": "zarr", ".parquet": "pyarrow",
@@ -101,6 +101,8 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=r"must end in one of .*\.parquet.*, not .*x\.pt'; read a folder"):
         bu.from_file(tmp_path / "x.pt")
+    with pytest.raises(ArgumentTypeError, match="paths must be a path or a list of paths, not array"):
+        bu.from_file(Y)  # type: ignore[arg-type]
     np.save(tmp_path / "y.npy", Y)
     assert len(next(bu.from_file([tmp_path / "y.npy"]).batch_iterator(2))["x"]) == 2
     with pytest.raises(ArgumentError, match=r"paths must be one .npy file, not 2; join sources by"):

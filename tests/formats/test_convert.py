@@ -368,6 +368,7 @@ class TestRefused:
                 "x.tar",
                 "column 'x0' of source must hold values of one kind, not objects .*, strings",
             ),
+            ([objects([{"bytes": b"1"}])], "x.tar", "'x0' of source must hold what JSON can.*'x0.bytes'"),
             ([objects([object()])], "x.tar", "column 'x0' of source holds a object, which no format can"),
             ([np.zeros((3, 0))], "x.parquet", r"'x0', which is float64 of shape \(0,\); .parquet holds .* not empty"),
             ({"a/b": FIXED["y"]}, "x.tar", "columns must have names without '/', .* not 'a/b'"),
@@ -454,11 +455,11 @@ class TestThereAlready:
             convert(failing, tmp_path / "x.npy")
         assert os.listdir(tmp_path) == ["x.npy.partial"]
         other = bu.ArrayDataSource([FIXED["y"] + 1]).map(self.fail_at_100)
-        with pytest.raises(ArgumentError, match="a part of another conversion, with another data; repeat that call"):
+        with pytest.raises(ArgumentError, match="another conversion, which differs in data; repeat that call"):
             convert(other, tmp_path / "x.npy")
-        with pytest.raises(ArgumentError, match="with another source; repeat"):
+        with pytest.raises(ArgumentError, match="differs in source; repeat"):
             convert(FIXED["y"], tmp_path / "x.npy")
-        with pytest.raises(ArgumentError, match="with another batch_size"):
+        with pytest.raises(ArgumentError, match="differs in batch_size"):
             convert(failing, tmp_path / "x.npy", batch_size=8)
         convert(FIXED["f"], tmp_path / "x.npy", overwrite=True)
         assert os.listdir(tmp_path) == ["x.npy"]
@@ -544,6 +545,11 @@ def test_rows_that_grow_are_safe_as_soon_as_others(tmp_path: Path, monkeypatch: 
     assert safe == [64, 96, 128, 140]  # whenever there are more than 9,000 bytes
     convert([np.zeros((70, 600), "u1")], tmp_path / "y.tar")
     assert safe[4:] == [16, 32, 48, 64, 70]
+
+
+def test_paths_are_in_the_order_of_their_rows(tmp_path: Path) -> None:
+    done = convert(np.arange(60), tmp_path / "s-{}.tar", shard_rows=5)
+    assert [os.path.basename(path) for path in done.paths] == [f"s-{number}.tar" for number in range(12)]
 
 
 def test_progress_is_told_of_rows(tmp_path: Path) -> None:

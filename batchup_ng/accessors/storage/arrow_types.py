@@ -66,13 +66,17 @@ def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | No
     if (shape is None and sizes is None) or not _is_number(leaf):
         if shape is not None:
             raise ArgumentError(f"shape must be left out for a column of {kind}, which are no numbers, not {shape!r}")
+        if fill is not None:
+            raise ArgumentError(f"fill must be left out for a column of {kind}, whose nulls are None, not {fill!r}")
         return None
     wanted = tuple(sizes or ()) if shape is None else tuple(map(int, shape))
     if sizes is not None and math.prod(wanted) != math.prod(sizes):
         raise ArgumentError(f"shape must have {math.prod(sizes)} numbers, as each row of {kind} has, not {shape!r}")
     if fill is not None:
         try:
-            pyarrow().scalar(fill, leaf)
+            stored = pyarrow().scalar(fill, leaf).as_py()
+            if pyarrow().types.is_integer(leaf) and stored != fill:
+                raise ValueError("a part of it would be lost")
         except Exception as error:
             raise ArgumentTypeError(f"fill must be a value of type {leaf}, not {fill!r}") from error
     return Numbers(wanted, pyarrow().array([], leaf).to_numpy(zero_copy_only=False).dtype)
@@ -118,7 +122,7 @@ def check_values(kind: Any, column: str) -> None:
     if not (_is_number(leaf) or _is_bytes(leaf) or str(leaf) in STRINGS or pyarrow().types.is_struct(leaf)):
         raise ArgumentError(
             f"column must be one of numbers, times, strings, bytes, structs or lists of them, and {column!r} is of "
-            f"type {kind}; cast it when the file is written (decimals to float64 or string, say)"
+            f"type {kind}; cast it when the file is written (decimals to float64 or string, say), or name other columns"
         )
 
 

@@ -137,7 +137,7 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         Raises:
             ArgumentError: they differ in length; and as for one.
         """
-        differs = DataSets([path], names)._handle()
+        differs = Hdf5Columns([path], names)._handle()
         return of_one_length(path, {name: (Hdf5Values if differs[name] else cls)(path, name) for name in differs})
 
     @property
@@ -222,7 +222,7 @@ class Hdf5Values(_DataSet, StoredValues):
         return [self.dataset]
 
 
-class DataSets(_DataSet):
+class Hdf5Columns(_DataSet):
     """Whether the rows of data sets of a file differ in length, by name: what is its handle."""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], names: Sequence[str] | None) -> None:

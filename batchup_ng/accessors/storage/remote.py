@@ -259,10 +259,10 @@ def _is_final(error: Exception) -> bool:
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return 400 <= status < 500 and status not in (408, 425, 429)
-    return isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotImplementedError, _UnfitError))
+    return isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotImplementedError, RemoteError))
 
 
-class _UnfitError(OSError):
+class RemoteError(OSError):
     """A server does not do what is needed."""
 
 
@@ -287,7 +287,7 @@ async def _stamp(fs: Any, path: str) -> Stamp:
     if told.get("type", "file") != "file":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file")
     if told.get("size") is None:
-        raise _UnfitError("the server does not tell its size; download it")
+        raise RemoteError("the server does not tell its size; download it")
     return int(told["size"]), next((str(told[mark]) for mark in MARKS if told.get(mark)), "")
 
 
@@ -323,22 +323,22 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
             total, mark = headers.get("Content-Range", "").rpartition("/")[2], headers.get("ETag", stamp[1])
             same_time = mark == stamp[1] or headers.get("Last-Modified") == stamp[1]
             if total not in ("", "*", str(stamp[0])) or not same_time:
-                raise _UnfitError("it has changed since it was first opened; make the accessor and the source anew")
+                raise RemoteError("it has changed since it was first opened; make the accessor and the source anew")
         if headers.get("Content-Encoding", "identity") != "identity":
-            raise _UnfitError("the server sends it compressed, and says nothing of its length; download it")
+            raise RemoteError("the server sends it compressed, and says nothing of its length; download it")
         if size is None:
             whole = told is not None or headers.get("Transfer-Encoding") == "chunked"
             if not whole or (told or 0) > LARGEST_FILE:
                 many = "does not tell how many bytes it sends" if told is None else f"sends {told} bytes"
-                raise _UnfitError(f"the server {many}; download it")
+                raise RemoteError(f"the server {many}; download it")
         elif status == 200 and told != size:
             # A server without ranges would send all of the file, one that redirects perhaps the page that says so.
-            raise _UnfitError(
+            raise RemoteError(
                 f"the server sent {told} bytes of {response.content_type} where {size} were asked for: it does not "
                 f"give parts of files, or not this file; download it"
             )
         elif told is None:
-            raise _UnfitError("the server does not tell how many bytes it sends; download it")
+            raise RemoteError("the server does not tell how many bytes it sends; download it")
         elif told != size:
             raise EOFError(f"{told} of {size} bytes would come")
 

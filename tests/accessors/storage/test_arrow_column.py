@@ -183,6 +183,10 @@ def test_a_null_that_no_number_stands_for_is_named_or_filled(column: Any) -> Non
     with pytest.raises(SampleReadError, match=r"row 6 of column 'x', of .*file', is null, or .*; pass fill= to have"):
         rows[[0, 6]]
     assert column(values, fill=-1)[:].tolist() == [-1 if k == 6 else k for k in range(N)]
+    with pytest.raises(ArgumentTypeError, match=r"fill must be a value of type int64, not 1\.5"):
+        column(values, fill=1.5)
+    with pytest.raises(ArgumentError, match="fill must be left out for a column of string, whose nulls are None"):
+        column(["a"] * N, fill="b")
     lists = [None if k == 6 else [k] for k in range(N)]
     with pytest.raises(SampleReadError, match=r"row 6 of column 'x', .* fill= does not stand for lists"):
         column(lists, pa.list_(pa.float32(), 1), fill=0)[[6]]

@@ -98,6 +98,7 @@ def test_the_fingerprint_changes_with_the_code_of_a_function_not_with_its_place(
     assert told(code) == told("\n\n" + code)
     assert len({str(told(code.replace("'3'", other))) for other in ("'3'", "'4'", "str(3)")}) == 3
     assert told(code) != told(code.replace("for _ in [1]", "or 2 for _ in [1]"))
+    assert told("K = 1\n" + code.replace("[1]", "[K]")) != told("K = 2\n" + code.replace("[1]", "[K]"))
 
 
 def test_the_fingerprint_tells_functions_apart(tmp_path: Path) -> None:
