@@ -14,7 +14,6 @@ from ...validation import size_in_bytes
 from ..base import fill_rows
 from .base import StoredArray
 from .chunk_cache import ChunkCache
-from .remote import is_remote
 
 SMALL_ARRAY = 16 << 20
 """Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
@@ -102,8 +101,7 @@ class ChunkedArray(StoredArray):
             fill_rows(only, rows, out)
             return
         left = np.ones(len(rows), bool)
-        remote = is_remote(self.paths[0])
-        for start in [] if remote else (within == 0).nonzero()[0].tolist():
+        for start in [] if self._looked else (within == 0).nonzero()[0].tolist():  # those at URLs come all at once
             number = int(numbers[start])
             end = start + int(self._rows_in(number))
             if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
@@ -111,14 +109,12 @@ class ChunkedArray(StoredArray):
                 left[start:end] = False
         if left.any():
             places = left.nonzero()[0]
-            in_order = len(rows) > 1 and bool((np.diff(rows) == 1).all())
-            self._gather(numbers[places], within[places], out, places, in_order, remote)
+            self._gather(rows, numbers[places], within[places], out, places)
 
     def _gather(
-        self, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray, in_order: bool,
-        remote: bool,
-    ) -> None:  # fmt: skip
-        """Write rows of chunks that are kept, or will be, to `places` of `out`."""
+        self, rows: np.ndarray, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray
+    ) -> None:
+        """Write those of `rows` that are in chunks that are kept, or will be, to `places` of `out`."""
         nbytes, row_bytes = self._chunk_bytes, self.row_bytes
         if not row_bytes:
             return
@@ -143,13 +139,13 @@ class ChunkedArray(StoredArray):
                 into[place] = kept[row]  # an index array would go by way of fresh memory
 
         missing = self._cache.copy(chunks, nbytes, use)
-        if len(missing) > 1 and remote:
+        if len(missing) > 1 and self._looked:
             with ThreadPoolExecutor(min(WAITING, len(missing))) as threads:
                 each = [np.array([number]) for number in missing.tolist()]
                 list(threads.map(lambda number: self._cache.fetch(number, nbytes, decode, use), each))
         elif len(missing):
             ahead: Sequence[int] = ()
-            if in_order:  # other workers then wait for the same chunk, and will for the next ones
+            if len(rows) > 1 and (np.diff(rows) == 1).all():  # others then wait for the same chunk, and will for the next
                 last = int(self._located(np.array([len(self) - 1]))[0][0])
                 ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)
