@@ -145,7 +145,7 @@ class ChunkedArray(StoredArray):
                 list(threads.map(lambda number: self._cache.fetch(number, nbytes, decode, use), each))
         elif len(missing):
             ahead: Sequence[int] = ()
-            if len(rows) > 1 and (np.diff(rows) == 1).all():  # others then wait for the same chunk, and will for the next
+            if len(rows) > 1 and (np.diff(rows) == 1).all():  # others wait for that chunk, too
                 last = int(self._located(np.array([len(self) - 1]))[0][0])
                 ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)
