@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import signal
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,23 @@ def map_of(error: BaseException) -> str | None:
     if name is None and isinstance(error.__cause__, RemoteTraceback):
         name = error.__cause__.op
     return name if isinstance(name, str) else None
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Return whether a signal's handler raised `error`: Ctrl-C, or a handler of the program's own written in Python."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)) if handlers else False
+
+
+def _code_of(handler: Any) -> Any:
+    """Return the code that runs when `handler` is called; None if it is not written in Python."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not hasattr(handler, "__code__") and callable(handler):
+        handler = getattr(handler, "__func__", getattr(type(handler), "__call__", None))
+    return getattr(handler, "__code__", None)
 
 
 def text_of(error: BaseException) -> str:

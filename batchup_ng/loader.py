@@ -76,11 +76,11 @@ class Progress:
     pool: AbstractWorkerPool | None
     kind: str  # of the pool, where the loader makes it; "" where it is the user's
     workers: int | None
-    next: int  # the number of the next epoch
+    next: int  # the number of the epoch under way; of the next where there is none
     behind: WithConsumerMaps | None = None  # the source that the pool works for
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
-    pending: Any = None  # the state in the middle of an epoch from which the next iteration goes on
+    pending: Any = None  # the state from which that epoch goes on, if it is in its middle
     told: tuple[dict[str, Any], list[Any]] = ({}, [])  # the stats and the errors of an epoch that close() ended
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
@@ -88,6 +88,12 @@ class Progress:
     beside: Any = dataclasses.field(default_factory=weakref.WeakSet)  # iterators of batches by their numbers
     # Held while the pool is started or a batch is planned out of turn, which several threads may ask for at once.
     lock: Any = dataclasses.field(default_factory=threading.RLock)
+
+    def upcoming(self) -> tuple[int, Any]:
+        """Return the number of the epoch that the next iteration begins, and its state if it is in its middle."""
+        if self.inner is not None and self.inner.asked:
+            return self.inner.epoch + 1, None
+        return self.next, self.pending
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("lock", "beside")}
@@ -195,16 +201,25 @@ class Loader:
         An epoch of which no batch was asked for has not begun: some frameworks call ``iter`` more often than they loop.
         """
         progress = self._progress
-        if progress.iterator is not None:
-            progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
-        if progress.inner is None or not progress.inner.untouched:
-            if progress.series is None:
-                start = {"start": progress.next, "state": progress.pending}
-                progress.series = self._behind().epochs(None, **start, **progress.options)
-            progress.inner, progress.pending = next(progress.series), None
-        progress.next = progress.inner.epoch + 1
-        progress.iterator = self._viewed(LoaderIterator(progress.inner))
-        return progress.iterator
+        with progress.lock:
+            if progress.iterator is not None:
+                progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
+            number, state = progress.upcoming()
+            try:
+                if progress.inner is None or not progress.inner.untouched:
+                    if progress.inner is not None and not progress.inner.asked:
+                        progress.series = None  # which has handed out the epoch that is to be begun again
+                    if progress.series is None:
+                        progress.series = self._behind().epochs(None, start=number, state=state, **progress.options)
+                    progress.inner = None
+                    progress.next, progress.pending = number, state
+                    progress.inner = next(progress.series)
+                progress.iterator = self._viewed(LoaderIterator(progress.inner))
+                return progress.iterator
+            except BaseException:  # the next call begins the same epoch, whatever a signal's handler interrupted
+                progress.series = progress.inner = progress.iterator = None
+                progress.next, progress.pending = number, state
+                raise
 
     def __len__(self) -> int:
         """Return how many batches an epoch has.
@@ -212,7 +227,7 @@ class Loader:
         Raises:
             TypeError: it never ends, or only its end will tell.
         """
-        source, options = self._progress.source, self._options_of(self._progress.next)
+        source, options = self._progress.source, self._options_of(self._progress.upcoming()[0])
         if options.rng is not None:  # from which nothing is to be drawn here
             options = dataclasses.replace(options, rng=None)
         has_plan = source.is_random_access
@@ -286,13 +301,11 @@ class Loader:
     def epoch(self) -> int:
         """The number of the epoch under way; of the next where there is none."""
         iterator = self._under_way()
-        return self._progress.next if iterator is None else int(iterator.epoch)
+        return self._progress.upcoming()[0] if iterator is None else int(iterator.epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
-        inner = self._progress.inner
-        following = inner.epoch if inner is not None and inner.untouched else self._progress.next
-        if validation.not_negative("epoch", epoch) != following:
+        if validation.not_negative("epoch", epoch) != self._progress.upcoming()[0]:
             self._leave("set_epoch()")
             self._progress.next = epoch
 
@@ -303,7 +316,7 @@ class Loader:
             StateError: in the middle of an epoch: the source only streams, or the order is drawn from a generator.
         """
         progress, iterator = self._progress, self._under_way()
-        batches = progress.pending if iterator is None else iterator.state_dict()
+        batches = progress.upcoming()[1] if iterator is None else iterator.state_dict()
         options = self._options_of(self.epoch)
         if batches is None and isinstance(progress.source, PlannedDataSource) and options.rng is None:
             epoch = prepare(progress.source, options)
@@ -368,6 +381,7 @@ class Loader:
         The state is still that of the epoch under way, from which an iteration by a pool of yours would go on.
         """
         progress, under_way = self._progress, self._under_way()
+        progress.next, progress.pending = progress.upcoming()
         if under_way is not None:
             with contextlib.suppress(StateError):  # it has none
                 progress.next, progress.pending = int(under_way.epoch), under_way.state_dict()
@@ -418,7 +432,7 @@ class Loader:
     @property
     def in_mid_epoch(self) -> bool:
         """Whether a part of an epoch was handed out: by this loader, or before the state that was loaded."""
-        return self._under_way() is not None or self._progress.pending is not None
+        return self._under_way() is not None or self._progress.upcoming()[1] is not None
 
     def _under_way(self) -> Any:
         """Return the iterator of the epoch under way, None where it is at its end or there is none."""
@@ -432,7 +446,8 @@ class Loader:
             progress.iterator.break_off(f"{by} of its loader")
         if progress.series is not None:
             progress.series.close()
-        progress.series = progress.inner = progress.iterator = progress.pending = None
+        progress.next, progress.pending = progress.upcoming()[0], None
+        progress.series = progress.inner = progress.iterator = None
 
     def _behind(self) -> WithConsumerMaps:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""

@@ -128,9 +128,16 @@ class EpochRunner(PrefetchBuffer):
         self._transport = ""  # of the latest batch
         self._allowance = Allowance(timeout, timeout)
         context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
-        self._how = Submission(retryable=True, timeout=timeout, stream_id=new_stream_id(), context=context)
+        # One stream for a series of epochs: no batch of the next goes before one of the epoch under way.
+        of = None if before is None else before()
+        self.stream_id = new_stream_id() if of is None else of.stream_id
+        self._how = Submission(retryable=True, timeout=timeout, stream_id=self.stream_id, context=context)
         super().__init__(pool, self._jobs_of(plan if epoch.chosen is None else epoch.chosen))
-        self.begin()
+        try:
+            self.begin()
+        except BaseException:
+            self.close()
+            raise
 
     def limit(self) -> int:
         """Return how many batches may be ahead beside those of the epoch before."""

@@ -123,7 +123,7 @@ class ProducerRunner(PrefetchBuffer):
         self._key = BatchKey(epoch.options.seed, epoch.options.epoch, path=path)
         self._accounting = epoch.accounting
         self._bound = bound
-        self._latest = state
+        self.latest = state
         how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
         super().__init__(producer, itertools.repeat(Job((_Produced.next, (produced, producer.buffers), {}), how, None)))
         self.begin()
@@ -139,6 +139,7 @@ class ProducerRunner(PrefetchBuffer):
         with self._lock:
             item, transport = self.taken()
             if not item:
+                self.at_end = True
                 self.close()
                 raise StopIteration
             batch, latest = item
@@ -147,11 +148,8 @@ class ProducerRunner(PrefetchBuffer):
             n, accounting = count_of(batch), self._accounting
             batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
             accounting.settle(accounting.batches, n, n, 0, transport)
-            self._latest = latest
+            self.latest = latest
             return batch
-
-    def latest_state(self) -> Any:
-        return self._latest
 
     def close(self) -> None:
         super().close()

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ..data_source.epoch.opening import Runner
-from ..error_context import function_name
+from ..data_source.epoch.opening import CLOSED, Runner
+from ..error_context import function_name, raised_by_handler
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
 from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
@@ -54,7 +54,6 @@ class PrefetchBuffer(Runner):
         self._lock: Any = threading.RLock()
         self._failure: Exception | None = None  # for which there are no more jobs; raised behind the others' results
         self._ended = False
-        self.closed = False
         self._pid = os.getpid()
 
     def limit(self) -> int:
@@ -87,6 +86,7 @@ class PrefetchBuffer(Runner):
     def top_up(self) -> None:
         """Submit jobs until the buffer is full or there are no more; an exception is raised when its turn comes."""
         limit = self.limit()
+        self.torn = True  # until the end: the exception of a signal's handler may cost the job that was just taken
         while len(self._entries) < limit and not self._ended:
             try:
                 job = next(self._jobs)
@@ -94,8 +94,13 @@ class PrefetchBuffer(Runner):
             except StopIteration:
                 self._ended = True
             except Exception as error:
+                if raised_by_handler(error):
+                    raise
                 self._ended = True
                 self._failure = error
+        self.torn = False
+        if self.closed:  # on another thread, which may not have seen what was appended since
+            self._drop_all()
 
     def begin(self) -> None:
         """Fill the buffer for the first time; raises if not even one job could be had."""
@@ -108,8 +113,13 @@ class PrefetchBuffer(Runner):
 
         It stays where it is, so that an exception of a signal's handler while it is waited for changes nothing.
         """
+        if self.torn:
+            raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
         if not self._entries:
+            if self.closed and not self.at_end:
+                raise PoolClosed(CLOSED)
             failure, self._failure = self._failure, None
+            self.at_end = failure is None
             try:
                 raise StopIteration if failure is None else failure
             finally:
@@ -149,7 +159,7 @@ class PrefetchBuffer(Runner):
     def beside(self, job: Job) -> Entry:
         """Submit a job out of turn, unless the stream was closed meanwhile."""
         if self.closed:
-            raise PoolClosed("the stream was closed while a result was waited for")
+            raise PoolClosed(CLOSED)
         entry = Entry(job, self._pool.submit(job.task, job.how))
         self._beside.add(entry.future)
         return entry
@@ -187,13 +197,17 @@ class PrefetchBuffer(Runner):
         self._failure = None
         for future in tuple(self._beside):
             future.cancel()
-        with contextlib.suppress(IndexError):  # no more
-            while True:
-                self._entries.pop().future.cancel()
+        self._drop_all()
         close = getattr(self._jobs, "close", None)
         if close is not None:
             with contextlib.suppress(ValueError):  # it is running just now, on another thread
                 close()
+
+    def _drop_all(self) -> None:
+        """Cancel and drop what is ahead."""
+        with contextlib.suppress(IndexError):  # no more
+            while True:
+                self._entries.pop().future.cancel()
 
 
 def check_process(pid: int) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from .. import validation
+from ..error_context import raised_by_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from .prefetch_buffer import Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
@@ -36,18 +37,21 @@ class Stream:
         """Return the next result; raises ``StopIteration`` when there are no more.
 
         Raises:
-            PoolClosed: an interrupt (Ctrl-C), or a task that raised ``KeyboardInterrupt`` or ``SystemExit``, broke the
-                stream off: a result may have been lost with it.
+            PoolClosed: an exception of a signal's handler (Ctrl-C, SIGALRM), or a task that raised
+                ``KeyboardInterrupt`` or ``SystemExit``, broke the stream off: a result may have been lost with it.
         """
         if self._interrupted:
             raise PoolClosed("this stream was broken off by an interrupt, so that it is closed; make a new one")
+        if self._buffer.closed:
+            raise StopIteration
         self._buffer.check_caller()
         try:
             return self._buffer.result()
-        except (KeyboardInterrupt, SystemExit):
-            self._interrupted = True
-            with contextlib.suppress(Exception):  # of the end of the user's generator
-                self.close()
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)) or raised_by_handler(error):
+                self._interrupted = True
+                with contextlib.suppress(Exception):  # of the end of the user's generator
+                    self.close()
             raise
 
     def close(self) -> None:

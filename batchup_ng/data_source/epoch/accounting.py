@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,18 @@ from ... import batch as batches
 from ...errors import AccountingError
 
 COUNTS = ("planned", "delivered", "failed", "replaced")
-"""What is carried on when an epoch is resumed."""
+"""The counts that a saved state has, beside the batches."""
+
+
+class Counts(NamedTuple):
+    """How far an epoch is. One object replaces another, so any thread sees the counts of one moment."""
+
+    batches: int = 0  # that are settled: handed out, or lost as a whole
+    planned: int = 0  # samples of these
+    delivered: int = 0
+    failed: int = 0  # samples that were left out because they could not be made
+    replaced: int = 0  # samples among those handed out that stand in the place of others
+
 
 TRANSPORTS = ("slots", "socket", "store", "message", "memory")
 """How a batch may come to the consumer."""
@@ -25,44 +36,75 @@ class Accounting:
     Samples are counted as planned, whatever the maps make of them.
     """
 
-    batches: int = 0  # that are settled: handed out, or lost as a whole
-    planned: int = 0  # samples of these
-    delivered: int = 0
-    failed: int = 0  # samples that were left out because they could not be made
-    replaced: int = 0  # samples among those handed out that stand in the place of others
+    counts: Counts = Counts()
     errors: list[Any] = dataclasses.field(default_factory=list)  # of each sample that failed or was replaced
     transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
     arrays: str = ""  # how the arrays of the source reached the workers
     failed_before: int = 0  # samples that failed or were replaced before the epoch was resumed: not in `errors`
-    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    gap: bool = False  # whether a batch was lost that is not the last one
+    _latest: dict[int, tuple[Counts, Counts]] = dataclasses.field(default_factory=dict)  # by thread: before, after
+
+    @property
+    def batches(self) -> int:
+        return self.counts.batches
+
+    @property
+    def planned(self) -> int:
+        return self.counts.planned
+
+    @property
+    def delivered(self) -> int:
+        return self.counts.delivered
+
+    @property
+    def failed(self) -> int:
+        return self.counts.failed
+
+    @property
+    def replaced(self) -> int:
+        return self.counts.replaced
 
     def counted(self) -> tuple[int, dict[str, int]]:
         """Return what a saved state says of the accounting: the batches, the counts; from any thread."""
-        with self._lock:
-            return self.batches, {name: getattr(self, name) for name in COUNTS}
+        batches, *counts = self.counts
+        return batches, dict(zip(COUNTS, counts, strict=True))
 
     def carry(self, batches: int, counts: dict[str, int]) -> None:
-        """Begin with what an earlier run entered: its number of batches, its counts."""
-        self.batches = batches
-        for name in COUNTS:
-            setattr(self, name, counts[name])
+        """Begin with the number of batches and the counts of an earlier run."""
+        self.counts = Counts(batches, **{name: counts[name] for name in COUNTS})
         self.failed_before = counts["failed"] + counts["replaced"]
 
     def settle(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
-        """Enter what became of one batch, all at once, for another thread may save the state meanwhile."""
-        if number != self.batches or delivered + failed != planned:
+        """Enter what became of one batch."""
+        before = self.counts
+        if number != before.batches or delivered + failed != planned:
             raise AccountingError(
-                f"batch {self.batches} of {planned} samples was to be handed out, but it is batch {number}, with "
+                f"batch {before.batches} of {planned} samples was to be handed out, but it is batch {number}, with "
                 f"{delivered} samples and {failed} reported as failed; this is a bug of the library"
             )
-        with self._lock:
-            self.batches += 1
-            self.planned += planned
-            self.delivered += delivered
-            self.failed += failed
-            self.replaced += replaced
         if transport:
             self.transports[transport] += 1
+        after = Counts(
+            number + 1,
+            before.planned + planned,
+            before.delivered + delivered,
+            before.failed + failed,
+            before.replaced + replaced,
+        )
+        self._latest[threading.get_ident()] = before, after
+        self.counts = after
+
+    def take_back(self, since: Counts) -> None:
+        """Undo what this thread settled after `since`: a batch that did not reach the loop.
+
+        If another thread has settled the next batch, there is a gap, and no state can say so.
+        """
+        before, after = self._latest.get(threading.get_ident(), (since, since))
+        if after.batches > since.batches:
+            if self.counts is after:
+                self.counts = before
+            elif self.counts.batches > after.batches:
+                self.gap = True
 
     def balance(self, n_batches: float) -> None:
         """Check the accounting at the end of an epoch of `n_batches` batches."""

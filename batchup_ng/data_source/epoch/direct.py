@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from ...batch_layout import finished
-from ...errors import ReentrantIteration
+from ...errors import PoolClosed, ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
 from ...memory_pool import Buffers
@@ -17,7 +17,7 @@ from ..hooks import SourceNode, any_node
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
 from .failures import Failures
-from .opening import Epoch, Runner
+from .opening import CLOSED, Epoch, Runner
 from .reading import MakeBatch
 
 Batches = Generator[Any, None, None]
@@ -30,7 +30,13 @@ class DirectRunner(Runner):
         self._batches = batches
 
     def __next__(self) -> Any:
-        return next(self._batches)
+        try:
+            return next(self._batches)
+        except StopIteration:
+            if self.closed and not self.at_end:
+                raise PoolClosed(CLOSED) from None
+            self.at_end = True
+            raise
 
     def check_caller(self) -> None:
         if getattr(self._batches, "gi_running", False):
@@ -40,6 +46,7 @@ class DirectRunner(Runner):
             )
 
     def close(self) -> None:
+        self.closed = True
         with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
             self._batches.close()
 
@@ -92,12 +99,9 @@ class StreamRunner(DirectRunner):
     def __init__(self, batches: Batches, owner: Any, epoch: Epoch) -> None:
         super().__init__(batches)
         self._now = functools.partial(inner_state, owner, epoch.options)
-        self._latest = self._now()
+        self.latest = self._now()
 
     def __next__(self) -> Any:
-        batch = next(self._batches)
-        self._latest = self._now()
+        batch = super().__next__()
+        self.latest = self._now()
         return batch
-
-    def latest_state(self) -> Any:
-        return self._latest

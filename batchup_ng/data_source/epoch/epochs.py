@@ -8,7 +8,6 @@ to the iterator before, so that what was begun ends with the last reference to :
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import warnings
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import validation
+from ...error_context import raised_by_handler
 from ...errors import RepeatedEpochWarning, StateError
 from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
@@ -51,23 +51,27 @@ class Epochs(Iterator[BatchIterator]):
             current.break_off(
                 "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
             )
-        iterator, self._ahead = self._ahead, None
-        if iterator is None:
-            iterator = self._begun()
+        ahead, number, state = self._ahead, self._number, self._state
+        if ahead is not None and (ahead.torn or ahead.epoch != number):
+            ahead.close()
+            ahead = self._ahead = None
+        iterator = self._begun(number) if ahead is None else ahead
         self._current = weakref.ref(iterator)
-        self._may_begin_ahead = self._options.rng is None
-        return iterator
+        try:
+            self._may_begin_ahead = self._options.rng is None
+            self._number, self._ahead, self._state = number + 1, None, None
+            return iterator
+        except BaseException:  # of a signal's handler: the next call hands the same epoch out
+            self._number, self._state = number, state
+            raise
 
-    def _begun(self, before: weakref.ref[BatchIterator] | None = None) -> BatchIterator:
-        """Return the next epoch, which shares its buffer with the one before."""
-        if self._number >= self._end:
+    def _begun(self, number: int, before: weakref.ref[BatchIterator] | None = None) -> BatchIterator:
+        """Return the iterator of an epoch, which shares its buffer with the one before."""
+        if number >= self._end:
             raise StopIteration
-        options = dataclasses.replace(self._options, epoch=self._number, numbered=True)
-        epoch = prepare(self._source, options, self._state)
-        runner = self._source.start(epoch, before)
-        self._state = None
-        self._number += 1
-        return BatchIterator(epoch, runner, weakref.ref(self))
+        options = dataclasses.replace(self._options, epoch=number, numbered=True)
+        epoch = prepare(self._source, options, self._state if before is None else None)
+        return BatchIterator(epoch, self._source.start(epoch, before), weakref.ref(self))
 
     def fill_ahead(self) -> None:
         """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's iterator."""
@@ -75,8 +79,11 @@ class Epochs(Iterator[BatchIterator]):
             self._ahead.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
-            with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
-                self._ahead = self._begun(self._current)
+            try:
+                self._ahead = self._begun(self._number, self._current)
+            except Exception as error:  # it is raised again when the epoch is asked for
+                if raised_by_handler(error):
+                    raise
 
     def close(self) -> None:
         """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
@@ -87,7 +94,7 @@ class Epochs(Iterator[BatchIterator]):
         self._ahead = None
 
     def __repr__(self) -> str:
-        number = self._number - (self._ahead is not None)
+        number = self._number
         last = "without end" if self._end == math.inf else f"the last is {self._end - 1}"
         left = f"next is epoch {number}, {last}" if number < self._end else "no more"
         return f"<{type(self).__name__}: {left}, of {self._source!r}>"

@@ -9,23 +9,42 @@ import sys
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
-from ...errors import ArgumentTypeError, PoolClosed
+from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
+from .iterator_views import reason
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "at_end", "break_off", "buffered", "fill", "place", "state_at", "untouched"}
+HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at", "stream_id",
+         "take_back", "torn", "untouched"}
 """What the library calls, and users do not."""
+
+BY_CONSUMER = ""
+"""Why an iterator is over that its consumer closed, or that is at its end."""
+
+UNKNOWN = "an exception"
+"""Why an iterator is over before the exception was looked at."""
+
+
+class Handed(NamedTuple):
+    """What an iterator itself has handed out, of which a state says nothing."""
+
+    batches: int = 0
+    samples: int = 0
+    waited: float = 0.0  # seconds that the consumer was in ``next``
 
 
 class BatchIterator(Iterator[Any]):
     """Hands out batches, each a tuple of arrays, in the order of the plan.
 
     A loop that is broken off ends the work as soon as nothing refers to the iterator; ``with`` or :meth:`close` do
-    so at once. An exception that was raised in making a batch is raised here, in that batch's turn, after which
-    the iterator is closed.
+    so at once. An exception that was raised in making a batch is raised here, in that batch's turn.
+
+    Any exception out of ``next`` but ``StopIteration``, also one of a signal's handler (Ctrl-C, SIGALRM), breaks the
+    epoch off. A later ``next`` raises ``PoolClosed``, and :meth:`state_dict` is the state before the batch that was
+    asked for, so an epoch that resumes from it loses and repeats nothing.
 
     Args:
         epoch: What it hands out.
@@ -34,57 +53,71 @@ class BatchIterator(Iterator[Any]):
 
     Attributes:
         at_end: Whether all of its batches were handed out and the next was asked for.
+        asked: Whether a batch was asked for.
     """
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
-        self._delivered = 0
-        self._samples = 0
-        self._waited = 0.0
+        self._handed = Handed()
         self._series = series
         self._begin(epoch, runner)
 
     def _begin(self, epoch: Epoch, runner: Runner) -> None:
+        self._finalizer = weakref.finalize(self, runner.abandon)
         self._epoch = epoch
         self._runner = runner
         self._accounting = epoch.accounting
-        self._ended = False
-        self._broken_off = ""  # by what, where it was neither at its end nor closed by the consumer
-        self.at_end = False
-        self._finalizer = weakref.finalize(self, runner.abandon)
+        self.at_end = self.asked = False
+        self._over: str | None = None  # by what the epoch was broken off, or BY_CONSUMER; None as long as it goes on
 
     def __next__(self) -> Any:
-        """Return the next batch.
+        """Return the next batch; ``StopIteration`` is the end of the epoch, or follows :meth:`close`.
 
         Raises:
             ReentrantIteration: this is called by what is just making a batch of this iterator, such as a map.
-            PoolClosed: an interrupt (Ctrl-C), or the next of several ``epochs``, broke the epoch off; a loop that went
-                on must not take that for its end.
+            PoolClosed: an exception, or the next of several ``epochs``, broke the epoch off; a loop that goes on must
+                not take that for its end.
         """
-        if self._ended:
-            if self._broken_off:
-                raise PoolClosed(
-                    f"this epoch was broken off by {self._broken_off} after {self._delivered} batches, so that its "
-                    f"iterator is closed; make a new one"
-                )
-            raise StopIteration
+        if self._over is not None:
+            self._raise_over()
         self._runner.check_caller()
+        mark = self.mark
         began = time.perf_counter()
+        self.asked = True
         try:
             batch = next(self._runner)
             if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
                 series.fill_ahead()
-        except BaseException as error:
-            self.close()
-            self._broken_off = "an interrupt" if type(error) is KeyboardInterrupt else ""
-            self.at_end = isinstance(error, StopIteration)
-            if self.at_end and self._epoch.plan is not None:
-                self._accounting.balance(self._epoch.n_batches() or 0)
+            _, _, handed = mark
+            samples, waited = count_of(batch), time.perf_counter() - began
+            self._handed = Handed(handed.batches + 1, handed.samples + samples, handed.waited + waited)
+            return batch
+        except StopIteration:
+            self._end()
             raise
-        finally:
-            self._waited += time.perf_counter() - began
-        self._delivered += 1
-        self._samples += count_of(batch)
-        return batch
+        except BaseException as error:
+            others = self._over  # another thread's reason
+            if others is None:
+                self._over = UNKNOWN  # first of all: the exception of another signal may come in any line below
+            self.take_back(mark, reason(error))
+            self._handed = self._handed._replace(waited=self._handed.waited + time.perf_counter() - began)
+            if others and isinstance(error, PoolClosed):
+                self._raise_over()
+            raise
+
+    def _raise_over(self) -> NoReturn:
+        if self._over == BY_CONSUMER:
+            raise StopIteration
+        raise PoolClosed(
+            f"this epoch was broken off by {self._over} after {self._handed.batches} batches, so that its iterator is "
+            f"closed; make a new one, which goes on from there with state=iterator.state_dict()"
+        )
+
+    def _end(self) -> None:
+        """Close the iterator behind its last batch."""
+        self.at_end = True
+        self.close()
+        if self._epoch.plan is not None:
+            self._accounting.balance(self._epoch.n_batches() or 0)
 
     @property
     def epoch(self) -> int:
@@ -102,7 +135,7 @@ class BatchIterator(Iterator[Any]):
             raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
         if total > sys.maxsize:
             raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
-        return 0 if self._ended else max(0, int(total) - self._accounting.batches)
+        return 0 if self._over is not None else max(0, int(total) - self._accounting.batches)
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError(
@@ -116,7 +149,7 @@ class BatchIterator(Iterator[Any]):
             ready = self._runner.ready()
             n = self._epoch.n_batches()
             total = "" if n is None or n == math.inf else f"/{n}"
-        state = "closed" if self._ended else f"{ready} buffered"
+        state = "closed" if self._over is not None else f"{ready} buffered"
         return f"<{type(self).__name__}: {self._accounting.batches}{total} batches delivered, {state}>"
 
     def __dir__(self) -> list[str]:
@@ -133,15 +166,28 @@ class BatchIterator(Iterator[Any]):
 
     def close(self) -> None:
         """End the epoch and what was started for it; may be called again. ``next()`` then raises ``StopIteration``."""
-        self._ended = True
-        if self._finalizer.detach() is not None:
-            self._runner.close()
+        self.break_off(BY_CONSUMER)
 
     def break_off(self, by: str) -> None:
         """End the epoch as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless the epoch was over."""
-        if not self._ended:
-            self._broken_off = by
-        self.close()
+        if self._over is None or self._over is UNKNOWN:
+            self._over = by
+        if self._finalizer.alive:
+            self._runner.close()
+            self._finalizer.detach()
+
+    @property
+    def mark(self) -> tuple[Any, ...]:
+        """How far the iterator is now, for :meth:`take_back`."""
+        return self._accounting.counts, self._runner.latest, self._handed
+
+    def take_back(self, mark: tuple[Any, ...], by: str) -> None:
+        """Break the epoch off as it was at `mark`: a batch that this thread took since did not reach the loop."""
+        counts, latest, handed = mark
+        self._accounting.take_back(counts)
+        if self._accounting.batches == counts.batches:  # no other thread has gone on
+            self._runner.latest, self._handed = latest, handed
+        self.break_off(by)
 
     # -- saving and resuming -----------------------------------------------------------------------------------
 
@@ -155,18 +201,33 @@ class BatchIterator(Iterator[Any]):
         The first call of all reads the arrays of the source's samplers once, 0.7 s for 10^8 rows.
 
         Raises:
-            StateError: the source only streams, or its order is drawn from a generator and not from an int seed.
+            StateError: the source only streams, or its order is drawn from a generator and not from an int seed; or
+                several threads took batches, and an exception in one of them lost a batch before the last.
         """
+        if self._accounting.gap:
+            raise StateError(
+                "an exception in one of several threads lost a batch of this epoch before the last; no state can say so"
+            )
         return self.state_at(self.place())
 
     @property
     def untouched(self) -> bool:
-        """Whether no batch was asked for yet."""
-        return not self._ended and not self._waited
+        """Whether no batch was asked for, and the epoch goes on."""
+        return self._over is None and not self.asked
+
+    @property
+    def torn(self) -> bool:
+        """Whether what is ahead may lack a batch, so that the epoch must be begun again."""
+        return self._runner.torn
+
+    @property
+    def stream_id(self) -> int:
+        """Number of the stream that its tasks are of."""
+        return self._runner.stream_id
 
     def place(self) -> tuple[Any, ...]:
         """Return how far the epoch is; quicker than a state, for iterators that are ahead of the consumer."""
-        return (*self._accounting.counted(), self._runner.latest_state())
+        return (*self._accounting.counted(), self._runner.latest)
 
     def state_at(self, place: tuple[Any, ...]) -> dict[str, Any]:
         """Return the state that :meth:`state_dict` gave when :meth:`place` gave `place`."""
@@ -181,6 +242,7 @@ class BatchIterator(Iterator[Any]):
         """
         epoch = prepare(self._epoch.source, self._epoch.asked, state)
         self.close()
+        self._over = "load_state_dict(), which was not done"  # until it is
         self._begin(epoch, epoch.source.start(epoch))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
@@ -225,11 +287,11 @@ class BatchIterator(Iterator[Any]):
             one on each node (``"store"``), ``""`` where that was not needed.
         """
         return {
-            "batches": self._delivered,
-            "samples": self._samples,
+            "batches": self._handed.batches,
+            "samples": self._handed.samples,
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
-            "wait_seconds": self._waited,
+            "wait_seconds": self._handed.waited,
             "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,
@@ -237,11 +299,11 @@ class BatchIterator(Iterator[Any]):
 
     def ahead(self) -> int:
         """Return how many batches are under way, or done and not yet handed out."""
-        return 0 if self._ended else self._runner.ahead()
+        return 0 if self._over is not None else self._runner.ahead()
 
     def buffered(self) -> int:
         """Return how many batches are made and wait."""
-        return 0 if self._ended else self._runner.ready()
+        return 0 if self._over is not None else self._runner.ready()
 
     def fill(self) -> None:
         """Submit batches as far as there is room for them."""

@@ -11,14 +11,42 @@ from ...errors import ArgumentTypeError, PoolClosed
 IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
 
+END = object()
+"""Stands for the batch behind the last."""
+
+
 class IteratorView(Iterator[Any]):
-    """Hands out the batches of an iterator, which has the other methods, too."""
+    """Hands out the batches of an iterator, which has the other methods, too.
+
+    An exception while a batch is on its way from that iterator to the loop breaks the epoch off: a loop that goes on
+    would lack the batch without noticing. The state is the one before this batch.
+    """
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
 
     def __next__(self) -> Any:
-        return next(self._iterator)
+        iterator = self._iterator
+        mark = getattr(iterator, "mark", None)
+        try:
+            batch = next(iterator, END)
+            if batch is not END:
+                return self._received(batch)
+        except BaseException as error:
+            if mark is not None:
+                iterator.take_back(mark, self._reason(error))
+            if isinstance(error, StopIteration):
+                raise RuntimeError(f"{self._reason(error)}: it raised StopIteration") from error
+            raise
+        raise StopIteration
+
+    def _received(self, batch: Any) -> Any:
+        """Return what is handed out of `batch`."""
+        return batch
+
+    def _reason(self, error: BaseException) -> str:
+        """Return in words by what an epoch was broken off."""
+        return reason(error)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by copy and pickle before there is anything
@@ -52,14 +80,11 @@ class MappedIterator(IteratorView):
         self._fn = fn
         self._name = name or function_name(fn)
 
-    def __next__(self) -> Any:
-        batch = next(self._iterator)
-        try:
-            return self._fn(batch)
-        except BaseException:  # or a loop that goes on would lack this batch, in silence
-            if hasattr(self._iterator, "break_off"):
-                self._iterator.break_off(f"an error in {self._name}")
-            raise
+    def _received(self, batch: Any) -> Any:
+        return self._fn(batch)
+
+    def _reason(self, error: BaseException) -> str:
+        return reason(error) if type(error) is KeyboardInterrupt else f"an error in {self._name}"
 
     def __repr__(self) -> str:
         return f"<{self._iterator!r}, then {self._name}>"
@@ -73,7 +98,7 @@ class LoaderIterator(IteratorView):
     def __next__(self) -> Any:
         if self._replaced_by:
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
-        return next(self._iterator)
+        return super().__next__()
 
     def close(self) -> None:
         """End the epoch, unless it went to another call of ``iter``."""
@@ -82,10 +107,10 @@ class LoaderIterator(IteratorView):
 
     def break_off(self, by: str) -> None:
         """End it; its epoch goes to the next call of ``iter`` if no batch was asked for."""
-        if self._iterator.untouched:
-            self._replaced_by = by
-        else:
+        if self._iterator.asked:
             self._iterator.break_off(by)
+        else:
+            self._replaced_by = by
 
 
 def called_with(fn: Callable[..., Any], batch: Any) -> Any:
@@ -93,3 +118,8 @@ def called_with(fn: Callable[..., Any], batch: Any) -> Any:
     if isinstance(batch, dict):
         return fn(**batch)
     return fn(*batch) if isinstance(batch, tuple) else fn(batch)
+
+
+def reason(error: BaseException) -> str:
+    """Return in words by what exception an epoch was broken off."""
+    return "an interrupt" if type(error) is KeyboardInterrupt else f"an exception ({type(error).__name__})"

@@ -21,8 +21,24 @@ from .checkpoint import check_cut, check_stream, counted_of, identity, order_of,
 from .state import CANNOT, SavedEpoch, as_state
 
 
+CLOSED = "this iterator was closed while a batch was waited for"
+"""The text of the error of a runner that is closed before the end of its epoch."""
+
+
 class Runner:
-    """Makes the batches of an epoch in order; this one's methods are those of one that makes none ahead."""
+    """Makes the batches of one epoch in order. The defaults are those of a runner without read-ahead.
+
+    ``StopIteration`` out of ``next`` means that the epoch is at its end. After ``close`` it is ``PoolClosed``.
+    """
+
+    closed = False
+    at_end = False
+    stream_id = 0
+    """Number of the stream that its tasks are of, where it has some."""
+    torn = False
+    """Whether an exception of a signal's handler may have cost a batch that was to be submitted."""
+    latest: Any = None
+    """The state of a stream after the batch that was handed out last; None if it has no state."""
 
     @property
     def used_up(self) -> bool:
@@ -46,10 +62,6 @@ class Runner:
 
     def fill(self) -> None:
         """Submit batches as far as there is room for them."""
-
-    def latest_state(self) -> Any:
-        """Return the state of a stream after the batch that was handed out last; None where it has none."""
-        return None
 
     def close(self) -> None:
         """End the work; may be called again, from any thread."""
