@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import signal
+import inspect
+import os
+import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .errors import BatchError, RemoteTraceback, batch_error
+from .errors import BatchError, BatchupError, RemoteTraceback, batch_error
 
 MAX_TEXT = 1 << 16
 """Characters of an exception's own text, or of a traceback, that are kept."""
 
+_PACKAGE = os.path.dirname(__file__) + os.sep
 _MAP = "__batchup_map__"
+_WRONG_CALL = "__batchup_wrong_call__"
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -35,6 +39,22 @@ def note_map(error: BaseException, name: str) -> None:
         setattr(error, _MAP, name)
 
 
+def note_wrong_call(error: TypeError, fn: Callable[..., Any], args: Any, keywords: Any) -> None:
+    """Note on a ``TypeError`` of the call ``fn(*args, **keywords)`` that `fn` does not take these arguments, if so."""
+    if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return  # another error, or one that was raised inside of `fn`
+    with contextlib.suppress(ValueError):  # it has no signature
+        try:
+            inspect.signature(fn).bind(*args, **keywords)
+        except TypeError:
+            setattr(error, _WRONG_CALL, True)
+
+
+def is_wrong_call(error: BaseException) -> bool:
+    """Return whether a function was called with arguments that it does not take."""
+    return type(error) is TypeError and getattr(error, _WRONG_CALL, False) is True
+
+
 def map_of(error: BaseException) -> str | None:
     """Return the name of the map that raised `error`, here or in another process, or None."""
     try:
@@ -46,28 +66,13 @@ def map_of(error: BaseException) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def raised_by_handler(error: BaseException) -> bool:
-    """Return whether a signal's handler raised `error`: Ctrl-C, or a handler of the program's own written in Python."""
-    if isinstance(error, KeyboardInterrupt):
-        return True
-    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)) if handlers else False
-
-
-def _code_of(handler: Any) -> Any:
-    """Return the code that runs when `handler` is called; None if it is not written in Python."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    if not hasattr(handler, "__code__") and callable(handler):
-        handler = getattr(handler, "__func__", getattr(type(handler), "__call__", None))
-    return getattr(handler, "__code__", None)
-
-
 def text_of(error: BaseException) -> str:
     """Return the text of `error`, cut to :data:`MAX_TEXT`."""
     try:
         text = str(error)
-    except Exception:
+    except Exception as raised:
+        if of_signal_handler(raised):
+            raise
         return f"an exception of type {type(error).__name__} without a text"
     return shortened(text) or type(error).__name__
 
@@ -99,6 +104,45 @@ def described(error: BaseException, which: str, when: str, told: dict[str, Any])
     if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT:
         result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print the whole of a long one
     return result
+
+
+def of_signal_handler(error: BaseException) -> bool:
+    """Return whether `error` comes from the handler of a signal that arrived in the midst of other code.
+
+    Python calls a handler with the frame that it interrupted, which no other function gets from its caller. A package
+    error that wraps such an exception counts, because readers of files wrap any exception that a decoder raises.
+    """
+    while error.__cause__ is not None and isinstance(error, BatchupError):
+        error = error.__cause__
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        interrupted, step = step.tb_frame, step.tb_next
+        for value in tuple(step.tb_frame.f_locals.values()):
+            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def unless_of_signal_handler() -> Iterator[None]:
+    """Suppress exceptions, but not those of signal handlers."""
+    try:
+        yield
+    except Exception as error:
+        if of_signal_handler(error):
+            raise
+
+
+def place_of(error: BatchError) -> str:
+    """Return the map that raised `error` with its line, ``"map 'fn', train.py:4"``; "" where no map did."""
+    if error.op is None:
+        return ""
+    where, before = "", _PACKAGE
+    for path, line in re.findall(r'^  File "(.*)", line (\d+)', error.traceback, re.MULTILINE):
+        if before.startswith(_PACKAGE) and not path.startswith(_PACKAGE):
+            where = f", {os.path.basename(path)}:{line}"
+        before = path
+    return f"map {error.op!r}{where}"
 
 
 def without_frames(error: BaseException) -> None:

@@ -277,7 +277,8 @@ class CacheWarning(RuntimeWarning):
 
 
 class SampleWarning(RuntimeWarning):
-    """Samples are left out or replaced, as the error policy says; or an exclusion list has paths that match no file."""
+    """Samples are left out or replaced, as the error policy says, or a batch was made at a later try; or an exclusion
+    list has paths that match no file."""
 
 
 class RepeatedEpochWarning(RuntimeWarning):

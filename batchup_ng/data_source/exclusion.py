@@ -27,7 +27,7 @@ MAX_MESSAGE = 10_000
 
 
 def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
-    """Write the samples that failed as a CSV file; return how many they are.
+    """Write the samples that failed as a CSV file; return how many they are. Errors of whole batches are left out.
 
     The file has the columns ``row, source, error, message, op, epoch, batch, position``: `source` is the path or key of
     the sample, `error` the class of the exception, the others are as :class:`~batchup_ng.BatchError` has them, empty
@@ -44,6 +44,7 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
         OSError: the file cannot be written.
     """
     listed = [errors] if isinstance(errors, BatchError) else list(getattr(errors, "errors", errors))
+    written = 0
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
@@ -53,10 +54,13 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
                 f"errors must be an iterator, a loader, or a list of BatchError, and holds {error!r:.80}; pass the "
                 f"iterator whose epoch skipped samples"
             )
+        if error.row is None and error.rows is not None:
+            continue  # a whole batch, such as one that could be made at a later try
+        written += 1
         told = {"error": type(error.error or error).__name__, "message": shortened(str(error), MAX_MESSAGE)}
         writer.writerow([told[name] if name in told else getattr(error, name) for name in COLUMNS])
     replace_text(path, text.getvalue())
-    return len(listed)
+    return written
 
 
 def excluded_paths(exclude: Any) -> dict[str, set[str]]:

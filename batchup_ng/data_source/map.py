@@ -14,7 +14,7 @@ import numpy as np
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
-from ..error_context import described, function_name, note_map
+from ..error_context import described, function_name, note_map, note_wrong_call, of_signal_handler
 from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
@@ -27,9 +27,12 @@ from .wrapped import SameOrder
 
 def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
     """Call a function of a batch, or sample, with its parts; those of a dict by name."""
-    if type(batch) is tuple or not isinstance(batch, Mapping):
-        return fn(*batch, **keywords)
-    return fn(**batch, **keywords)
+    by_place = type(batch) is tuple or not isinstance(batch, Mapping)
+    try:
+        return fn(*batch, **keywords) if by_place else fn(**batch, **keywords)
+    except TypeError as error:
+        note_wrong_call(error, fn, batch if by_place else (), keywords if by_place else {**batch, **keywords})
+        raise
 
 
 class MapDataSource(SameOrder):
@@ -143,7 +146,7 @@ class CollateDataSource(MapDataSource):
         return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        result = self.fn(batch if type(batch) is list else batches.given_samples(batch))
+        result = call(self.fn, (batch if type(batch) is list else batches.given_samples(batch),))
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
@@ -213,6 +216,8 @@ class ConsumerMaps(NamedTuple):
             try:
                 batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:
+                if of_signal_handler(error):
+                    raise
                 note_map(error, function_name(node.fn))
                 when = f"epoch {key.epoch}, batch {key.batch}"
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error

@@ -4,17 +4,23 @@ The worker that has the batch does so, or the consumer's thread where it makes t
 costs one trip: the answer holds the good samples and what was raised for the others. A sample is bad if it fails when
 it is read alone, with the random numbers that it has in its batch. If each sample can be made alone, or if all fail
 alone in another way than they do together (a map that needs several samples), no sample is to blame: the batch is made
-again once, and if it fails again the whole batch is to blame.
+again once. If it fails again, the whole batch is to blame. If it can be made now, the exception did not come again: the
+policy "raise" raises it, the others hand out the batch and note the exception.
+
+An error of the program, such as a ``NameError``, is no fault of a sample: it is raised with any policy. Neither is the
+exception of a signal handler that the consumer's thread meets in the midst of a map.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..error_context import is_wrong_call
 from ..errors import (
     AccountingError,
     BatchError,
@@ -46,6 +52,25 @@ class PartialBatch:
     # What was raised for each bad sample, by its place in the batch; of the first alone where the policy is "raise".
     failures: dict[int, BaseException] = dataclasses.field(default_factory=dict)
     error: BaseException | None = None  # for the whole batch, where no single sample is to blame
+    gone: bool = False  # whether `error` did not come again
+    retried: BaseException | None = None  # what was raised at first for rows that could be made at a later try
+    of_program: bool = False  # whether what failed is the program, for which the policy does not count
+
+    def with_errors(self, change: Callable[[BaseException], Any]) -> PartialBatch:
+        """Return a copy with each exception changed, as to send it to another process."""
+        failures = {place: change(error) for place, error in self.failures.items()}
+        whole, retried = (None if error is None else change(error) for error in (self.error, self.retried))
+        return dataclasses.replace(self, failures=failures, error=whole, retried=retried)
+
+
+def of_program(error: BaseException) -> bool:
+    """Return whether an exception is an error of the program, whatever the data.
+
+    That is a name or a module that does not exist, a misspelt name of a module, or a map that cannot be called with the
+    columns of the batch. Other exceptions may be a sample's fault, ``SyntaxError`` (``ast.literal_eval``) included.
+    """
+    misspelt = isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), types.ModuleType)
+    return isinstance(error, (NameError, ImportError)) or misspelt or is_wrong_call(error)
 
 
 def isolable(error: BaseException, rows: Any) -> bool:
@@ -64,9 +89,9 @@ def isolate(
     error: BaseException,
     action: str,
     retries: int,
-    caught: tuple[type[BaseException], ...],
+    caught: Callable[[BaseException], bool],
 ) -> Any:
-    """Return the batch of `rows`, whose read raised `error`, if it can be made now; else a :class:`PartialBatch`.
+    """Return what becomes of the batch of `rows`, whose read raised `error`: a :class:`PartialBatch`.
 
     Args:
         read: Reads rows of the batch; the second argument is the places that they have in it, None for all.
@@ -74,14 +99,16 @@ def isolate(
         error: What was raised.
         action: What the error policy does: with ``"raise"`` only the first bad sample is looked for.
         retries: How often to make the whole batch again first.
-        caught: The exceptions that are failures.
+        caught: Returns whether an exception is a failure; any other ends the search.
     """
     n = whole_samples(rows)[1]
 
     def tried(places: np.ndarray) -> tuple[Any, BaseException | None]:
         try:
             return read(*(rows, None) if len(places) == n else (take_rows(rows, places), places)), None
-        except caught as raised:
+        except BaseException as raised:
+            if not caught(raised):
+                raise
             return None, raised
 
     def find_bad(places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
@@ -98,7 +125,13 @@ def isolate(
             bad = {place: one for place, one in bad.items() if type(one) is type(error)} if first else {}
         return bad
 
-    return search(rows, error, action, retries, tried, find_bad)
+    if of_program(error):
+        action = "raise"
+    made: PartialBatch = search(rows, error, action, retries, tried, find_bad, action == "raise")
+    wrong = {place: one for place, one in made.failures.items() if of_program(one)}
+    if wrong or (made.error is not None and of_program(made.error)):
+        return PartialBatch(failures=wrong, error=made.error, gone=made.gone, of_program=True)
+    return made
 
 
 def search(
@@ -108,20 +141,23 @@ def search(
     again: int,
     read: Callable[[np.ndarray], tuple[Any, BaseException | None]],
     find_bad: Callable[[np.ndarray, BaseException, bool], dict[int, BaseException]],
-) -> Any:
-    """Return the batch of `rows`, which failed with `error`, if it can be made now, else a :class:`PartialBatch`.
+    strict: bool = False,
+) -> PartialBatch:
+    """Return what becomes of the batch of `rows`, which failed with `error`.
 
     Args:
         read: Returns what the samples at some places give together, or what it fails with.
         find_bad: Returns what the bad ones of the samples at some places fail with, given what they fail with together
             and whether it is the first search of this batch.
+        strict: Whether an error that did not come again is the batch's all the same, unless one of the `again` tries
+            made the batch.
     """
     probed, n = whole_samples(rows)
     places, bad = np.arange(n), dict[int, BaseException]()
     for _ in range(again):
         made, raised = read(places)
         if raised is None:
-            return made
+            return _together(made, bad, places, error)
         error = raised
     for _ in range(MAX_ROUNDS):
         found = find_bad(places[places < probed], error, not bad)
@@ -131,16 +167,20 @@ def search(
             return PartialBatch(failures=bad)
         made, raised = read(places)
         if raised is None:
-            return _together(made, bad, places)
+            if strict and not found:
+                return PartialBatch(error=error, gone=True)
+            return _together(made, bad, places, None if found else error)
         error = raised
         if not found:
             break
     return PartialBatch(failures=bad, error=error)
 
 
-def _together(made: Any, bad: dict[int, BaseException], places: np.ndarray) -> Any:
-    """Return what the samples at `places` gave together with what was found bad before."""
+def _together(
+    made: Any, bad: dict[int, BaseException], places: np.ndarray, retried: BaseException | None
+) -> PartialBatch:
+    """Return what the samples at `places` gave together with what was found bad, or failed at first, before."""
     if type(made) is PartialBatch:
         failures = {int(places[place]): error for place, error in made.failures.items()}
-        return dataclasses.replace(made, failures={**failures, **bad})
-    return PartialBatch(made, len(places), bad) if bad else made
+        return dataclasses.replace(made, failures={**failures, **bad}, retried=made.retried or retried)
+    return PartialBatch(made, len(places), bad, retried=retried)

@@ -24,13 +24,15 @@ class ErrorPolicy:
         action: ``"raise"``: raise a :class:`~batchup_ng.errors.BatchError` that names it. ``"skip"``: leave it out of
             its batch. A batch of which nothing is left is not handed out; where ranks share the epoch, and so must
             have equally many, it raises :class:`~batchup_ng.errors.TooManyErrors`. ``"replace"``: put another row of
-            the same epoch in its place, a function of the seed, the epoch and the position.
-        max_errors: How many samples of an epoch may fail; None for any number.
+            the same epoch in its place, a function of the seed, the epoch and the position. Errors of the program,
+            such as a ``NameError``, are raised with any action.
+        max_errors: How many samples of an epoch may fail; None for any number. Without this and `max_rate`, an epoch
+            ends if all samples of its first batches fail, 100 or more.
         max_rate: What share of an epoch's samples may fail, above 0 and at most 1. Where an epoch has no known number
             of samples: of those handed out so far, of which 100 are assumed at least. Where ranks share the epoch, each
             counts by itself for both limits: its own errors, its own share of the samples.
         retries: How often a batch that failed is made again whole, before its samples are looked at one by one. For
-            storage that fails at times.
+            storage that fails at times. The iterator counts and lists the batches that were made so.
 
     Raises:
         ArgumentError: a value breaks a rule, or there is a limit to what is raised at once anyway.

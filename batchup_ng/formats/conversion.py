@@ -346,7 +346,8 @@ class _Job:
     def _checkpoint(self, loader: Loader, skipped: list[str]) -> None:
         """Bring what was written to the disk, then the journal that tells of it."""
         assert self._writer is not None
-        errors = [error.row if error.source is None else error.source for error in loader.errors]
+        failed = [error for error in loader.errors if error.row is not None]  # not what a later try could make
+        errors = [error.row if error.source is None else error.source for error in failed]
         with self._telling():
             place = self._writer.checkpoint()
             state = loader.state_dict()

@@ -145,7 +145,7 @@ class AheadIterator(IteratorView):
             PoolClosed: an interrupt (Ctrl-C) or another iteration broke the epoch off, or this is a fork.
         """
         if self._ended is not None:
-            raise self._ended
+            raise self._ended.with_traceback(None)  # or it would grow with each call
         check_process(self._pid)
         began = time.perf_counter()
         try:

@@ -25,6 +25,7 @@ from ..data_source.from_folder import from_folder
 from ..data_source.from_table import from_csv
 from ..error_context import shortened
 from ..errors import ArgumentError, SampleWarning, TooManyErrors
+from ..faults.policy import ErrorPolicy
 from ..validation import not_negative
 from ..work_pool import WorkerThreadPool
 
@@ -35,6 +36,9 @@ DECODED_SIZE = 8
 """Pixels of the sides of pictures that are decoded: whole, as ``resize="bilinear"`` does, then made small."""
 
 BATCH_SIZE = 16
+
+ALL = ErrorPolicy("skip", max_rate=1.0)
+"""What is done about files that cannot be decoded: each is listed, even where the first hundreds are broken."""
 
 
 def pictures_page(
@@ -130,12 +134,12 @@ def _decoded(source: FilesDataSource, write: str | None, progress: Callable[...,
     """Return what decoding all files says, and how many are broken, which are written to a file if it is named."""
     with WorkerThreadPool() as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleWarning)
-        batches = pool.parallel_data_source(source).batch_iterator(BATCH_SIZE, on_error="skip")
+        batches = pool.parallel_data_source(source).batch_iterator(BATCH_SIZE, on_error=ALL)
         shown = progress and progress(batches, total=len(batches), desc="decoding", leave=False, disable=None)
         with contextlib.suppress(TooManyErrors), contextlib.closing(shown or batches) as shown:
             for _ in shown:  # what is asked is only which of them fail
                 pass
-    errors = sorted(batches.errors, key=lambda error: error.row)
+    errors = sorted((error for error in batches.errors if error.row is not None), key=lambda error: error.row)
     if write:
         write_errors(errors, write)
     broken = [f"  {shortened(str(error.error), 1000)}" for error in errors]

@@ -14,7 +14,6 @@ same pool, before what is queued, while this thread waits for them.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import dataclasses
 import weakref
@@ -31,6 +30,7 @@ from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
+from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..sampling.plans.epoch import PlannedBatch
@@ -77,7 +77,7 @@ class ByteBound:
         if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
             nbytes = sum([part.nbytes for part in batch])
         else:
-            with contextlib.suppress(Exception):  # an object of the user's that cannot tell, as a sparse tensor
+            with unless_of_signal_handler():  # an object of the user's that cannot tell, as a sparse tensor
                 nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
@@ -219,7 +219,7 @@ class EpochRunner(PrefetchBuffer):
         if made.kept and self._maps.nodes:
             n = planned_samples(planned.rows, made.batch)
             skipped = self._failures.policy.action == "skip"
-            kept = np.setdiff1d(np.arange(n), list(made.failures)) if skipped else None
+            kept = np.setdiff1d(np.arange(n), list(made.failures)) if skipped and made.failures else None
             made.batch = self._mapped(made.batch, planned, n, kept)
         self._failures.settle(planned, made, self._transport)
         return made
@@ -266,7 +266,7 @@ class EpochRunner(PrefetchBuffer):
         try:
             made = entry.future.result()
         except FAILURES as error:
-            if not isolable(error, entry.job.about.rows):
+            if of_signal_handler(error) or not isolable(error, entry.job.about.rows):
                 raise
             return error
         if not entry.job.how.exclusive:

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ..data_source.epoch.opening import CLOSED, Runner
-from ..error_context import function_name, raised_by_handler
+from ..error_context import function_name, of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..warn import warn_consumer
 from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
@@ -94,7 +94,7 @@ class PrefetchBuffer(Runner):
             except StopIteration:
                 self._ended = True
             except Exception as error:
-                if raised_by_handler(error):
+                if of_signal_handler(error):
                     raise
                 self._ended = True
                 self._failure = error

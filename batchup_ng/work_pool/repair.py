@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import SampleTimeout
-from ..faults.isolation import search
+from ..faults.isolation import PartialBatch, search
 from ..sampling.plans.rows import take_rows, whole_samples
 
 SHORT = 0.5
@@ -54,9 +54,12 @@ class Repair:
     at_once: int  # how many reads the pool can run at once
     run: Callable[[list[Read]], list[Any]]  # gives for each the batch, a PartialBatch, or what ended its worker
 
-    def made(self, error: BaseException, again: int) -> Any:
-        """Return the batch that `error` ended if it can be made now, else a ``PartialBatch``; `again` times whole."""
-        return search(self.rows, error, self.action, again, self._read, self._find_bad)
+    def made(self, error: BaseException, again: int) -> PartialBatch:
+        """Return what becomes of the batch that `error` ended, which is made `again` times whole first."""
+        made = search(self.rows, error, self.action, again, self._read, self._find_bad)
+        if isinstance(made.retried, SampleTimeout):
+            made.retried = None  # the batch has more time now, which is no failure
+        return made
 
     def _read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
         whole = len(places) == whole_samples(self.rows)[1]

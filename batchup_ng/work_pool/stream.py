@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from .. import validation
-from ..error_context import raised_by_handler
+from ..error_context import of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from .prefetch_buffer import Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
@@ -48,7 +48,7 @@ class Stream:
         try:
             return self._buffer.result()
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit)) or raised_by_handler(error):
+            if isinstance(error, (KeyboardInterrupt, SystemExit)) or of_signal_handler(error):
                 self._interrupted = True
                 with contextlib.suppress(Exception):  # of the end of the user's generator
                     self.close()

@@ -143,9 +143,12 @@ class PoolFaultsContract(ABC):
         source = self.numbers(FailsAtFirst(17, 3, tmp_path))
         parallel = pool.parallel_data_source(source, on_error=ErrorPolicy("raise", retries=3))
         iterator = parallel.batch_iterator(7)
-        assert np.concatenate([x for (x,) in iterator]).tolist() == self.good()
-        assert iterator.errors == []
-        assert iterator.stats()["batches"] == 6
+        with pytest.warns(SampleWarning, match="a batch failed and was made again"):
+            assert np.concatenate([x for (x,) in iterator]).tolist() == self.good()
+        (error,) = iterator.errors
+        assert (error.row, error.batch, error.rows.tolist()) == (None, 2, list(range(14, 21)))
+        stats = iterator.stats()
+        assert (stats["batches"], stats["retried"], stats["failed"], stats["replaced"]) == (6, 1, 0, 0)
 
     # -- time --------------------------------------------------------------------------------------------------
 

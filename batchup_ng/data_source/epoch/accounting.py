@@ -11,6 +11,9 @@ import numpy as np
 from ... import batch as batches
 from ...errors import AccountingError
 
+MAX_LISTED = 1000
+"""How many batches that were retried are listed: those of storage that fails at times may be endless."""
+
 COUNTS = ("planned", "delivered", "failed", "replaced")
 """The counts that a saved state has, beside the batches."""
 
@@ -38,6 +41,8 @@ class Accounting:
 
     counts: Counts = Counts()
     errors: list[Any] = dataclasses.field(default_factory=list)  # of each sample that failed or was replaced
+    retried: int = 0  # batches that failed at first and could be made at a later try
+    retries: list[Any] = dataclasses.field(default_factory=list)  # the errors of the first of them
     transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
     arrays: str = ""  # how the arrays of the source reached the workers
     failed_before: int = 0  # samples that failed or were replaced before the epoch was resumed: not in `errors`
@@ -105,6 +110,12 @@ class Accounting:
                 self.counts = before
             elif self.counts.batches > after.batches:
                 self.gap = True
+
+    def note_retried(self, error: Any) -> None:
+        """Enter that a batch could be made at a later try, at first with `error`."""
+        self.retried += 1
+        if len(self.retries) < MAX_LISTED:
+            self.retries.append(error)
 
     def balance(self, n_batches: float) -> None:
         """Check the accounting at the end of an epoch of `n_batches` batches."""

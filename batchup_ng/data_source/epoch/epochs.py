@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import validation
-from ...error_context import raised_by_handler
+from ...error_context import of_signal_handler
 from ...errors import RepeatedEpochWarning, StateError
 from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
@@ -82,7 +82,7 @@ class Epochs(Iterator[BatchIterator]):
             try:
                 self._ahead = self._begun(self._number, self._current)
             except Exception as error:  # it is raised again when the epoch is asked for
-                if raised_by_handler(error):
+                if of_signal_handler(error):
                     raise
 
     def close(self) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...error_context import described, shortened, text_of, without_frames
+from ...error_context import described, of_signal_handler, place_of, shortened, text_of, without_frames
 from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
-from ...faults.policy import ErrorPolicy
+from ...faults.policy import FEW_SAMPLES, ErrorPolicy
 from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
@@ -27,8 +27,12 @@ MAX_SHOWN = 1000
 MAX_REPLACEMENTS = 32
 """How many other rows are tried in the place of a bad one."""
 
-_WARNED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-"""The sources, by their ``id``, that were warned of a bad sample in: mostly the same ones fail in each epoch."""
+LATER = "which could be made at a later try"
+"""What is said of a batch whose exception did not come again."""
+
+_WARNED: weakref.WeakValueDictionary[tuple[int, bool], Any] = weakref.WeakValueDictionary()
+"""The sources that were warned of, by their ``id`` and whether of a batch that was made again, and not of a bad sample:
+mostly the same ones fail in each epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,19 +48,28 @@ class Failures:
 
         `make` makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
         """
-        if failed.failures and self.policy.action == "raise":
-            place = min(failed.failures)
-            raise self._blamed(planned, place, failed.failures[place])
-        if failed.error is not None:
-            raise _unblamed(planned, failed.error)
-        if self.policy.action == "replace":
+        self._check_passes(planned, failed)
+        if failed.failures and self.policy.action == "replace":
             failed = self._replaced(planned, failed, make)
         for place, failure in sorted(failed.failures.items()):
             self._record(planned, place, failure)
+        if failed.retried is not None:
+            self._record_retried(planned, failed.retried)
         if not failed.kept:
             self._check_alone(planned)
+            self._check_first(len(failed.failures))
         self._check_limit(self.epoch.accounting.planned + whole_samples(planned.rows)[1])
         return failed
+
+    def _check_passes(self, planned: PlannedBatch, failed: PartialBatch) -> None:
+        """Raise what the policy does not let pass."""
+        if failed.failures and (failed.of_program or self.policy.action == "raise"):
+            place = min(failed.failures)
+            raise self._blamed(planned, place, failed.failures[place])
+        if failed.error is not None:
+            gone = f"{LATER}; ErrorPolicy(retries=1) lets that pass"
+            why = gone if failed.gone else "since no single row is to blame"
+            raise _unblamed(planned, failed.error, why)
 
     def settle(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
         """Enter in the accounting what became of a batch that failed, once it is handed out."""
@@ -72,7 +85,7 @@ class Failures:
 
     def _replaced(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
         """Return the batch with other rows in the places of those that failed, tried until all can be made."""
-        rows, failures, bad = planned.rows, dict(failed.failures), failed.failures
+        rows, failures, bad, retried = planned.rows, dict(failed.failures), failed.failures, failed.retried
         attempts = dict.fromkeys(bad, 0)
         while bad:
             for place in sorted(bad):
@@ -85,11 +98,13 @@ class Failures:
                 rows = put_rows(rows, place, other)
             made = make(rows)
             if type(made) is not PartialBatch:
-                return PartialBatch(made, whole_samples(rows)[1], failures)
-            if made.error is not None:
-                raise _unblamed(planned, made.error)
+                made = PartialBatch(made, whole_samples(rows)[1])
+            self._check_passes(planned._replace(rows=rows), made)
             bad = made.failures
             failures = {**bad, **failures}
+            retried = retried or made.retried
+            if not bad:
+                return dataclasses.replace(made, failures=failures, retried=retried)
         raise AssertionError("a batch was replaced of which no sample failed")
 
     def _other(self, planned: PlannedBatch, place: int, attempt: int) -> Any:
@@ -105,12 +120,24 @@ class Failures:
         error, errors = self._blamed(planned, place, failure), self.epoch.accounting.errors
         without_frames(error)
         errors.append(error)
-        if id(self.epoch.source) not in _WARNED:
-            _WARNED[id(self.epoch.source)] = self.epoch.source
-            done = "replaced" if self.policy.action == "replace" else "left out"
+        done = "replaced" if self.policy.action == "replace" else "left out"
+        self._warn(f"on_error={self.policy.action!r} {done} a sample", error)
+
+    def _record_retried(self, planned: PlannedBatch, failure: BaseException) -> None:
+        """Enter a batch that could be made at a later try in the accounting; the first of a source is warned of."""
+        error = _unblamed(planned, failure, LATER)
+        without_frames(error)
+        self.epoch.accounting.note_retried(error)
+        self._warn("a batch failed and was made again", error)
+
+    def _warn(self, what: str, error: BatchError) -> None:
+        """Warn of the first error of its kind that this source lets pass."""
+        kind = id(self.epoch.source), error.row is None
+        if kind not in _WARNED:
+            _WARNED[kind] = self.epoch.source
             warn_consumer(
-                f"on_error={self.policy.action!r} {done} a sample: {shortened(str(error), MAX_SHOWN)}; others of this "
-                f"source are not warned of; the iterator's .errors lists those of its epoch",
+                f"{what}: {shortened(str(error), MAX_SHOWN)}; others of this source are not warned of; the iterator's "
+                f".errors lists those of its epoch",
                 SampleWarning,
             )
 
@@ -129,6 +156,21 @@ class Failures:
             raise self._too_many(
                 f"every sample of batch {planned.number} failed, which cannot be left out in an epoch that {world} "
                 f"ranks share: each must hand out as many batches as the others; on_error='replace' keeps them in step"
+            )
+
+    def _check_first(self, failed: int) -> None:
+        """Raise :class:`TooManyErrors` if all samples so far, `failed` of this batch included, failed.
+
+        A limit that the user set counts in its place.
+        """
+        accounting, policy = self.epoch.accounting, self.policy
+        unlimited = policy.max_errors is None and policy.max_rate is None
+        n, batches = accounting.failed + failed, accounting.batches + 1
+        if unlimited and not accounting.delivered and batches > 1 and n >= FEW_SAMPLES:
+            place = place_of(accounting.errors[-1])
+            raise self._too_many(
+                f"every sample fails{place and ': '}{place}; all {n} of the first {batches} batches did, and the epoch "
+                f"ends here unless an ErrorPolicy says how many may, such as max_rate=1.0"
             )
 
     def _check_limit(self, so_far: int) -> None:
@@ -157,17 +199,18 @@ class Failures:
         if name is None:
             try:
                 name = self.source.sample_name(rows)
-            except Exception:  # the error itself matters more than a name that cannot be had
-                name = None
+            except Exception as raised:  # the error itself matters more than a name that cannot be had
+                if of_signal_handler(raised):
+                    raise
         told_already = name is None or (isinstance(name, str) and repr(name) in text_of(error))
         known = "" if told_already else f", source {name!r}"
         told = {"row": row, "position": position, "source": name}
         return _described(planned, error, f"row {row}, position {position}{known}", told)
 
 
-def _unblamed(planned: PlannedBatch, error: BaseException) -> BatchError:
-    """Return the error of a batch of which no single sample is to blame."""
-    where = f"in the whole batch, since no single row is to blame: rows {rows_in_words(planned.rows)}"
+def _unblamed(planned: PlannedBatch, error: BaseException, why: str) -> BatchError:
+    """Return the error of a batch of which no single sample is to blame, for that reason."""
+    where = f"in the whole batch, {why}: rows {rows_in_words(planned.rows)}"
     return _described(planned, error, where, {})
 
 

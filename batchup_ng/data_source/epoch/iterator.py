@@ -270,15 +270,17 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def errors(self) -> list[Any]:
-        """The samples that the error policy let pass so far: a :class:`~batchup_ng.BatchError` for each."""
-        return list(self._accounting.errors)
+        """What the error policy let pass so far, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
+        and, with None as `row`, for each of the first 1,000 batches that could be made at a later try."""
+        return sorted([*self._accounting.errors, *self._accounting.retries], key=lambda error: error.batch)
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far.
 
         Returns:
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
-            that another row stands for; ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
+            that another row stands for; ``retried``, the batches that failed at first and could be made at a later try;
+            ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store (``"store"``), small, in
             a message (``"message"``), or were made in this process (``"memory"``); ``arrays``, how large arrays of the
@@ -291,6 +293,7 @@ class BatchIterator(Iterator[Any]):
             "samples": self._handed.samples,
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
+            "retried": self._accounting.retried,
             "wait_seconds": self._handed.waited,
             "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...batch_layout import finished
+from ...error_context import of_signal_handler
 from ...faults.isolation import FAILURES, isolable, isolate
 from ...memory_pool import Buffers
 from ...randomness import BatchKey
@@ -51,7 +52,11 @@ class MakeBatch(NamedTuple):
 
     def catches(self, error: BaseException, rows: Any) -> bool:
         """Return whether to search the batch for the samples that caused `error`; if not, it is raised."""
-        return (isinstance(error, FAILURES) or not self.own_thread) and isolable(error, rows)
+        return self._fails(error) and isolable(error, rows)
+
+    def _fails(self, error: BaseException) -> bool:
+        """Return whether `error` is a failure, and not a signal that ends the program, or its loop."""
+        return not self.own_thread or (isinstance(error, FAILURES) and not of_signal_handler(error))
 
     def isolated(self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException) -> Any:
         """Return what becomes of a batch whose read raised `error`; `read` reads some of its rows, with their key."""
@@ -59,8 +64,7 @@ class MakeBatch(NamedTuple):
         def part(rows: Any, places: Any) -> Any:
             return read(rows, key if places is None else key.part(places))
 
-        caught = FAILURES if self.own_thread else (BaseException,)
-        return isolate(part, rows, error, self.action, self.retries, caught)
+        return isolate(part, rows, error, self.action, self.retries, self._fails)
 
 
 def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:

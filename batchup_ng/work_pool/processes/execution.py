@@ -6,7 +6,6 @@ a name. How the answer travels is for others to know.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ...error_context import map_of, traceback_of
@@ -81,9 +80,7 @@ class TaskRunner:
         finally:
             del failure  # its traceback holds this frame
         if type(made) is PartialBatch:
-            failures: Any = {place: self._portable(error) for place, error in made.failures.items()}
-            whole: Any = None if made.error is None else self._portable(made.error)
-            made = dataclasses.replace(made, failures=failures, error=whole)
+            made = made.with_errors(self._portable)
         memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
         return answer_of(frame.number, made, memory)
 

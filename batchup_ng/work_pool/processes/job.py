@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import time
 from collections.abc import Callable
@@ -107,12 +106,13 @@ class ProcessJob(TaskFuture):
 
 def _with_causes(made: PartialBatch) -> PartialBatch:
     """Return a partial batch whose exceptions have the tracebacks that came beside them as their causes."""
-    sent: dict[int, Any] = dict(made.failures)
-    whole: Any = made.error
-    for error, remote in [*sent.values(), *([] if whole is None else [whole])]:
-        error.__cause__ = remote
-    failures = {place: error for place, (error, _) in sent.items()}
-    return dataclasses.replace(made, failures=failures, error=None if whole is None else whole[0])
+
+    def with_cause(sent: Any) -> BaseException:
+        error: BaseException
+        error, error.__cause__ = sent
+        return error
+
+    return made.with_errors(with_cause)
 
 
 def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:

@@ -1,0 +1,291 @@
+"""Exceptions that do not come again, of signal handlers or of the program: no sample is to blame for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.work_pool import AbstractWorkerPool
+
+from .pool_tasks import FailsAtFirst
+
+pytestmark = pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
+N, SIZE = 24, 4
+WIDTHS = [1, 4096]  # numbers of a sample: batches of 32 bytes, and of 128 kB, which are made in reused memory
+
+
+def rows(width: int = 1) -> bu.ArrayDataSource:
+    """Return a source of the numbers below :data:`N`, each ``width`` times."""
+    return bu.ArrayDataSource([np.repeat(np.arange(N)[:, None], width, axis=1)])
+
+
+@pytest.fixture(params=["direct", "serial", "threads", "processes"])
+def made_by(request: pytest.FixtureRequest, pools: list[AbstractWorkerPool]) -> Callable[[Any], Any]:
+    """Return what gives a source to each pool in turn, and to none."""
+    if request.param == "direct":
+        return lambda source: source
+    pool = {"serial": bu.SerialPool(), "threads": pools[0], "processes": pools[1]}[request.param]
+    return pool.parallel_data_source
+
+
+def taken(batches: Any) -> list[int]:
+    """Return the rows that are handed out, each checked to be one row all over."""
+    found = []
+    for (x,) in batches:
+        assert (x == x[:, :1]).all()
+        found += x[:, 0].tolist()
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_exception_that_does_not_come_again_is_raised(
+    made_by: Callable[[Any], Any], width: int, tmp_path: Path
+) -> None:
+    batches = made_by(rows(width).map(FailsAtFirst(9, 1, tmp_path))).batch_iterator(SIZE, on_error="raise")
+    with pytest.raises(bu.BatchError, match="could be made at a later try; ErrorPolicy") as caught:
+        taken(batches)
+    error = caught.value
+    assert isinstance(error, ConnectionError)
+    assert (error.row, error.batch, error.rows.tolist(), error.op) == (None, 2, [8, 9, 10, 11], "FailsAtFirst")
+    assert (batches.stats()["batches"], batches.stats()["retried"], batches.errors) == (2, 0, [])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("action", ["skip", "replace", bu.ErrorPolicy(retries=1), bu.ErrorPolicy("skip", retries=3)])
+def test_what_was_made_at_a_later_try_is_counted_and_listed(
+    made_by: Callable[[Any], Any], width: int, action: Any, tmp_path: Path
+) -> None:
+    batches = made_by(rows(width).map(FailsAtFirst(9, 1, tmp_path))).batch_iterator(SIZE, on_error=action)
+    assert taken(batches) == list(range(N))
+    (error,) = batches.errors
+    assert isinstance(error, ConnectionError)
+    assert (error.row, error.batch, error.rows.tolist()) == (None, 2, [8, 9, 10, 11])
+    stats = batches.stats()
+    assert [stats[name] for name in ("samples", "failed", "replaced", "retried")] == [N, 0, 0, 1]
+
+
+def test_what_was_retried_is_warned_of_once(made_by: Callable[[Any], Any], tmp_path: Path) -> None:
+    source = made_by(rows().map(FailsAtFirst(9, 1, tmp_path)))
+    with pytest.warns(bu.SampleWarning, match="a batch failed and was made again: not now"):
+        taken(source.batch_iterator(SIZE, on_error="skip"))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        taken(source.batch_iterator(SIZE, on_error="skip"))
+
+
+def test_no_batch_that_was_retried_goes_to_an_exclusion_list(tmp_path: Path) -> None:
+    (tmp_path / "calls").mkdir()
+
+    def fails(x: np.ndarray) -> Any:
+        if 17 in x:
+            raise ValueError("bad")
+        return (x,)
+
+    batches = rows().map(FailsAtFirst(9, 1, tmp_path / "calls")).map(fails).batch_iterator(SIZE, on_error="skip")
+    assert taken(batches) == [row for row in range(N) if row != 17]
+    assert [error.row for error in batches.errors] == [None, 17]
+    assert bu.write_errors(batches, tmp_path / "bad.csv") == 1
+
+
+# -- signals ---------------------------------------------------------------------------------------------------
+
+
+class Preempted(Exception):
+    """What the handler of a signal raises."""
+
+
+def handlers() -> list[Any]:
+    """Return handlers of several forms."""
+
+    class Handler:
+        def __call__(self, number: int, frame: Any) -> None:
+            self.raises(number)
+
+        def raises(self, number: int) -> None:
+            raise Preempted(number)
+
+    def once(*given: Any) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        raise Preempted
+
+    return [Handler(), Handler().__call__, once]
+
+
+@pytest.fixture
+def usr1() -> Iterator[None]:
+    """Put the handler of the signal back."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+class Struck:
+    """A map in which a signal arrives, in its call of a given number."""
+
+    def __init__(self, at: int, bad: int = -1) -> None:
+        self.calls = 0
+        self.at = at
+        self.bad = bad
+
+    def __call__(self, x: np.ndarray) -> Any:
+        self.calls += 1
+        if self.calls == self.at:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        if self.bad in x:
+            raise ValueError("bad")
+        return (x,)
+
+
+@pytest.mark.parametrize("action", ["raise", "skip", "replace", bu.ErrorPolicy("skip", retries=2)])
+@pytest.mark.parametrize("handler", handlers())
+@pytest.mark.parametrize("at", [1, 2, 4])  # 4: while the samples of the second batch are read one by one
+@pytest.mark.parametrize("where", ["direct", "serial", "behind the pool"])
+@pytest.mark.usefixtures("usr1")
+def test_the_exception_of_a_signal_handler_is_raised_as_it_is(
+    where: str, at: int, handler: Any, action: Any
+) -> None:
+    signal.signal(signal.SIGUSR1, handler)
+    struck = Struck(at, bad=7 if where != "behind the pool" else -1)
+    with bu.SerialPool() as pool:
+        if where == "direct":
+            batches = rows().map(struck).batch_iterator(SIZE, on_error=action)
+        elif where == "serial":
+            batches = pool.parallel_data_source(rows().map(struck), on_error=action).batch_iterator(SIZE)
+        else:
+            batches = pool.parallel_data_source(rows(), on_error=action).map(struck).batch_iterator(SIZE)
+        with pytest.raises(Preempted) as caught:
+            taken(batches)
+        assert type(caught.value) is Preempted
+        assert batches.errors == []
+
+
+@pytest.mark.usefixtures("usr1")
+def test_the_exception_of_a_signal_handler_is_no_files_fault(tmp_path: Path) -> None:
+    class Reader:
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, rows: Any) -> Any:
+            try:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            except Exception as error:
+                raise bu.SampleReadError("cannot be read", "7.png") from error
+
+    signal.signal(signal.SIGUSR1, handlers()[0])
+    batches = bu.ArrayDataSource([Reader()]).batch_iterator(4, on_error="skip")
+    with pytest.raises(bu.SampleReadError) as caught:
+        next(batches)
+    assert type(caught.value.__cause__) is Preempted
+    assert batches.errors == []
+
+
+# -- errors of the program -------------------------------------------------------------------------------------
+
+
+def misspelt(x: Any) -> Any:
+    return (undefined(x),)  # type: ignore[name-defined]  # noqa: F821
+
+
+def misspelt_at_some(x: Any) -> Any:
+    if 9 in x:
+        return (np.flaot32(x),)  # type: ignore[attr-defined]
+    return (x,)
+
+
+def imports(x: Any) -> Any:
+    import no_such_module_of_any_kind  # noqa: F401
+
+    return (x,)
+
+
+def of_two(x: Any, y: Any) -> Any:
+    return x, y
+
+
+def bad_beside(x: Any) -> Any:
+    if 8 in x:
+        raise ValueError("bad")
+    return misspelt_at_some(x)
+
+
+PROGRAMS: dict[str, tuple[Any, type, int]] = {
+    "NameError": (rows().map(misspelt), NameError, 0),
+    "AttributeError": (rows().map(misspelt_at_some), AttributeError, 9),
+    "ImportError": (rows().map(imports), ImportError, 0),
+    "a wrong signature": (rows().map(of_two), TypeError, 0),
+    "a wrong signature of map_samples": (rows().map_samples(of_two), TypeError, 0),
+    "a wrong signature of collate": (rows().collate(of_two), TypeError, 0),
+    "beside a bad sample": (rows().map(bad_beside), AttributeError, 9),
+}
+
+
+@pytest.mark.parametrize("action", ["skip", "replace", bu.ErrorPolicy("skip", max_rate=1.0, retries=1)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_errors_of_the_program_are_raised_at_once(made_by: Callable[[Any], Any], name: str, action: Any) -> None:
+    source, kind, row = PROGRAMS[name]
+    batches = made_by(source).batch_iterator(SIZE, on_error=action)
+    with pytest.raises(bu.BatchError) as caught:
+        taken(batches)
+    assert isinstance(caught.value, kind)
+    assert (caught.value.row, caught.value.batch, batches.errors) == (row, row // SIZE, [])
+
+
+def length_of(x: Any) -> Any:
+    return (np.array([len(None if row == 9 else [row]) for row in x[:, 0]]),)  # type: ignore[arg-type]
+
+
+def attribute_of(x: Any) -> Any:
+    return (np.array([(None if row == 9 else row).ndim for row in x[:, 0]]),)
+
+
+def call_of(x: Any) -> Any:
+    return (np.array([(of_two if row == 9 else int)(row) for row in x[:, 0]]),)  # raised inside of the map
+
+
+def parsed(x: Any) -> Any:
+    return (np.array([eval("1 +" if row == 9 else "1") for row in x[:, 0]]),)
+
+
+@pytest.mark.parametrize("fn", [length_of, attribute_of, call_of, parsed])
+def test_errors_that_data_may_cause_are_a_samples_fault(made_by: Callable[[Any], Any], fn: Any) -> None:
+    batches = made_by(rows().map(fn)).batch_iterator(SIZE, on_error="skip")
+    assert sum(len(x) for (x,) in batches) == N - 1
+    assert [error.row for error in batches.errors] == [9]
+
+
+def refuses(x: Any) -> Any:
+    raise ValueError("refused")
+
+
+def test_an_epoch_whose_first_batches_fail_whole_ends_there(pools: list[AbstractWorkerPool]) -> None:
+    source = bu.ArrayDataSource([np.arange(2000)]).map(refuses)
+    where = f"map 'refuses', {Path(__file__).name}:{refuses.__code__.co_firstlineno + 1};"
+    with bu.SerialPool() as serial:
+        for pool in (None, serial, *pools):
+            made = source if pool is None else pool.parallel_data_source(source)
+            batches = made.batch_iterator(60, on_error="skip")
+            with pytest.raises(bu.TooManyErrors, match=f"every sample fails: {where}"):
+                next(batches)
+            assert len(batches.errors) == 120
+
+
+def refuses_the_first(x: Any) -> Any:
+    if x[0] < 180:
+        raise ValueError("refused")
+    return (x,)
+
+
+@pytest.mark.parametrize("policy", [bu.ErrorPolicy("skip", max_rate=1.0), bu.ErrorPolicy("skip", max_errors=180)])
+def test_a_limit_of_the_users_goes_before_that(policy: bu.ErrorPolicy) -> None:
+    source = bu.ArrayDataSource([np.arange(240)]).map(refuses_the_first)
+    assert [x[0] for (x,) in source.batch_iterator(60, on_error=policy)] == [180]
