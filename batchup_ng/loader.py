@@ -95,6 +95,13 @@ class Progress:
             return self.inner.epoch + 1, None
         return self.next, self.pending
 
+    def move_to(self, number: int, pending: Any = None) -> tuple[Any, Any]:
+        """Let the next iteration begin epoch `number`; return what was under way, which is to be ended."""
+        left = self.iterator, self.series
+        self.next, self.pending = number, pending
+        self.iterator = self.inner = self.series = self.plan = None
+        return left
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("lock", "beside")}
 
@@ -306,8 +313,7 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
         if validation.not_negative("epoch", epoch) != self._progress.upcoming()[0]:
-            self._leave("set_epoch()")
-            self._progress.next = epoch
+            _end(self._progress.move_to(epoch), "set_epoch()")
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far it is: the epoch, and what was handed out of it; JSON can hold it.
@@ -348,11 +354,11 @@ class Loader:
                     number += 1
                 if made.at_its_start or made.at_its_end:
                     batches = None
+            left = progress.move_to(number, batches)
         except BaseException:
             progress.options = before
             raise
-        self._leave("load_state_dict()")
-        progress.next, progress.pending, progress.plan = number, batches, None
+        _end(left, "load_state_dict()")
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
@@ -439,16 +445,6 @@ class Loader:
         iterator = self._progress.iterator
         return None if iterator is None or iterator.at_end else iterator
 
-    def _leave(self, by: str) -> None:
-        """End the epoch under way, for good: a loop that goes on raises ``PoolClosed``."""
-        progress = self._progress
-        if progress.iterator is not None:
-            progress.iterator.break_off(f"{by} of its loader")
-        if progress.series is not None:
-            progress.series.close()
-        progress.next, progress.pending = progress.upcoming()[0], None
-        progress.series = progress.inner = progress.iterator = None
-
     def _behind(self) -> WithConsumerMaps:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
         progress = self._progress
@@ -476,6 +472,15 @@ class Loader:
         for view in self._views:
             iterator = view(iterator)
         return iterator
+
+
+def _end(left: tuple[Any, Any], by: str) -> None:
+    """End an iterator and its series of epochs, for good: a loop that goes on raises ``PoolClosed``."""
+    iterator, series = left
+    if iterator is not None:
+        iterator.break_off(f"{by} of its loader")
+    if series is not None:
+        series.close()
 
 
 def source_of(data: Any) -> AbstractDataSource:

@@ -76,8 +76,8 @@ class Lease:
 
     def __init__(self, block: Block, shape: tuple[int, ...], kind: str, free: collections.deque[Returned]) -> None:
         self.__array_interface__ = {"shape": shape, "typestr": kind, "data": (block.address, False), "version": 3}
-        self._returned = Returned(self, free.append)
-        self._returned.block = block
+        # No call between the two: a signal's handler that raised there would give back a lease without a block.
+        self._returned, self._returned.block = Returned(self, free.append), block
 
 
 class Returned(weakref.ref[Lease]):

@@ -153,8 +153,8 @@ class ProducerRunner(PrefetchBuffer):
 
     def close(self) -> None:
         super().close()
-        if self._finalizer.detach() is not None:
-            self._pool.close()
+        self._pool.close()
+        self._finalizer.detach()
 
     def abandon(self) -> None:
         super().close()

@@ -56,7 +56,8 @@ class Stream:
 
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""
-        self._finalizer()
+        self._buffer.close()
+        self._finalizer.detach()
 
     def __enter__(self: StreamType) -> StreamType:
         return self

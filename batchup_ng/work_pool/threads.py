@@ -14,12 +14,14 @@ replaced: it drops its result, returns what it had on lease, and ends.
 A thread cannot be stopped. One whose task holds the GIL in C keeps all others from running, the consumer among them; no
 time limit can be kept then.
 
-At ``close`` each thread ends after the task it is in; what is queued fails. The threads are daemons and closed at exit,
-so that a pool that was forgotten does not keep the program from ending.
+At ``close`` each thread ends after the task it is in, and what is queued fails. A pool that was forgotten only sets a
+flag and wakes a thread, which does that: the collector may run in any code. The threads are daemons and are ended at
+exit, so a forgotten pool does not keep the program from ending.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import dataclasses
 import itertools
@@ -75,6 +77,13 @@ class ThreadFuture(TaskFuture):
 LOOK_AGAIN = 0.2
 """Seconds after which a consumer looks whether tasks with a time limit have been begun."""
 
+_ALL: set[ThreadWorkers] = set()
+"""The workers of all pools, until the last of their threads ends.
+
+The program waits for them at its exit, or Python may crash in compiled code. (No ``WeakSet``: an exception of a signal's
+handler would be lost in its callbacks, which are written in Python.)
+"""
+
 
 class ThreadWorkers:
     """Runs tasks in a number of threads."""
@@ -85,8 +94,7 @@ class ThreadWorkers:
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._waiting: FairQueue[ThreadFuture] = FairQueue()
         self._running: dict[ThreadFuture, threading.Thread] = {}
-        # Guards what waits, the lists of threads, whether there is an end. The collector may end the workers in the
-        # midst of any of it.
+        # Guards what waits and the lists of threads.
         self._lock = threading.RLock()
         self._ended = False
         self._names = itertools.count()
@@ -127,9 +135,12 @@ class ThreadWorkers:
         """Return the task that comes next, waiting for it; None at the end."""
         while self._tokens.get():
             with self._lock:
-                if self._waiting:
+                if self._waiting and not self._ended:
                     return self._waiting.take()
         self._tokens.put(False)  # for the next thread
+        self._fail_waiting()
+        if not any(thread.is_alive() for thread in self._threads if thread is not threading.current_thread()):
+            _ALL.discard(self)
         return None
 
     def enter(self, future: ThreadFuture) -> None:
@@ -167,25 +178,43 @@ class ThreadWorkers:
             self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
             return len(self._abandoned)
 
-    def end(self) -> None:
-        """Fail what is queued, then end the threads; those in tasks that were given up are not waited for."""
-        if os.getpid() != self._pid:
-            return  # a fork of the user's, which has no such threads
-        with self._lock:
+    def abandon(self) -> None:
+        """Let the threads end after the tasks they are in. Takes no lock and waits for nothing: a finalizer calls it."""
+        if os.getpid() == self._pid:  # else this is a fork of the user's, which has no such threads
             self._ended = True
-            threads = list(self._threads)
-            waiting = self._waiting.clear()
-        for future in waiting:
-            if future.begin():
-                future.set_exception(PoolClosed("the pool was closed before this task was begun"))
-        self._tokens.put(False)
+            self._tokens.put(False)
+
+    def end(self) -> None:
+        """Fail what is queued and end the threads; may be called again.
+
+        Threads in tasks that were given up are not waited for.
+        """
+        if os.getpid() != self._pid:
+            return
+        self.abandon()
+        self._fail_waiting()
         deadline = time.monotonic() + CLOSE_TIMEOUT
+        with self._lock:
+            threads = list(self._threads)
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
         for future, thread in list(self._running.items()):
             if thread is not threading.current_thread() and self.leave(future):
                 future.set_exception(PoolClosed("the pool was closed while this task was under way"))
+
+    def _fail_waiting(self) -> None:
+        with self._lock:
+            waiting = self._waiting.clear()
+        for future in waiting:
+            if future.begin():
+                future.set_exception(PoolClosed("the pool was closed before this task was begun"))
+
+
+@atexit.register
+def _end_all() -> None:
+    for workers in list(_ALL):
+        workers.end()
 
 
 def _work(workers: ThreadWorkers) -> None:
@@ -231,7 +260,8 @@ class WorkerThreadPool(AbstractWorkerPool):
         self.processes = worker_count(processes)
         self.buffers = BufferPool(max_free=64)
         self._workers = ThreadWorkers(self.processes)
-        self._finalizer = weakref.finalize(self, self._workers.end)  # at exit as well
+        self._finalizer = weakref.finalize(self, self._workers.abandon)
+        _ALL.add(self._workers)
 
     @property
     def abandoned_threads(self) -> int:
@@ -245,9 +275,10 @@ class WorkerThreadPool(AbstractWorkerPool):
         return WorkerThreadPool(1)
 
     def abandon(self) -> None:
-        self._workers.end()
+        self._workers.abandon()
 
     def close(self) -> None:
         super().close()
-        self._finalizer()
+        self._workers.end()
+        self._finalizer.detach()
         self.buffers.clear()

@@ -41,6 +41,7 @@ from .scenes import (  # noqa: F401
     shared_memory,
     stalls,
     streams,
+    strikes,
     threads,
     travel,
     writes,

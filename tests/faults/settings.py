@@ -6,7 +6,7 @@ pool after the other: nine settings, however many pools.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..extent import quick, thorough
@@ -33,6 +33,10 @@ class Extent:
 
     def times(self, part: int, whole: int) -> int:
         """Return how often to repeat: `whole` is the figure of FAULTS.md, `part` what fits in a short run."""
+        return whole if self.thorough else part
+
+    def cases(self, part: Iterable[Any], whole: Iterable[Any]) -> Iterable[Any]:
+        """Return `part` in a short run, `whole` in a thorough one."""
         return whole if self.thorough else part
 
 

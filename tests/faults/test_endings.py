@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -14,7 +15,7 @@ import pytest
 from ..left import named_shared_memory
 from .accounting import BATCH, POOLS, PROCESSES, SIZES
 from .hunting import wait_for
-from .scenes import breaks, interrupts, streams
+from .scenes import breaks, interrupts, streams, strikes
 from .settings import PARALLEL, Extent, cover, kinds, quick
 from .stage import LIMIT, Stage, play, start
 
@@ -168,6 +169,19 @@ def test_f13_a_handler_of_the_users_that_raises_costs_an_epoch_and_no_pool(exten
 @pytest.mark.parametrize("kind", quick(["forkserver", "threads", "serial"], POOLS))
 def test_f13_an_interrupt_at_any_call_costs_no_pool(kind: str, extent: Extent) -> None:
     assert play(interrupts.at_each_call, kind=kind, step=extent.times(37, 1), limit=LIMIT * extent.times(1, 10)) > 10
+
+
+@pytest.mark.parametrize("width", [8, 4000], ids=["small", "leased"])
+@pytest.mark.parametrize("kind", [*quick(["none", "serial", "threads", "forkserver"], ["none", *POOLS])])
+def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
+    kind: str, width: int, seed: int, extent: Extent
+) -> None:
+    # A row of 4,000 numbers is of 32 kB, so that each batch lies in memory that is used again.
+    for number, lines in extent.cases([(signal.SIGALRM, False)], itertools.product(strikes.SIGNALS, (False, True))):
+        every = extent.times(29, 1)
+        setting = {"number": number, "lines": lines, "every": every, "first": seed % every}
+        came = play(strikes.each_act, kind=kind, width=width, **setting, limit=LIMIT * extent.times(1, 10))
+        assert min(came.values()) >= 1, came
 
 
 @pytest.mark.parametrize(("kind", "moment"), quick([("forkserver", "batch")], EACH_MOMENT))

@@ -241,8 +241,8 @@ class BatchIterator(Iterator[Any]):
                 as if nothing had been asked.
         """
         epoch = prepare(self._epoch.source, self._epoch.asked, state)
-        self.close()
-        self._over = "load_state_dict(), which was not done"  # until it is
+        self.break_off("an exception in load_state_dict()")
+        self._over = "an exception in load_state_dict()"  # also behind the end, until it is done
         self._begin(epoch, epoch.source.start(epoch))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:

@@ -39,7 +39,7 @@ class InterruptsHeld:
         noted: Called when a signal is noted: ends what this thread waits for.
 
     Attributes:
-        came: The signals that were noted, each with the frame that it came in.
+        came: The signals that were noted.
     """
 
     __slots__ = ("_handlers", "_noted", "_to_restore", "came")
@@ -48,7 +48,7 @@ class InterruptsHeld:
         self._noted = noted
         self._handlers: dict[int, Any] = {}
         self._to_restore: list[int] = []
-        self.came: dict[int, Any] = {}
+        self.came: dict[int, None] = {}
 
     def __enter__(self) -> InterruptsHeld:
         if threading.get_ident() == _MAIN:
@@ -65,7 +65,7 @@ class InterruptsHeld:
         return self
 
     def _note(self, signum: int, frame: Any) -> None:
-        self.came[signum] = frame
+        self.came[signum] = None
         if self._noted is not None:
             self._noted()
 
@@ -77,7 +77,9 @@ class InterruptsHeld:
                 self._to_restore.pop()
             while self.came:
                 number = next(iter(self.came))
-                self._handlers[number](number, self.came.pop(number))
+                del self.came[number]
+                # With this frame, which it interrupts: so an exception is known to be that of a signal's handler.
+                self._handlers[number](number, sys._getframe())
         finally:
             if self._to_restore or self.came:  # a handler has raised
                 self.__exit__()

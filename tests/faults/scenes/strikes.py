@@ -8,12 +8,13 @@ epoch is whole; a state goes on without a sample too many or too few.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,34 +39,64 @@ class Strike:
     Args:
         n: Which step, from 0.
         number: The signal.
+        lines: Whether each line is a step; if not, each call is, and each return from a function in C.
 
     Attributes:
         done: Whether there were so many steps.
         where: The step that was struck.
     """
 
-    def __init__(self, n: int, number: int) -> None:
+    def __init__(self, n: int, number: int, lines: bool) -> None:
         self._left = n
         self._number = number
+        self._lines = lines
         self.done = False
         self.where = ""
 
     def __enter__(self) -> Strike:
-        sys.setprofile(self._profile)
+        if self._lines:
+            sys.settrace(self._trace)
+        else:
+            sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *exc: object) -> None:
+        sys.settrace(None)
         sys.setprofile(None)
 
     def _profile(self, frame: Any, event: str, _: Any) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(PACKAGE):
-            self._left -= 1
-            if self._left < 0:
-                sys.setprofile(None)
-                self.done = True
-                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({event})"
-                if "DBG" in __import__("os").environ: __import__("traceback").print_stack(frame)
-                signal.raise_signal(self._number)
+        # Not a generator that is thrown away half-way: Python does not deal with signals there.
+        if event in ("call", "c_return") and of_library(frame) and frame.f_code.co_name != "<genexpr>":
+            self._step(frame)
+
+    def _trace(self, frame: Any, event: str, _: Any) -> Any:
+        if not of_library(frame):
+            return None
+        if event == "line" and not leaves_with(frame):
+            self._step(frame)
+        return self._trace
+
+    def _step(self, frame: Any) -> None:
+        self._left -= 1
+        if self._left < 0 and not self.done:
+            sys.settrace(None)
+            sys.setprofile(None)
+            self.done = True
+            self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+            signal.raise_signal(self._number)
+
+
+def of_library(frame: Any) -> bool:
+    return bool(frame.f_code.co_filename.startswith(PACKAGE))
+
+
+def leaves_with(frame: Any) -> bool:
+    """Return whether the line is a ``with`` that is left: an exception there would leave a lock held.
+
+    Python deals with signals before it, where the lock is given back, and behind it.
+    """
+    code = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 6 : 2]
+    return len(code) == 3 and set(code) == {dis.opmap["LOAD_CONST"]}
 
 
 N = 24
@@ -81,11 +112,21 @@ def wide(width: int) -> bu.AbstractDataSource:
     return bu.ArrayDataSource([np.repeat(np.arange(N), width).reshape(N, width)])
 
 
-def each_strike(act: Callable[[Strike], None], every: int, first: int, number: int) -> int:
-    """Call `act` with a strike at steps `first`, `first + every`, ... until one comes too late; return how many came."""
-    n = first
+class Steps(NamedTuple):
+    """Which steps are struck, by which signal."""
+
+    every: int = 1
+    first: int = 0
+    number: int = signal.SIGALRM
+    lines: bool = False
+
+
+def each_strike(act: Callable[[Strike], None], steps: Steps) -> int:
+    """Call `act` with a strike at each of the steps, until one comes too late; return how many came."""
+    every, n, number, lines = steps
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else ring)
     while True:
-        strike = Strike(n, number)
+        strike = Strike(n, number, lines)
         try:
             act(strike)
         except BaseException as error:
@@ -95,13 +136,166 @@ def each_strike(act: Callable[[Strike], None], every: int, first: int, number: i
         n += every
 
 
-def handled(number: int) -> None:
-    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else ring)
+SIGNALS = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM)
+
+RAISED = (KeyboardInterrupt, Rang)
 
 
-def a_loader(kind: str, width: int, number: int, every: int, first: int) -> int:
+def source_of(pool: Any, width: int) -> Any:
+    return wide(width) if pool is None else pool.parallel_data_source(wide(width), 3)
+
+
+def an_iterator(kind: str, width: int, steps: Steps) -> int:
+    """One loop over an iterator is struck, and goes on; its state goes on as well."""
+    with contextlib.nullcontext() if kind == "none" else make_pool(kind) as pool:
+        source = source_of(pool, width)
+        expected = rows(source.batch_iterator(BATCH, shuffle=7))
+
+        def act(strike: Strike) -> None:
+            got: list[int] = []
+            iterator, came, ended = source.batch_iterator(BATCH, shuffle=7), False, False
+            try:
+                with strike:
+                    for batch in iterator:
+                        got += rows([batch])
+                        del batch
+                        iterator.state_dict()
+                    ended = True
+            except RAISED:
+                came = True
+            assert came == strike.done, "the exception of the handler was swallowed"
+            state = iterator.state_dict()
+            try:
+                more = rows(iterator)
+            except bu.PoolClosed:
+                assert not ended
+                more = rows(source.batch_iterator(BATCH, shuffle=7, state=state))
+            assert got + more == expected, f"{got} + {more}"
+
+        return each_strike(act, steps)
+
+
+def a_state(kind: str, width: int, steps: Steps) -> int:
+    """The loading of a state is struck: what follows is the rest from the state, or from where the loop was."""
+    with contextlib.nullcontext() if kind == "none" else make_pool(kind) as pool:
+        source = source_of(pool, width)
+        expected = rows(source.batch_iterator(BATCH, shuffle=7))
+        other = source.batch_iterator(BATCH, shuffle=7)
+        next(other), next(other), next(other)
+        state = other.state_dict()
+        other.close()
+        loader = None if pool is None else bu.Loader(wide(width), BATCH, shuffle=7, pool=pool, buffer=3)
+
+        def of_an_iterator(strike: Strike) -> None:
+            iterator, came = source.batch_iterator(BATCH, shuffle=7), False
+            next(iterator)
+            try:
+                with strike:
+                    iterator.load_state_dict(state)
+            except RAISED:
+                came = True
+            assert came == strike.done
+            try:
+                more = rows(iterator)
+            except bu.PoolClosed:
+                assert came
+            else:
+                assert more == expected[15:] or (came and more == expected[5:]), more
+
+        def of_a_loader(strike: Strike) -> None:
+            came = False
+            loader.load_state_dict({"epoch": 0, "seed": None, "batches": None})
+            next(iter(loader))
+            try:
+                with strike:
+                    loader.load_state_dict({"epoch": 0, "seed": None, "batches": state})
+            except RAISED:
+                came = True
+            assert came == strike.done
+            wanted = {"epoch": 0, "seed": None, "batches": state}
+            if not came:
+                assert loader.state_dict() == wanted
+            more = rows(loader)
+            epoch_1 = rows(wide(width).batch_iterator(BATCH, shuffle=7, epoch=1))
+            assert more == expected[15:] or (came and more == epoch_1), more
+
+        n = each_strike(of_an_iterator, steps)
+        return n if loader is None else n + each_strike(of_a_loader, steps)
+
+
+def an_end(kind: str, width: int, steps: Steps) -> int:
+    """The end of a loader is struck; a second ``close`` leaves nothing."""
+    def act(strike: Strike) -> None:
+        came = False
+        with make_pool(kind) as pool:
+            loader = bu.Loader(wide(width), BATCH, shuffle=7, pool=pool, buffer=3)
+            iterator = iter(loader)
+            next(iterator)
+            try:
+                with strike:
+                    loader.close()
+                    pool.close()
+            except RAISED:
+                came = True
+            assert came == strike.done
+            loader.close()
+            pool.close()
+        try:
+            next(iterator)
+        except bu.PoolClosed:
+            return
+        raise AssertionError("a batch after the end")
+
+    return each_strike(act, steps)
+
+
+def a_stream(kind: str, width: int, steps: Steps) -> int:
+    """A stream of results, and one of batches that a worker makes ahead, are struck, and go on."""
+    def numbers(batch_size: int) -> Iterator[Any]:
+        for k in range(6):
+            yield (np.full((batch_size, width), k),)
+
+    with make_pool(kind) as pool:
+        ahead = pool.prefetch(bu.CallableDataSource(numbers), 3)
+
+        def of_results(strike: Strike) -> None:
+            got: list[int] = []
+            stream, came = None, False
+            try:
+                with strike:
+                    stream = pool.work_stream(((pow, (k, 2)) for k in range(9)), 4)
+                    for square in stream:
+                        got.append(square)
+            except RAISED:
+                came = True
+            assert came == strike.done
+            if stream is not None:
+                with contextlib.suppress(bu.PoolClosed):
+                    got += stream
+                    assert got == [k * k for k in range(9)], got
+
+        def of_batches(strike: Strike) -> None:
+            got: list[int] = []
+            iterator, came = None, False
+            try:
+                with strike:
+                    iterator = ahead.batch_iterator(2)
+                    for batch in iterator:
+                        got.append(int(batch[0][0, 0]))
+            except RAISED:
+                came = True
+            assert came == strike.done
+            if iterator is not None:
+                with contextlib.suppress(bu.PoolClosed):
+                    got += [int(batch[0][0, 0]) for batch in iterator]
+                    assert got == list(range(6)), got
+
+        n = each_strike(of_results, steps)
+        return n + (each_strike(of_batches, steps) if kind in ("serial", "threads") else 0)
+
+
+def a_loader(kind: str, width: int, steps: Steps) -> int:
     """Loops over a loader are struck in `iter` and `next`, and go on; each sample is counted."""
-    handled(number)
     with make_pool(kind) as pool:
         loader = bu.Loader(wide(width), BATCH, shuffle=7, pool=pool, buffer=3)
         assert sorted(rows(loader)) == list(range(N))
@@ -120,7 +314,7 @@ def a_loader(kind: str, width: int, number: int, every: int, first: int) -> int:
                     for batch in iterator:
                         got += rows([batch])
                         del batch
-            except (KeyboardInterrupt, Rang):
+            except RAISED:
                 came = True
             assert came == strike.done, "the exception of the handler was swallowed"
             state = loader.state_dict()
@@ -138,4 +332,15 @@ def a_loader(kind: str, width: int, number: int, every: int, first: int) -> int:
             after = rows(loader)
             assert after == expected(first + 1) or (after == expected(first) and not got), f"the next loop: {after}"
 
-        return each_strike(act, every, first, number)
+        return each_strike(act, steps)
+
+
+ACTS = {act.__name__: act for act in (a_loader, an_iterator, a_state, an_end, a_stream)}
+
+
+def each_act(kind: str, width: int, every: int, first: int, number: int, lines: bool) -> dict[str, int]:
+    """F13: each use of a pool is struck at one step after the other; return how many strikes came to each."""
+    acts = {name: act for name, act in ACTS.items() if kind != "none" or act in (an_iterator, a_state)}
+    steps = Steps(every, first, number, lines)
+    return {name: act(kind, width, steps._replace(every=max(1, every // 4) if act in (an_end, a_state) else every))
+            for name, act in acts.items()}  # fmt: skip
