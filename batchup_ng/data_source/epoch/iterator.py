@@ -208,7 +208,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def errors(self) -> list[Any]:
-        """What the error policy let pass so far, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
+        """What the error policy let pass, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
         and, with None as `row`, for each of the first 1,000 batches that could be made at a later try."""
         return sorted([*self._accounting.errors, *self._accounting.retries], key=lambda error: error.batch)
 
