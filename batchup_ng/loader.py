@@ -13,6 +13,7 @@ import dataclasses
 import math
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -194,7 +195,7 @@ class Loader:
 
         An epoch of which no batch was asked for has not begun: some frameworks call ``iter`` more often than they loop.
         """
-        progress = self._progress
+        progress, began = self._progress, time.perf_counter()
         if progress.iterator is not None:
             progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
         if progress.inner is None or not progress.inner.untouched:
@@ -202,6 +203,7 @@ class Loader:
                 start = {"start": progress.next, "state": progress.pending}
                 progress.series = self._behind().epochs(None, **start, **progress.options)
             progress.inner, progress.pending = next(progress.series), None
+            progress.inner.opening = time.perf_counter() - began
         progress.next = progress.inner.epoch + 1
         progress.iterator = self._viewed(LoaderIterator(progress.inner))
         return progress.iterator

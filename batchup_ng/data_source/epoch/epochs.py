@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -51,9 +52,11 @@ class Epochs(Iterator[BatchIterator]):
             current.break_off(
                 "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
             )
+        began = time.perf_counter()
         iterator, self._ahead = self._ahead, None
         if iterator is None:
             iterator = self._begun()
+            iterator.opening = time.perf_counter() - began
         self._current = weakref.ref(iterator)
         self._may_begin_ahead = self._options.rng is None
         return iterator
@@ -192,11 +195,14 @@ class MakesEpochs(OpensEpochs):
             ArgumentTypeError: an option is misspelt, or of a wrong kind.
             StateError: the state is damaged, or is that of another source, order, seed or epoch.
         """
+        began = time.perf_counter()
         options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
         opened = prepare(self, options, state)
         if state is None and not options.numbered and options.rng is None:
             warn_of_repeats(self._noted_source(), opened)
-        return BatchIterator(opened, self.start(opened))
+        iterator = BatchIterator(opened, self.start(opened))
+        iterator.opening = time.perf_counter() - began
+        return iterator
 
     @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
     def epochs(

@@ -16,7 +16,7 @@ from .accounting import count_of
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "at_end", "break_off", "buffered", "fill", "place", "state_at", "untouched"}
+HOOKS = {"ahead", "at_end", "break_off", "buffered", "fill", "opening", "place", "state_at", "untouched"}
 """What the library calls, and users do not."""
 
 
@@ -34,7 +34,10 @@ class BatchIterator(Iterator[Any]):
 
     Attributes:
         at_end: Whether all of its batches were handed out and the next was asked for.
+        opening: Seconds that the call which opened the epoch took: workers may have had to start.
     """
+
+    opening = 0.0
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._delivered = 0
@@ -218,7 +221,8 @@ class BatchIterator(Iterator[Any]):
         Returns:
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
             that another row stands for; ``retried``, the batches that failed at first and could be made at a later try;
-            ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
+            ``wait_seconds``, for which the consumer waited in ``next()`` and for the epoch to be
+            opened; ``buffered``, the
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store (``"store"``), small, in
             a message (``"message"``), or were made in this process (``"memory"``); ``arrays``, how large arrays of the
@@ -232,7 +236,7 @@ class BatchIterator(Iterator[Any]):
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
             "retried": self._accounting.retried,
-            "wait_seconds": self._waited,
+            "wait_seconds": self.opening + self._waited,
             "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,
