@@ -13,6 +13,7 @@ import dataclasses
 import math
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -207,7 +208,7 @@ class Loader:
 
         An epoch of which no batch was asked for has not begun: some frameworks call ``iter`` more often than they loop.
         """
-        progress = self._progress
+        progress, began = self._progress, time.perf_counter()
         with progress.lock:
             if progress.iterator is not None:
                 progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
@@ -221,6 +222,7 @@ class Loader:
                     progress.inner = None
                     progress.next, progress.pending = number, state
                     progress.inner = next(progress.series)
+                    progress.inner.opening = time.perf_counter() - began
                 progress.iterator = self._viewed(LoaderIterator(progress.inner))
                 return progress.iterator
             except BaseException:  # the next call begins the same epoch, whatever a signal's handler interrupted

@@ -17,8 +17,9 @@ class EpochWait(NamedTuple):
     Attributes:
         epoch: Number of the epoch; of the iteration where what is watched does not count epochs.
         batches: How many batches were handed out.
-        seconds: How long the loop ran: from when the first batch was asked for until the end, or until it was left.
-        waited: For how many of these seconds the loop stood in ``next``.
+        seconds: How long the loop ran: from when the first batch was asked for until the end, or until it was left,
+            and how long the epoch took to open before that.
+        waited: For how many of these seconds the loop stood in ``iter`` and ``next``.
         first: For how many of those, for the first batch, which has workers to start.
     """
 
@@ -63,9 +64,9 @@ def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
     if not callable(report):
         raise ArgumentTypeError(f"report must be a function, such as print or a_list.append, not {report!r}")
     if isinstance(batches, Loader):
-        return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report))
+        return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report, iterator.opening))
     if isinstance(batches, Iterator):
-        return WatchedIterator(batches, getattr(batches, "epoch", 0), report)
+        return WatchedIterator(batches, getattr(batches, "epoch", 0), report, getattr(batches, "opening", 0.0))
     if isinstance(batches, Iterable):
         return Watched(batches, report)
     raise ArgumentTypeError(f"batches must be a Loader or something to iterate over, not a {type(batches).__name__}")
@@ -81,7 +82,9 @@ class Watched:
 
     def __iter__(self) -> WatchedIterator:
         self._epochs += 1
-        return WatchedIterator(iter(self._batches), self._epochs - 1, self._report)
+        began = time.perf_counter()
+        iterator = iter(self._batches)
+        return WatchedIterator(iterator, self._epochs - 1, self._report, time.perf_counter() - began)
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]  # what has no length raises TypeError
@@ -93,32 +96,35 @@ class Watched:
 
 
 class WatchedIterator(IteratorView):
-    """An iterator of one epoch that measures how long each ``next`` takes."""
+    """An iterator of one epoch that measures how long each ``next`` takes, beside the seconds of its `opening`."""
 
-    def __init__(self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object]) -> None:
+    def __init__(
+        self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object], opening: float = 0.0
+    ) -> None:
         super().__init__(iterator)
         self._report: Callable[[EpochWait], object] | None = report
         self._number = epoch
         self._batches = 0
-        self._waited = self._first = 0.0
-        self._began: float | None = None
+        self._waited = self._first = self._opening = opening
+        self._began: float | None = None  # when the first batch was asked for,
+        self._asked = 0.0  # and the latest
 
-    def __next__(self) -> Any:
-        start = time.perf_counter()
+    def _begin(self) -> None:
+        self._asked = time.perf_counter()
         if self._began is None:
-            self._began = start
-        try:
-            batch = next(self._iterator)
-        except BaseException:
-            self._waited += time.perf_counter() - start
-            self._finish()
-            raise
-        took = time.perf_counter() - start
+            self._began = self._asked
+
+    def _received(self, batch: Any) -> Any:
+        took = time.perf_counter() - self._asked
         self._waited += took
         if not self._batches:
-            self._first = took
+            self._first += took
         self._batches += 1
         return batch
+
+    def _failed(self) -> None:
+        self._waited += time.perf_counter() - self._asked
+        self._finish()
 
     def close(self) -> None:
         """Close the iterator that is watched, and report."""
@@ -135,6 +141,6 @@ class WatchedIterator(IteratorView):
     def _finish(self) -> None:
         """Report, once, if the loop has begun."""
         if self._report is not None and self._began is not None:
-            seconds = time.perf_counter() - self._began
+            seconds = self._opening + time.perf_counter() - self._began
             report, self._report = self._report, None
             report(EpochWait(self._number, self._batches, seconds, self._waited, self._first))

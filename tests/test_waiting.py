@@ -58,3 +58,36 @@ def test_what_another_library_iterates_over(capsys: pytest.CaptureFixture[str]) 
     ]  # fmt: skip
     with pytest.raises(ArgumentTypeError, match="something to iterate over"):
         bu.watch(5)
+
+
+class SlowToStart(bu.SerialPool):
+    """A pool that takes 0.05 s for its first task, as workers do that start."""
+
+    begun = False
+
+    def submit(self, *task: Any) -> Any:
+        if not self.begun:
+            time.sleep(0.05)
+            self.begun = True
+        return super().submit(*task)
+
+
+def test_the_start_of_the_workers_is_waited_for() -> None:
+    waits: list[bu.EpochWait] = []
+    with bu.Loader([np.arange(20)], 4, pool=SlowToStart()) as loader:
+        watched = bu.watch(loader, waits.append)
+        list(watched)
+        assert loader.stats()["wait_seconds"] >= 0.05
+    (wait,) = waits
+    assert 0.05 <= wait.first <= wait.waited <= wait.seconds
+
+
+@pytest.mark.parametrize("opened", ["batch_iterator", "epochs", "watched"])
+def test_so_it_is_in_a_source(opened: str) -> None:
+    waits: list[bu.EpochWait] = []
+    source = SlowToStart().parallel_data_source(bu.ArrayDataSource([np.arange(20)]))
+    iterator = next(source.epochs(1, 4)) if opened == "epochs" else source.batch_iterator(4)
+    with bu.watch(iterator, waits.append) if opened == "watched" else iterator as batches:
+        list(batches)
+        assert batches.stats()["wait_seconds"] >= 0.05
+    assert all(wait.first >= 0.05 for wait in waits)

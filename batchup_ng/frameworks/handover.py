@@ -199,7 +199,8 @@ class AheadIterator(IteratorView):
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
         samples = self._place[1]["delivered"]
-        own = {"batches": self._handed_out, "samples": samples, "wait_seconds": self._waited}
+        waited = self._iterator.opening + self._waited
+        own = {"batches": self._handed_out, "samples": samples, "wait_seconds": waited}
         return {**self._iterator.stats(), **own}
 
     def load_state_dict(self, state: Any) -> None:

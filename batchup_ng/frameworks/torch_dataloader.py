@@ -13,6 +13,7 @@ import contextlib
 import contextvars
 import functools
 import itertools
+import math
 import pickle
 import random
 import threading
@@ -31,7 +32,7 @@ from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.choice import TINY, Choice, copy_to_try, timed
+from ..work_pool.choice import EPOCH, TINY, Choice, copy_to_try, timed
 from ..work_pool.epoch_runner import ByteBound
 from ..work_pool.prefetch_buffer import Job, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, dumps, load_result, pack
@@ -216,7 +217,11 @@ class PooledDataLoader:
             self._pool = POOLS[self._kind](self._workers)
             return drawn, []
         first = list(itertools.islice(drawn, TRIED))
-        (kind, self._why), workers, self._seeded, ready = _chosen(fetch, first, self._workers, key)
+        try:
+            n_batches: float = len(self)
+        except TypeError:
+            n_batches = len(first) if len(first) < TRIED else math.inf
+        (kind, self._why), workers, self._seeded, ready = _chosen(fetch, first, self._workers, key, n_batches)
         self._pool = POOLS[kind](workers)
         return itertools.chain(first[len(ready) :], drawn), ready
 
@@ -407,8 +412,8 @@ class Chosen(NamedTuple):
     ready: list[Any]
 
 
-def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKey) -> Chosen:
-    """Return what suits, by making batches of some lists of indices with a copy of what makes them.
+def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKey, n_batches: float) -> Chosen:
+    """Return what suits an epoch of `n_batches`, by making batches of some lists of indices with a copy of what does.
 
     If processes suit, the batches are handed out, so that the loop has some while these start.
     """
@@ -430,6 +435,9 @@ def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchK
         return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
     if fetch.columns is not None:
         return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, False, [])
+    if each * n_batches < EPOCH:
+        why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
+        return Chosen(Choice("serial", why), None, trial.drew, [])
     ready: list[Any] = []
     with contextlib.suppress(Exception):  # what cannot be pickled is an error when its turn comes
         ready = [load_result(dumps(batch)) for batch in trial.batches]  # on memory of their own, as from a process

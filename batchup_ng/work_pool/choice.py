@@ -4,8 +4,12 @@ What decides is who holds the interpreter's lock. Work that lets it go (copies o
 files) runs at once in threads, to which nothing has to be sent. Work in Python holds it, so that it needs processes.
 Work of a few microseconds costs less than handing it to another thread or process.
 
-The share of time for which the lock is held is measured by a second thread that wants it all the time: it waits while
-it neither runs nor queues for a CPU. How long a thread queues stands in ``/proc/thread-self/schedstat`` on Linux.
+Work that mostly waits, as its CPU time tells, has no lock to hold. For other work, the share of time for which the lock
+is held is measured by a second thread that wants it all the time: it waits while it neither runs nor queues for a CPU.
+How long a thread queues stands in ``/proc/thread-self/schedstat`` on Linux. While one of the two queues, nobody knows
+who has the lock, so a busy machine gives bounds of the share; mostly both lie on one side.
+
+Processes take time to start, and more to import what the user's code needs. For a short epoch they are not started.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import Any, NamedTuple
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import BLOCKS, with_seed
+from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
 from ..randomness.numpy_rng import globals_kept
 from .processes.serialization import dumps, load_result
@@ -39,6 +44,9 @@ SHORT = 300e-6
 HELD = 0.5
 """The share of the time of a batch, with the interpreter's lock held, from which on processes are chosen."""
 
+EPOCH = 1.0
+"""Seconds that the batches of an epoch take together below which processes are not worth their start."""
+
 BATCHES, TRIES, ENOUGH, SECONDS = 6, 100, 5, 0.5
 """How many batches are tried; how often at most, how many shares are enough, and when no other is begun."""
 
@@ -49,7 +57,7 @@ WINDOW = 0.005
 """Seconds that the threads run beside each other, at least."""
 
 QUEUED = 0.1
-"""The share of that time that a thread may queue for a CPU, so that what it measured counts."""
+"""The share of that time that the threads may queue for a CPU, so that no better measure is waited for."""
 
 SWITCH = 20e-6
 """Seconds after which a thread gives the interpreter's lock to one that waits for it, while that is measured."""
@@ -75,6 +83,8 @@ def choose(source: AbstractDataSource, batch_size: int, shuffle: Any, timeout: f
         if timeout is not None:
             return Choice("processes", "a process that exceeds timeout= can be ended")
     except Exception as error:
+        if of_signal_handler(error):
+            raise
         return Choice("threads", f"it cannot be pickled, which processes need: {type(error).__name__}")
     make, buffers = MakeBatch(own_thread=False), BufferPool()
 
@@ -87,8 +97,10 @@ def choose(source: AbstractDataSource, batch_size: int, shuffle: Any, timeout: f
             warnings.simplefilter("ignore")  # they come when the batches are made
             seed = None if shuffle is None or shuffle is False else (BLOCKS, 0) if with_seed(shuffle)[1] else 0
             plan = copy.plan(batch_size, seed)
-            return suited(read, range(int(min(plan.n_batches, BATCHES))))
+            return suited(read, range(int(min(plan.n_batches, BATCHES))), plan.n_batches)
     except Exception as error:
+        if of_signal_handler(error):
+            raise
         return Choice("threads", f"the first batches could not be made: {type(error).__name__}")
 
 
@@ -101,10 +113,14 @@ def copy_to_try(value: Any) -> Any:
         return load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
 
 
-def suited(make: Callable[[Any], object], items: Sequence[Any]) -> Choice:
-    """Return the pool that suits calls of `make`, of which each makes a batch of one of `items`; calls it with some."""
+def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float = math.inf) -> Choice:
+    """Return the pool that suits calls of `make`, of which each makes a batch of one of `items`; calls it with some.
+
+    An epoch has `n_batches` of them.
+    """
     times: list[float] = []
-    shares: list[float] = []
+    ran: list[float] = []
+    shares: list[Bounds] = []
     if not items:
         return Choice("serial", "there are no batches")
     began = time.perf_counter()
@@ -113,21 +129,43 @@ def suited(make: Callable[[Any], object], items: Sequence[Any]) -> Choice:
         alone = timed(run)
         if not times and alone.seconds < SLOW:
             alone = timed(run)  # the first call imports, opens files, fills caches
-        times.append(alone.seconds - alone.queued)
+        times.append(max(0.0, alone.seconds - alone.queued))
+        ran.append(alone.ran)
+        if times[-1] * n_batches < EPOCH or alone.ran < HELD * times[-1] or time.perf_counter() - began > SECONDS:
+            break  # it is known, or would take too long
         if times[-1] >= TINY:
-            share = _share_held(run, times[-1])
-            shares += [] if share is None else [share]
-        if len(shares) == ENOUGH or time.perf_counter() - began > SECONDS:
+            shares.append(_share_held(run, times[-1]))
+        settled = sum(share.high - share.low <= QUEUED for share in shares)
+        if settled == ENOUGH or time.perf_counter() - began > SECONDS:
             break
-    each = statistics.median(times)
+    each, cpu = statistics.median(times), statistics.median(ran)
     if each < TINY:
         return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
-    why = f"a batch takes {f'{each:.3g} s' if each >= 1 else f'{1e3 * each:.3g} ms'}"
+    why = f"a batch takes {_in_words(each)}"
+    if each * n_batches < EPOCH:
+        return Choice("threads", f"{why}, an epoch {_in_words(each * n_batches)}, too short for a start of processes")
+    if cpu < HELD * each:
+        return Choice("threads", f"{why}, {cpu / each:.0%} of it on a CPU")
     if not shares:
+        return Choice("processes", f"{why}, {cpu / each:.0%} of it on a CPU, too long to try whether threads would do")
+    best = sorted(shares, key=lambda share: share.high - share.low)[:ENOUGH]
+    low, high = (statistics.median(bound) for bound in zip(*best, strict=True))
+    if each >= SHORT and low < HELD <= high and high - low > QUEUED:
         return Choice("processes", f"{why}; the machine is too busy to tell whether threads would do")
-    share = statistics.median(shares)
+    share = (low + high) / 2
     kind = "processes" if share >= HELD and each >= SHORT else "threads"
     return Choice(kind, f"{why}, {share:.0%} of it with the interpreter's lock")
+
+
+def _in_words(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+class Bounds(NamedTuple):
+    """Between which shares of the time of a batch the interpreter's lock is held."""
+
+    low: float
+    high: float
 
 
 class Timed(NamedTuple):
@@ -147,15 +185,15 @@ def timed(run: Callable[[], object]) -> Timed:
 
 def _queued() -> float:
     """Return the seconds for which this thread was ready to run and had no CPU; 0.0 where the system does not tell."""
-    with contextlib.suppress(OSError), open("/proc/thread-self/schedstat") as file:
+    with unless_of_signal_handler(), open("/proc/thread-self/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0
 
 
-def _share_held(run: Callable[[], object], alone: float) -> float | None:
-    """Return the share of the time of a batch, `alone` seconds, for which another thread could not run Python.
+def _share_held(run: Callable[[], object], alone: float) -> Bounds:
+    """Return for which share of the time of a batch, `alone` seconds, another thread could not run Python.
 
-    None if either thread had to queue for a CPU meanwhile, which hides how long the other held the lock.
+    Where one of the threads has to queue for a CPU, that hides for how long the other held the lock.
     """
     reading: list[Timed | BaseException] = []
 
@@ -174,15 +212,16 @@ def _share_held(run: Callable[[], object], alone: float) -> float | None:
 
     thread = threading.Thread(target=read, daemon=True)
     before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH)
     try:
+        sys.setswitchinterval(SWITCH)
         spinning = timed(spin)
     finally:
         sys.setswitchinterval(before)
-        thread.join()
+        with contextlib.suppress(RuntimeError):  # an interrupt came before it was started
+            thread.join()
     (read_in,) = reading
     if isinstance(read_in, BaseException):
         raise read_in
-    if max(spinning.queued, read_in.queued) > QUEUED * alone * n:
-        return None
-    return max(0.0, min(1.0, (spinning.seconds - spinning.queued - spinning.ran) / (alone * n)))
+    waited = spinning.seconds - spinning.queued - spinning.ran
+    low, high = ((waited - read_in.queued) / (alone * n), (waited + spinning.queued) / (alone * n))
+    return Bounds(max(0.0, min(1.0, low)), max(0.0, min(1.0, high)))

@@ -149,7 +149,7 @@ class PrefetchBuffer(Runner):
             return
         began = entry.future.began
         at_it = f"a worker has been at it for {monotonic() - (began or 0.0):.0f} s"
-        remedy = "timeout= of parallel_data_source ends samples that take too long, and names them"
+        remedy = "timeout= of a Loader or parallel_data_source ends samples that take too long, and names them"
         state = "no worker has begun it, for all are busy or none has come up" if began is None else at_it
         warn_consumer(
             f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; {remedy}", StallWarning

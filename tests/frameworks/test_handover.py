@@ -174,6 +174,18 @@ def test_what_fails_on_the_thread_is_raised_in_its_turn() -> None:
     assert list(iterator) == []
 
 
+def test_an_end_that_is_met_again_and_again_does_not_grow() -> None:
+    with bu.Loader(SOURCE, 8, pool="serial") as loader:
+        batches = iter(ahead(loader))
+        assert len(list(batches)) == 5
+        depths = []
+        for _ in range(4):
+            with pytest.raises(StopIteration) as caught:
+                next(batches)
+            depths.append(len(caught.traceback))
+        assert len(set(depths)) == 1
+
+
 def test_the_thread_ends_with_the_last_reference() -> None:
     iterator = ahead(SOURCE.batch_iterator(8))
     next(iterator)

@@ -389,11 +389,20 @@ def spin(index: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "kind"),
-    [(columns(torch.float32), "SerialPool"), (PAIRS, "SerialPool"), (Samples(spin), "WorkerProcessPool")],
-    ids=["arrays", "tiny", "Python"],
+    ("dataset", "kind", "epoch"),
+    [
+        (columns(torch.float32), "SerialPool", 0.0),
+        (PAIRS, "SerialPool", 0.0),
+        (Samples(spin), "WorkerProcessPool", 0.0),
+        (Samples(spin), "SerialPool", 1000.0),
+    ],
+    ids=["arrays", "tiny", "Python", "short"],
 )
-def test_auto_chooses_and_draws_nothing(dataset: Any, kind: str) -> None:
+def test_auto_chooses_and_draws_nothing(
+    dataset: Any, kind: str, epoch: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_dataloader, "EPOCH", epoch)  # seconds from which on processes are worth their start
+
     def make() -> Any:
         return data.DataLoader(dataset, 8, shuffle=True)
 

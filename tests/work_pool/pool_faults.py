@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from batchup_ng.data_source import AbstractDataSource, ArrayDataSource
-from batchup_ng.errors import BatchError, SampleTimeout, SampleWarning, TooManyErrors
+from batchup_ng.errors import BatchError, PoolClosed, SampleTimeout, SampleWarning, TooManyErrors
 from batchup_ng.faults.policy import ErrorPolicy
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool.base import AbstractWorkerPool
@@ -64,7 +64,7 @@ class PoolFaultsContract(ABC):
         for part in (f"row {row}", repr(error.source), f"epoch 2, batch {position // 7}"):
             assert part in told
         assert str(pickle.loads(pickle.dumps(error))) == told
-        with pytest.raises(bu.PoolClosed, match="broken off by an exception"):
+        with pytest.raises(PoolClosed, match="broken off by an exception"):
             next(iterator)
 
     @pytest.mark.parametrize("kind", [*MAKERS, *ENDS_PROGRAMS])
@@ -128,7 +128,7 @@ class PoolFaultsContract(ABC):
             with pytest.warns(SampleWarning), pytest.raises(TooManyErrors, match=rule) as caught:
                 list(iterator)
             assert [error.row for error in caught.value.errors] == [2, 11, 12]
-            with pytest.raises(bu.PoolClosed, match="broken off by an exception"):
+            with pytest.raises(PoolClosed, match="broken off by an exception"):
                 next(iterator)
         enough = pool.parallel_data_source(source, on_error=ErrorPolicy("skip", max_errors=4, max_rate=0.1))
         with pytest.warns(SampleWarning):

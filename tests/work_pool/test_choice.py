@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
+import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +37,7 @@ def asleep(x: Any) -> Any:
 
 @pytest.fixture
 def source() -> bu.ArrayDataSource:
-    return bu.ArrayDataSource([np.arange(400)])
+    return bu.ArrayDataSource([np.arange(80_000)])
 
 
 def test_tiny_work_stays_on_the_thread(source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +55,22 @@ def test_python_work_needs_processes(source: bu.ArrayDataSource) -> None:
 
 def test_work_that_lets_the_lock_go_suits_threads(source: bu.ArrayDataSource) -> None:
     kind, why = choose(source.map(asleep), 8, False)
-    assert kind == "threads" or TOO_BUSY in why
-    assert "a batch takes" in why
+    assert kind == "threads"
+    assert re.search(r"a batch takes .* ms, \d+% of it on a CPU", why)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 80])
+def test_no_processes_are_started_for_a_short_epoch(rows: int) -> None:
+    calls: list[int] = []
+
+    def make(item: int) -> None:
+        calls.append(item)
+        in_python(item)
+
+    assert choose(bu.ArrayDataSource([np.arange(rows)]).map(in_python), 8, True).kind == "threads"
+    kind, why = suited(make, range(2), 2)
+    assert (kind, len(calls)) == ("threads", 2)
+    assert "too short for a start of processes" in why
 
 
 def test_what_cannot_be_tried_goes_to_threads(source: bu.ArrayDataSource, tmp_path: Path) -> None:
@@ -106,12 +126,70 @@ def test_trying_changes_nothing(source: bu.ArrayDataSource) -> None:
     np.testing.assert_equal(np.random.get_state(legacy=False), state)
 
 
+def interrupted_at(line: int, run: Callable[[], object]) -> bool:
+    """Run under an interrupt at the line of that number that this thread runs in ``choice.py``; return if it came."""
+    lines = itertools.count(1)
+    came = False
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal came
+        if frame.f_code.co_filename != choice.__file__:
+            return None
+        if event == "line" and not came and next(lines) == line:
+            came = True
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return came
+
+
+def test_an_interrupt_at_any_line_arrives(source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "ENOUGH", 1)
+    monkeypatch.setattr(choice, "QUEUED", math.inf)
+    python, interval = source.map(in_python), sys.getswitchinterval()
+    for line in itertools.count(1):
+        try:
+            came = interrupted_at(line, lambda: choose(python, 8, True))
+        except KeyboardInterrupt:
+            came = True
+        else:
+            assert not came, f"the interrupt at line {line} was swallowed"
+        assert sys.getswitchinterval() == interval
+        if not came:
+            break
+    assert line > 50
+
+
+def test_an_interrupt_while_the_second_thread_starts_arrives(
+    source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raised(Exception):
+        pass
+
+    def handler(number: int, frame: Any) -> None:
+        raise Raised
+
+    def start(thread: threading.Thread) -> None:
+        handler(signal.SIGUSR1, sys._getframe())
+
+    monkeypatch.setattr(choice, "EPOCH", 0.0)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(Raised):
+        choose(source.map(in_python), 8, True)
+
+
 def test_an_error_on_the_second_thread_arrives() -> None:
     calls = []
 
     def make(item: int) -> None:
         calls.append(item)
-        time.sleep(0.001)
+        in_python(item)
         if len(calls) == 3:
             raise ZeroDivisionError
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -55,12 +56,15 @@ class Epochs(Iterator[BatchIterator]):
         if ahead is not None and (ahead.torn or ahead.epoch != number):
             ahead.close()
             ahead = self._ahead = None
-        iterator = self._begun(number) if ahead is None else ahead
-        self._current = weakref.ref(iterator)
+        if ahead is None:
+            began = time.perf_counter()
+            ahead = self._begun(number)
+            ahead.opening = time.perf_counter() - began
+        self._current = weakref.ref(ahead)
         try:
             self._may_begin_ahead = self._options.rng is None
             self._number, self._ahead, self._state = number + 1, None, None
-            return iterator
+            return ahead
         except BaseException:  # of a signal's handler: the next call hands the same epoch out
             self._number, self._state = number, state
             raise
@@ -199,11 +203,14 @@ class MakesEpochs(OpensEpochs):
             ArgumentTypeError: an option is misspelt, or of a wrong kind.
             StateError: the state is damaged, or is that of another source, order, seed or epoch.
         """
+        began = time.perf_counter()
         options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
         opened = prepare(self, options, state)
         if state is None and not options.numbered and options.rng is None:
             warn_of_repeats(self._noted_source(), opened)
-        return BatchIterator(opened, self.start(opened))
+        iterator = BatchIterator(opened, self.start(opened))
+        iterator.opening = time.perf_counter() - began
+        return iterator
 
     @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
     def epochs(

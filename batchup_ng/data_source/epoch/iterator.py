@@ -17,8 +17,8 @@ from .iterator_views import reason
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at", "stream_id",
-         "take_back", "torn", "untouched"}
+HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "opening", "place", "state_at",
+         "stream_id", "take_back", "torn", "untouched"}
 """What the library calls, and users do not."""
 
 BY_CONSUMER = ""
@@ -54,7 +54,10 @@ class BatchIterator(Iterator[Any]):
     Attributes:
         at_end: Whether all of its batches were handed out and the next was asked for.
         asked: Whether a batch was asked for.
+        opening: Seconds that the call which opened the epoch took: workers may have had to start.
     """
+
+    opening = 0.0
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._handed = Handed()
@@ -270,7 +273,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def errors(self) -> list[Any]:
-        """What the error policy let pass so far, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
+        """What the error policy let pass, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
         and, with None as `row`, for each of the first 1,000 batches that could be made at a later try."""
         return sorted([*self._accounting.errors, *self._accounting.retries], key=lambda error: error.batch)
 
@@ -280,7 +283,8 @@ class BatchIterator(Iterator[Any]):
         Returns:
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
             that another row stands for; ``retried``, the batches that failed at first and could be made at a later try;
-            ``wait_seconds``, for which the consumer stood in ``next()``; ``buffered``, the
+            ``wait_seconds``, for which the consumer waited in ``next()`` and for the epoch to be
+            opened; ``buffered``, the
             number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store (``"store"``), small, in
             a message (``"message"``), or were made in this process (``"memory"``); ``arrays``, how large arrays of the
@@ -294,7 +298,7 @@ class BatchIterator(Iterator[Any]):
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
             "retried": self._accounting.retried,
-            "wait_seconds": self._handed.waited,
+            "wait_seconds": self.opening + self._handed.waited,
             "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,

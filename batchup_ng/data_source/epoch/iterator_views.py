@@ -26,6 +26,7 @@ class IteratorView(Iterator[Any]):
         self._iterator = iterator
 
     def __next__(self) -> Any:
+        self._begin()
         iterator = self._iterator
         mark = getattr(iterator, "mark", None)
         try:
@@ -35,10 +36,18 @@ class IteratorView(Iterator[Any]):
         except BaseException as error:
             if mark is not None:
                 iterator.take_back(mark, self._reason(error))
+            self._failed()
             if isinstance(error, StopIteration):
                 raise RuntimeError(f"{self._reason(error)}: it raised StopIteration") from error
             raise
+        self._failed()
         raise StopIteration
+
+    def _begin(self) -> None:
+        """Note that a batch is asked for, or raise an error."""
+
+    def _failed(self) -> None:
+        """Note that there was none."""
 
     def _received(self, batch: Any) -> Any:
         """Return what is handed out of `batch`."""
@@ -95,10 +104,9 @@ class LoaderIterator(IteratorView):
 
     _replaced_by = ""
 
-    def __next__(self) -> Any:
+    def _begin(self) -> None:
         if self._replaced_by:
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
-        return super().__next__()
 
     def close(self) -> None:
         """End the epoch, unless it went to another call of ``iter``."""
