@@ -201,9 +201,9 @@ class Loader:
             if progress.series is None:
                 start = {"start": progress.next, "state": progress.pending}
                 progress.series = self._behind().epochs(None, **start, **progress.options)
-            progress.inner, progress.pending = next(progress.series), None
-        progress.next = progress.inner.epoch + 1
+            progress.inner = next(progress.series)
         progress.iterator = self._viewed(LoaderIterator(progress.inner))
+        progress.next, progress.pending = progress.inner.epoch + 1, None  # last, or an interrupt would lose the epoch
         return progress.iterator
 
     def __len__(self) -> int:
