@@ -1,10 +1,15 @@
-"""What the modules of all frameworks share: iterators that convert the batches of others, in the loop or ahead of it.
+"""Shared by the framework adapters: iterators that convert batches, in the loop or ahead of it.
 
-Who owns what. An :class:`AheadIterator` has one thread, which alone calls ``next`` of the iterator of batches, and
-converts them. The consumer takes them from a queue; a second queue tells the thread that there is room for another,
-and takes it the batch that the consumer had two before: some frameworks free a batch without the interpreter's lock,
-which the training loop would then have to wait for. The thread knows the queues and that iterator, not the
-:class:`AheadIterator`, so that it ends with the last reference to it.
+Ownership. An :class:`AheadIterator` has one thread, which asks the iterator for batches and converts them. The consumer
+and the thread share a :class:`Work`: the consumer writes the number up to which there is room, the thread stores
+batches by their numbers. A queue wakes the thread and carries the last batch but one, for the thread to free: some
+frameworks free a batch without the interpreter's lock, and the training loop would have to wait for that lock. The
+thread has a reference to the :class:`Work` and the iterator, none to the :class:`AheadIterator`. When the last
+reference to that goes, the thread ends.
+
+Interrupts. A batch leaves ``next`` by one assignment: the count of batches handed out. An exception before it changes
+nothing. An exception after it, for example from a signal handler, restores the old count. The batch is still in
+``ready`` then.
 """
 
 from __future__ import annotations
@@ -22,9 +27,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..data_source.epoch.epochs import Epochs
-from ..data_source.epoch.iterator_views import IteratorView, MappedIterator
+from ..data_source.epoch.iterator_views import IteratorView, MappedIterator, broken_off, place_of
 from ..data_source.epoch.state_file import write_state
-from ..errors import ArgumentTypeError, PoolClosed, StateError
+from ..error_context import text_of
+from ..errors import ArgumentTypeError, ReentrantIteration, StateError
 from ..loader import Loader
 from ..work_pool.parallel import WithConsumerMaps
 from ..work_pool.prefetch_buffer import check_process
@@ -35,8 +41,11 @@ QUICK_SECONDS = 0.001
 JOIN_SECONDS = 5.0
 """How long ``close`` waits for the end of the thread."""
 
-THREADS: weakref.WeakKeyDictionary[threading.Thread, Callable[[], None]] = weakref.WeakKeyDictionary()
-"""The threads, each with what tells it to end."""
+THREADS: dict[threading.Thread, Callable[[], None]] = {}
+"""The threads that run, each with what makes it end.
+
+No weak dictionary: its callbacks are written in Python, and an interrupt in one of them would be lost.
+"""
 
 Convert = Callable[[Any], Any]
 """Makes what a framework wants of a batch, a tuple or dict of arrays as the pools make it."""
@@ -97,12 +106,17 @@ class AheadIterator(IteratorView):
     """Hands out converted batches that a thread makes ahead.
 
     ``state_dict`` and ``len`` count what was handed out, not what is ahead; ``stats()["wait_seconds"]`` is the time
-    that the consumer waited here. Other methods are those of the iterator that the batches come from.
+    that the consumer waited here. Other methods come from the iterator of batches.
+
+    ``StopIteration`` means the end of the epoch, or ``close``. After any other exception, for example from a signal
+    handler, the epoch goes on with the batch that was due. If that batch is lost, ``next`` raises ``PoolClosed``. In
+    both cases the state counts the batches handed out. Several threads may call ``next``: each batch goes to one of
+    them.
 
     Args:
         iterator: Gives the batches; with ``state_dict()`` if states are to be had.
         convert: Called on the thread with each batch.
-        depth: How many converted batches are ahead, with the one that is being converted.
+        depth: How many converted batches are ahead, including the batch in conversion.
         always: Whether the thread works in any case. If not, a batch is converted in ``next`` where that is better: for
             a loop that comes back at once, since from thread to thread takes longer than `convert`; and where the
             iterator is not ahead itself, for it may read what belongs to the consumer's thread.
@@ -118,79 +132,169 @@ class AheadIterator(IteratorView):
         self._depth = depth
         self._always = always
         self._receive = receive
-        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._room: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._ahead = 0  # how many batches the thread has room for, or has made; without any it does nothing
+        self._work = Work()
+        self._at = (0, place_of(iterator))  # the number of batches handed out, and the place after them
         self._left = -math.inf  # when the latest batch was handed out
-        self._latest: Any = None  # what was handed out last,
-        self._before: Any = None  # and before it, which the consumer lets go of when it has the latest
-        end = Ending(self._room)
-        self._place = _place(iterator)  # behind what was handed out last; the iterator may be farther on
+        self._freed: Any = None  # the last batch but one, for the thread to free
         self._n_batches = _length(iterator)
-        self._handed_out = 0
         self._waited = 0.0
-        self._ended: BaseException | None = None
+        self._ended: str | None = None  # the cause if the epoch was broken off; "" for its end or close()
+        self._failure = ""  # the iterator's last exception, if no batch came after it
         self._pid = os.getpid()
         self.at_end = False
-        arguments = (iterator, convert, self._ready, end)
+        # Held by the consumer whose turn it is. Taken by ``with`` alone: after ``acquire`` an interrupt would leave it.
+        self._lock: Any = threading.RLock()
         run = contextvars.copy_context().run
-        self._thread = threading.Thread(target=run, args=(_convert_ahead, *arguments), daemon=True, name="handover")
-        self._finalizer = weakref.finalize(self, end)
-        THREADS[self._thread] = end
+        arguments = (_convert_ahead, iterator, convert, self._work)
+        self._thread = threading.Thread(target=run, args=arguments, daemon=True, name="handover")
+        self._finalizer = weakref.finalize(self, self._work.end)
 
     def __next__(self) -> Any:
         """Return the next batch.
 
         Raises:
-            PoolClosed: an interrupt (Ctrl-C) or another iteration broke the epoch off, or this is a fork.
+            PoolClosed: an exception lost a batch, another iteration broke the epoch off, or this is a fork.
+            ReentrantIteration: the conversion of a batch asks for the next batch.
         """
-        if self._ended is not None:
-            raise self._ended.with_traceback(None)  # or it would grow with each call
         check_process(self._pid)
+        if self._lock._is_owned():
+            raise ReentrantIteration("the conversion of a batch asked for the next one; make a second iterator there")
         began = time.perf_counter()
+        at = handed = None
         try:
-            if self._ahead:
-                item = self._ready.get()
-                self._ahead -= 1
-                if isinstance(item, BaseException):
-                    raise item
-                batch, self._place = item
-            else:  # the thread does nothing, so that the iterator is this one's to use
-                batch, self._place = self._convert(next(self._iterator)), _place(self._iterator)
-            if self._always or (began - self._left > QUICK_SECONDS and (self._ahead or _is_ahead(self._iterator))):
-                self._let_thread_fill()
-            if self._receive is None:
-                self._before, self._latest = self._latest, batch
-            else:
-                batch = self._receive(batch)
-        except BaseException as error:  # an interrupt may have taken a batch out of the queue
-            self.at_end = isinstance(error, StopIteration)
-            self._end(StopIteration() if isinstance(error, Exception) else _broken_off("an interrupt"))
+            with self._lock:
+                if self._ended is not None:
+                    raise self._over()
+                at = self._at
+                batch, place = self._item(at[0])
+                if self._always or (began - self._left > QUICK_SECONDS and self._thread_can_help(at[0])):
+                    self._let_thread_fill(at[0] + 1)
+                if self._receive is not None:
+                    batch = self._receive(batch)
+                self._left = time.perf_counter()
+                self._waited += self._left - began
+                handed = (at[0] + 1, place)
+                self._at = handed
+                return batch
+        except BaseException as error:
+            if at is not None:
+                self._take_back(at, handed, error)
+                if isinstance(error, StopIteration) and self._ended != "":  # of a signal handler
+                    raise RuntimeError("StopIteration was raised while the next batch was waited for") from error
             raise
-        finally:
-            self._left = time.perf_counter()
-            self._waited += self._left - began
-        self._handed_out += 1
-        return batch
 
-    def _let_thread_fill(self) -> None:
-        """Have the thread make batches until so many are ahead."""
+    def _take_back(self, at: tuple[int, Any], handed: tuple[int, Any] | None, error: BaseException) -> None:
+        """Undo a call of ``next`` that `error` ended; break the epoch off if a batch is lost.
+
+        Args:
+            at: Count and place when the call began.
+            handed: Count and place that the call was about to leave; None if it failed earlier.
+            error: The exception.
+        """
+        gone = self._at is not at and self._at is not handed  # another thread has the next batch already
+        if not gone:
+            self._at = at
+        if self._ended is not None:
+            return
+        item = self._work.ready.get(at[0])
+        by = f"{type(error).__name__}: {text_of(error)}"
+        if gone:
+            self._end(by)
+        elif self.at_end or item is error:  # a thread is through with its iterator after either
+            self.at_end = isinstance(error, StopIteration)
+            self._end("" if self.at_end else by)
+        elif item is not None or self._work.span[1] > at[0]:
+            pass  # the batch is ready, or the thread makes it
+        elif at[1] is not None and place_of(self._iterator) == at[1]:
+            self._failure = by  # no batch is lost; the iterator may go on, or be at its end
+        else:
+            self._end(by)
+
+    def _item(self, number: int) -> tuple[Any, Any]:
+        """Return a converted batch and the place after it. The batch stays in ``ready`` for two more calls."""
+        ready = self._work.ready
+        if self._receive is None:
+            self._freed = ready.pop(number - 2, None)
+        else:
+            ready.pop(number - 1, None)
+        item = ready.get(number)
+        if item is None:
+            item = self._from_thread(number) if self._work.span[1] > number else self._made_here(number)
+        if isinstance(item, BaseException):
+            try:
+                raise item
+            finally:
+                del item  # whose traceback holds this frame
+        return item  # type: ignore[no-any-return]
+
+    def _from_thread(self, number: int) -> Any:
+        work = self._work
+        while (item := work.ready.get(number)) is None:
+            if self._ended is not None:
+                raise self._over()
+            work.room.put(None)  # again: an interrupt may have prevented the first wake-up
+            work.news.acquire()
+        return item
+
+    def _made_here(self, number: int) -> Any:
+        """Make a batch in ``next``, while the thread is idle."""
+        for batch in self._iterator:  # noqa: B007  # next() is a call, and an interrupt after it would lose the batch
+            break
+        else:
+            if self._failure and not getattr(self._iterator, "at_end", False):
+                self._end(self._failure)
+                raise self._over()
+            self.at_end = True
+            raise StopIteration
+        self._failure = ""
+        item = self._work.ready[number] = _converted(self._convert, batch), place_of(self._iterator)
+        return item
+
+    def _thread_can_help(self, number: int) -> bool:
+        return self._work.span[1] > number or _is_ahead(self._iterator)
+
+    def _let_thread_fill(self, number: int) -> None:
+        """Have the thread make batches until so many are ahead of batch `number`."""
         if self._thread.ident is None:  # not before, since some frameworks call iter() and take no batch
-            self._thread.start()
-        while self._ahead < self._depth:
-            self._ahead += 1
-            self._room.put(self._before)
-            self._before = None
+            try:
+                self._thread.start()
+            except BaseException as error:  # it may be about to start nevertheless
+                self._end(f"{type(error).__name__} at the start of a thread")
+                raise
+        work = self._work
+        if work.span[1] < number + self._depth:
+            work.span = number, number + self._depth
+            work.room.put(self._freed)
+            self._freed = None
+
+    def _over(self) -> Exception:
+        """Return what ``next`` raises after the end; a new one each time, or its traceback would grow."""
+        return broken_off(self._ended) if self._ended else StopIteration()
+
+    @property
+    def mark(self) -> Any:
+        """How far the iterator is now, for :meth:`take_back`."""
+        return self._at
+
+    def take_back(self, mark: Any, by: str) -> None:
+        """Break the epoch off as it was at `mark`, if a batch that was taken since did not reach the loop."""
+        if self._at is not mark:
+            self._at = mark
+            self._end(by)
 
     def __len__(self) -> int:
         if self._n_batches is None:
             raise ArgumentTypeError("the number of these batches is not known, so they have no len()")
-        return 0 if self._ended else self._n_batches - self._handed_out
+        return 0 if self._ended is not None else self._n_batches - self._at[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far the epoch is: what was handed out, not what is ahead; see ``BatchIterator.state_dict``."""
-        state: dict[str, Any] = self._iterator.state_at(self._place)
+        """Return how far the epoch is, without the batches ahead: see ``BatchIterator.state_dict``."""
+        state: dict[str, Any] = self._iterator.state_at(self._at[1])
         return state
+
+    def place(self) -> Any:
+        """Return how far the epoch is: see ``BatchIterator.place``."""
+        return self._at[1]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see ``BatchIterator.save_state``."""
@@ -198,9 +302,8 @@ class AheadIterator(IteratorView):
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
-        samples = self._place[1]["delivered"]
-        waited = self._iterator.opening + self._waited
-        own = {"batches": self._handed_out, "samples": samples, "wait_seconds": waited}
+        handed_out, place = self._at
+        own = {"batches": handed_out, "samples": place[1]["delivered"], "wait_seconds": self._waited}
         return {**self._iterator.stats(), **own}
 
     def load_state_dict(self, state: Any) -> None:
@@ -211,55 +314,93 @@ class AheadIterator(IteratorView):
 
     def close(self) -> None:
         """End the thread and the iterator that the batches come from; may be called again."""
-        self._end(StopIteration())
+        self._end("")
 
     def break_off(self, by: str) -> None:
         """End it as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless it was at its end."""
-        self._end(_broken_off(by), lambda: self._iterator.break_off(by))
+        self._end(by, lambda: self._iterator.break_off(by))
 
-    def _end(self, error: BaseException, close: Callable[[], object] | None = None) -> None:
-        """Be at the end: ``next()`` raises `error` from now on, unless it has ended before."""
+    def _end(self, by: str, close: Callable[[], object] | None = None) -> None:
+        """End the epoch, unless it has ended before. After an interrupt, a second call does the rest."""
         if self._ended is None:
-            self._ended = error
-        self._finalizer()
+            self._ended = by
+        self._work.end()
         close = close or getattr(self._iterator, "close", None)
         if close is not None:
             with contextlib.suppress(ValueError):  # a generator that the thread is running just now
                 close()
-        if self._thread.ident is not None:
-            self._thread.join(JOIN_SECONDS)
-        self._latest = self._before = None
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._ready.get_nowait()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            with contextlib.suppress(RuntimeError):  # an interrupt came while it was started
+                self._thread.join(JOIN_SECONDS)
+        self._finalizer.detach()
+        self._freed = None
+        self._work.ready.clear()
 
 
-class Ending:
-    """Tells a thread that waits for room to end; called by a finalizer, so that it must take no lock."""
+class Work:
+    """Shared by an :class:`AheadIterator` and its thread.
 
-    def __init__(self, room: queue.SimpleQueue[Any]) -> None:
-        self.room = room
-        self.begun = False
+    The consumer changes it by single assignments and by calls that may be repeated. An interrupt between two of these
+    leaves nothing undone.
 
-    def __call__(self) -> None:
-        self.begun = True
-        self.room.put(None)
-
-
-def _convert_ahead(iterator: Any, convert: Convert, ready: queue.SimpleQueue[Any], end: Ending) -> None:
-    """Make a batch, converted, with the place of the iterator after it, each time there is room; then what ended it.
-
-    This is all that the thread runs.
+    Attributes:
+        span: The first batch that the thread may make, and the number of batches to make in all.
+        ready: The finished batches by number, each with the place after it; or the exception that ended the iterator.
+        room: Wakes the thread, and carries a batch to free.
+        news: The thread releases it after each batch. The consumer waits by acquiring it.
     """
+
+    def __init__(self) -> None:
+        self.span = (0, 0)
+        self.ready: dict[int, Any] = {}
+        self.room: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.news = threading.Lock()
+        self.news.acquire()
+        self.ended = False
+
+    def end(self) -> None:
+        """Make both sides end. Waits for no lock, because a finalizer calls it."""
+        self.ended = True
+        self.room.put(None)
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake the consumer, if it waits."""
+        with contextlib.suppress(RuntimeError):  # an earlier wake-up is still unread
+            self.news.release()
+
+
+def _convert_ahead(iterator: Any, convert: Convert, work: Work) -> None:
+    """Make and convert batches as they are wanted: all that the thread runs."""
+    THREADS[threading.current_thread()] = work.end
+    try:
+        _convert_wanted(iterator, convert, work)
+    finally:
+        del THREADS[threading.current_thread()]
+
+
+def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
+    number = 0
     while True:
-        end.room.get()  # and free what comes with it
-        if end.begun:
+        work.room.get()  # and free the batch that comes with it
+        while not work.ended and (number := max(number, work.span[0])) < work.span[1]:
+            try:
+                work.ready[number] = _converted(convert, next(iterator)), place_of(iterator)
+            except BaseException as error:
+                work.ready[number] = error
+                return
+            finally:
+                work.notify()
+            number += 1
+        if work.ended:
             return
-        try:
-            ready.put((convert(next(iterator)), _place(iterator)))
-        except BaseException as error:
-            ready.put(error)
-            return
+
+
+def _converted(convert: Convert, batch: Any) -> Any:
+    try:
+        return convert(batch)
+    except StopIteration as error:  # which would pass for the end of the epoch
+        raise RuntimeError("the conversion of a batch raised StopIteration") from error
 
 
 @atexit.register
@@ -270,12 +411,6 @@ def _end_threads() -> None:
         end()
     for thread, _ in threads:
         thread.join(JOIN_SECONDS)
-
-
-def _place(iterator: Any) -> Any:
-    """Return how far an iterator is; None where it has no states."""
-    place = getattr(iterator, "place", None)
-    return None if place is None else place()
 
 
 def _is_ahead(iterator: Any) -> bool:
@@ -289,7 +424,3 @@ def _length(iterator: Any) -> int | None:
         return len(iterator)
     except TypeError:
         return None
-
-
-def _broken_off(by: str) -> PoolClosed:
-    return PoolClosed(f"this epoch was broken off by {by}, so that its iterator is closed; make a new one")

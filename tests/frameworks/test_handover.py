@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import math
 import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError, PoolClosed
+from batchup_ng.errors import ArgumentTypeError, PoolClosed, ReentrantIteration
 from batchup_ng.frameworks import handover
 from batchup_ng.frameworks.handover import AheadIterator, converted, handed_over
 
@@ -171,7 +173,8 @@ def test_what_fails_on_the_thread_is_raised_in_its_turn() -> None:
     assert [int(next(iterator)[0][0]) for _ in range(2)] == [0, 8]
     with pytest.raises(ZeroDivisionError, match="of the thread"):
         next(iterator)
-    assert list(iterator) == []
+    with pytest.raises(PoolClosed, match="ZeroDivisionError: of the thread"):
+        next(iterator)
 
 
 def test_an_end_that_is_met_again_and_again_does_not_grow() -> None:
@@ -224,12 +227,56 @@ def test_a_program_ends_when_its_thread_has_converted_a_batch() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "converted\n", "")
 
 
-def test_an_interrupt_while_a_batch_is_received_closes_it() -> None:
-    def receive(batch: Any) -> Any:
-        raise KeyboardInterrupt
+def test_an_interrupt_while_a_batch_is_received_loses_nothing() -> None:
+    interrupts = [KeyboardInterrupt]
 
-    iterator = ahead(SOURCE.batch_iterator(8), receive=receive)
-    with pytest.raises(KeyboardInterrupt):
+    def receive(batch: Any) -> Any:
+        if interrupts:
+            raise interrupts.pop()
+        return batch
+
+    with ahead(SOURCE.batch_iterator(8), receive=receive) as iterator:
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert numbers(iterator) == [0, 8, 16, 24, 32]
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_each_batch_goes_to_one_of_three_threads(always: bool) -> None:
+    with bu.WorkerThreadPool(2) as pool:
+        for _ in range(20):
+            iterator = ahead(pool.parallel_data_source(SOURCE).batch_iterator(1), always=always)
+            with ThreadPoolExecutor(3) as threads:
+                found = [each.result() for each in [threads.submit(numbers, iterator) for _ in range(3)]]
+            assert sorted(itertools.chain(*found)) == list(range(40))
+
+
+def test_what_is_making_a_batch_cannot_ask_for_the_next() -> None:
+    iterator: Any = None
+
+    def convert(batch: Any) -> Any:
+        return next(iterator)
+
+    iterator = AheadIterator(SOURCE.batch_iterator(8), convert, always=False)
+    with iterator, pytest.raises(ReentrantIteration):
         next(iterator)
-    with pytest.raises(PoolClosed, match="broken off by an interrupt"):
+
+
+def test_a_consumer_that_waits_ends_with_the_iterator() -> None:
+    waits, go_on = threading.Event(), threading.Event()
+
+    def batches() -> Any:
+        yield (np.arange(1),)
+        waits.set()
+        go_on.wait(60)
+        yield (np.arange(1),)
+
+    iterator = AheadIterator(batches(), lambda batch: batch)
+    with ThreadPoolExecutor(2) as threads:
         next(iterator)
+        waiting = threads.submit(next, iterator, "end")
+        assert waits.wait(60)
+        closing = threads.submit(iterator.close)
+        assert waiting.result(60) == "end"
+        go_on.set()
+        closing.result(60)

@@ -24,9 +24,12 @@ class IteratorView(Iterator[Any]):
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
+        self._broken = ""  # by what, if the iterator is not one of the library's
 
     def __next__(self) -> Any:
         self._begin()
+        if self._broken:
+            raise broken_off(self._broken)
         iterator = self._iterator
         mark = getattr(iterator, "mark", None)
         try:
@@ -34,7 +37,9 @@ class IteratorView(Iterator[Any]):
             if batch is not END:
                 return self._received(batch)
         except BaseException as error:
-            if mark is not None:
+            if mark is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
+                self._broken = self._reason(error)
+            else:
                 iterator.take_back(mark, self._reason(error))
             self._failed()
             if isinstance(error, StopIteration):
@@ -82,7 +87,7 @@ class IteratorView(Iterator[Any]):
 
 
 class MappedIterator(IteratorView):
-    """Hands out what a function makes of each batch."""
+    """Applies a function to each batch."""
 
     def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
         super().__init__(iterator)
@@ -131,3 +136,14 @@ def called_with(fn: Callable[..., Any], batch: Any) -> Any:
 def reason(error: BaseException) -> str:
     """Return in words by what exception an epoch was broken off."""
     return "an interrupt" if type(error) is KeyboardInterrupt else f"an exception ({type(error).__name__})"
+
+
+def place_of(iterator: Any) -> Any:
+    """Return how far an iterator is; None where it has no states."""
+    place = getattr(iterator, "place", None)
+    return None if place is None else place()
+
+
+def broken_off(by: str) -> PoolClosed:
+    """Return the error that ``next`` raises after an epoch was broken off."""
+    return PoolClosed(f"this epoch was broken off by {by}; its iterator is closed, make a new one")
