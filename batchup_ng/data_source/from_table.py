@@ -14,6 +14,7 @@ from .. import validation
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
+from ..accessors.packed_texts import PackedTexts
 from ..display import counted
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
@@ -63,7 +64,8 @@ def from_table(
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
             Where it is None and most labels hold one of ``|;,``, the report says so.
-        columns: Further columns, which follow in each batch, as arrays of what NumPy makes of their values.
+        columns: Further columns, which follow in each batch: numbers as an array of what NumPy makes of them, text as a
+            list of ``str`` (``bytes`` as one of ``bytes``), which workers share.
         class_names: The classes, in the order of their numbers, as those that the network was trained with.
         root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
@@ -90,13 +92,12 @@ def from_table(
     values = named_columns("image", image)
     encoded = bool(values) and isinstance(values[0], (bytes, dict))
     paths = [] if encoded else _paths(values, root)
-    names, arrays, hint = None, [], ""
+    names, labels, hint = None, [], ""
     if label is not None:
         cells = named_columns("label", label)
-        names, labels = _labels(label, cells, separator, class_names)
-        arrays.append(labels)
+        names, numbers = _labels(label, cells, separator, class_names)
+        labels.append(numbers)
         hint = "" if separator else _separator_hint(cells)
-    arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
     excluded = excluded_paths(exclude)
     out = _excluded(paths, excluded)
     unmatched = unmatched_paths(excluded, [paths[row] for row in out])
@@ -109,17 +110,18 @@ def from_table(
     kept = np.setdiff1d(np.arange(len(values)), [*absent, *out])
     if not len(kept):
         raise ArgumentError(f"table must name pictures, and of its {len(values)} rows none is left")
-    arrays = [array[kept] for array in arrays]
+    labels = [each[kept] for each in labels]
+    further = [_further_column(name, named_columns("columns", name), kept) for name in columns]
     taken = [paths[row] for row in kept] if len(kept) < len(paths) else paths
     report = FilesReport(
-        f"table of {counted(len(values), 'row')}", len(kept), _counts(names, arrays),
+        f"table of {counted(len(values), 'row')}", len(kept), _counts(names, labels),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
         PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched), hint,
     )  # fmt: skip
     if encoded and images is ImageFiles:
         images = ImageBytes
     pictures = opened(images, values if encoded else PackedPaths(taken), size)
-    return FilesDataSource([pictures, *arrays], report, label is not None)
+    return FilesDataSource([pictures, *labels, *further], report, label is not None)
 
 
 @validation.known_names(OF_IMAGES)
@@ -214,16 +216,28 @@ def _typed(cells: Column) -> Column:
     return cells
 
 
-def _as_array(name: str, values: Column) -> np.ndarray:
+def _further_column(name: str, values: Column, kept: np.ndarray) -> Any:
+    """Return some rows of a column that is neither picture nor label: texts packed, numbers as an array."""
+    for kind in (str, bytes):
+        if any(isinstance(value, kind) for value in values):
+            if not all(isinstance(value, kind) for value in values):
+                raise _odd_column(name, values)
+            return PackedTexts([values[row] for row in kept])
     try:
         array = np.array(values)
-    except ValueError:  # lists of several lengths
-        array = np.array(None)
-    if array.dtype == object:
-        raise ArgumentTypeError(
-            f"columns: {name!r} must hold numbers or text in every row, {_first_odd(values)}; fill or leave it out"
-        )
-    return array
+    except (ValueError, OverflowError):  # lists of several lengths
+        raise _odd_column(name, values) from None
+    rounded = array.dtype.kind == "f" and all(isinstance(value, int) for value in values)  # beyond 64 bits together
+    if rounded or array.dtype.kind in "OSU":
+        raise _odd_column(name, values)
+    return array[kept]
+
+
+def _odd_column(name: str, values: Column) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"columns: {name!r} must hold numbers in every row, or text in every row, {_first_odd(values)}; fill or leave "
+        f"it out"
+    )
 
 
 # -- labels ------------------------------------------------------------------------------------------------------
@@ -281,11 +295,11 @@ def _separator_hint(cells: Column) -> str:
     return ""
 
 
-def _counts(names: tuple[str, ...] | None, arrays: list[np.ndarray]) -> dict[str, int]:
+def _counts(names: tuple[str, ...] | None, labels: list[np.ndarray]) -> dict[str, int]:
     if names is None:
         return {}
-    several = arrays[0].ndim == 2
-    counts = np.count_nonzero(arrays[0], axis=0) if several else np.bincount(arrays[0], minlength=len(names))
+    several = labels[0].ndim == 2
+    counts = np.count_nonzero(labels[0], axis=0) if several else np.bincount(labels[0], minlength=len(names))
     return dict(zip(names, counts.tolist(), strict=True))
 
 

@@ -7,12 +7,14 @@ import importlib
 import os
 import pickle
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +87,7 @@ def test_every_kind_of_table_gives_the_same(kind: str, tmp_path: Path) -> None:
     x, y, number, score, tags = next(source.batch_iterator(9))
     assert (x.shape, x[:, 0, 0, 0].tolist()) == ((4, 2, 2, 3), [0, 1, 2, 3])
     assert (y.dtype, y.tolist(), source.class_names) == (np.int64, [2, 1, 2, 0], ("ant", "cat", "dog"))
-    assert (number.tolist(), score.tolist(), tags.tolist()) == (TABLE["id"], TABLE["score"], TABLE["tags"])
+    assert (number.tolist(), score.tolist(), tags) == (TABLE["id"], TABLE["score"], TABLE["tags"])
     assert source.report.class_counts == {"ant": 1, "cat": 1, "dog": 2}
     assert str(source.report) == "table of 4 rows: 4 files in 3 classes\n  ant  1\n  cat  1\n  dog  2"
     assert not source.runs_user_code
@@ -195,6 +197,95 @@ def test_several_labels_lead_back_to_the_text(values: list[set[str]]) -> None:
     assert rows == values
 
 
+# -- columns of text -----------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_text_takes_its_own_length_whatever_the_longest(kind: str) -> None:
+    texts = ["x" * 20_000, *map(str, range(4000))]
+    table = KINDS[kind]({"path": [f"{row}.png" for row in range(len(texts))], "text": texts})
+    tracemalloc.start()
+    source = unchecked(table, columns=["text"])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20_000_000  # an array of text would take 320 MB
+    assert len(pickle.dumps(source)) < 500_000
+    assert source.columns[1][:] == texts
+
+
+odd_text = st.text(st.characters(exclude_categories=()), max_size=5)
+
+
+@given(st.lists(odd_text, min_size=1) | st.lists(st.binary(max_size=5), min_size=1), st.data())
+def test_texts_come_back_as_they_were(texts: list[Any], data: Any) -> None:
+    column = unchecked({"path": [f"{row}.png" for row in range(len(texts))], "more": texts}, columns=["more"]).data[1]
+    rows = data.draw(st.lists(st.integers(-len(texts), len(texts) - 1)))
+    assert column[np.array(rows, int)] == [texts[row] for row in rows]
+    assert [column[row] for row in rows] == [texts[row] for row in rows]
+    assert column[::-1] == texts[::-1]
+    assert pickle.loads(pickle.dumps(column))[:] == texts
+    for beyond in (len(texts), -len(texts) - 1):
+        with pytest.raises(IndexError):
+            column[beyond]
+
+
+@pytest.mark.parametrize("width", [3, 3000])
+def test_texts_are_lists_on_every_path(width: int, pools: list[Any], tmp_path: Path) -> None:
+    names = [f"{row}.png" for row in range(40)]
+    write_pictures(tmp_path, names)
+    texts = [f"{row} é\0" + "x" * (row % width) for row in range(40)]
+    plain = bu.from_table({"path": names, "text": texts}, size=2, root=tmp_path, columns=["text"])
+    assert "40 texts" in repr(plain)
+    paths = {
+        "plain": plain, "cached": plain.cache(), "map": plain.map(lambda x, t: (x, t)),
+        "samples": plain.map_samples(lambda x, t: (x, t)), "concat": bu.concat(plain, plain),
+        "subset": plain.subset([3, 19, 4]), "filter": plain.filter(lambda x, t: True),
+        "collate": plain.collate(lambda samples: tuple(map(list, zip(*samples, strict=True)))),
+    }  # fmt: skip
+    for name, source in paths.items():
+        expected = list(source.batch_iterator(8, shuffle=1))
+        for pictures, column in expected:
+            assert type(column) is list, name
+            assert column == [texts[np.asarray(picture)[0, 0, 0]] for picture in pictures]
+        resumed = source.batch_iterator(8, shuffle=1)
+        next(resumed)
+        again = source.batch_iterator(8, shuffle=1)
+        again.load_state_dict(resumed.state_dict())
+        assert [column for _, column in again] == [column for _, column in expected[1:]]
+        for pool in pools:
+            made = pool.parallel_data_source(source).batch_iterator(8, shuffle=1)
+            assert [column for _, column in made] == [column for _, column in expected], name
+
+
+def test_f21_workers_share_the_texts(in_full: bool) -> None:
+    def private() -> tuple[int, int]:
+        return os.getpid(), int(psutil.Process().memory_full_info().uss)
+
+    def epoch(pool: bu.WorkerProcessPool, n: int) -> dict[int, int]:
+        texts = [f"{row:0200}" for row in range(n)]
+        source = pool.parallel_data_source(unchecked({"path": texts, "text": texts}, columns=["text"], images=Numbers))
+        assert sum(len(column) for _, column in source.batch_iterator(1000)) == n
+        return dict(pool.work_stream((private, ()) for _ in range(16)).retrieve_iter())
+
+    n = 1_000_000 if in_full else 50_000
+    with bu.WorkerProcessPool(2) as pool:
+        before, after = epoch(pool, 2000), epoch(pool, n)
+    assert max(after[pid] - before[pid] for pid in before.keys() & after.keys()) < 100 * n
+
+
+class Numbers:
+    """An accessor that reads nothing: of each row its number."""
+
+    def __init__(self, paths: Any) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return np.arange(len(self))[rows]
+
+
 # -- what is wrong -----------------------------------------------------------------------------------------------
 
 
@@ -229,8 +320,12 @@ def test_a_column_that_is_not_there(kind: str) -> None:
 
 
 def test_columns_that_are_no_arrays() -> None:
-    for values, told in (([1, None, 2, 3], "row 1 holds None"), ([[1], [1, 2], [3], [4]], "row 0"), ([{}] * 4, "{}")):
-        with pytest.raises(bu.ArgumentTypeError, match=f"columns: 'more' must hold numbers or text .*{told}"):
+    for values, told in (
+        ([1, None, 2, 3], "row 1 holds None"), ([[1], [1, 2], [3], [4]], "row 0"), ([{}] * 4, "{}"),
+        (["a", 1, 2, 3], "row 1 holds 1"), ([0.5, 1, "a", 3], "row 1 holds 1"), (["a", b"b", "c", "d"], "holds b'b'"),
+        (["a", None, "c", "d"], "None"), ([["a"], ["b"], ["c"], ["d"]], "row 0"), ([1, 1 << 63, -1, 2], "row 0"),
+    ):  # fmt: skip
+        with pytest.raises(bu.ArgumentTypeError, match=f"columns: 'more' must hold numbers .*text.*{told}"):
             unchecked({"path": PATHS, "more": values}, columns=["more"])
 
 
