@@ -38,10 +38,9 @@ class PackedTexts:
             IndexError: a row is out of range, or a mask has another length.
         """
         chosen = chosen_rows(rows, len(self))
-        starts, ends = self._ends[chosen], self._ends[np.add(chosen, 1)]
-        if isinstance(chosen, int):
-            return self._text(starts, ends)
-        return list(map(self._text, starts.tolist(), ends.tolist()))
+        several = np.atleast_1d(chosen)
+        found = list(map(self._text, self._ends[several].tolist(), self._ends[several + 1].tolist()))
+        return found[0] if isinstance(chosen, int) else found
 
     def _text(self, start: int, end: int) -> str | bytes:
         raw = self._joined[start:end].tobytes()
