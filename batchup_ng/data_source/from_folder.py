@@ -46,14 +46,16 @@ def from_folder(
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
             without a folder is no error; a folder that is none of them is.
-        exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out. A path that is no picture here gives a :class:`~batchup_ng.SampleWarning`.
+        exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
+            wrote, in which paths are absolute or as seen from the folder of the file; None leaves nothing out. A path
+            that is no picture here gives a :class:`~batchup_ng.SampleWarning`.
         extensions: How the names of the files end that are taken, in small letters; those of files may be large.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
-        ArgumentError: there is no such folder or no picture in it, or a folder is none of `class_names`.
+        ArgumentError: there is no such folder or no picture in it, a folder is none of `class_names`, or `exclude` has
+            paths, none of which is a picture here.
         OSError: a folder cannot be listed.
     """
     root = os.fspath(root)
@@ -77,7 +79,7 @@ def from_folder(
     numbers = {name: number for number, name in enumerate(classes)}
     labels = [np.repeat(np.array([numbers[name] for name in names], np.int64), counts)] if folders else []
     skipped = {why: PackedPaths(those) for why, those in walk.skipped.items()}
-    unmatched = PackedPaths(unmatched_paths(walk.excluded, skipped.get("excluded", ())))
+    unmatched = PackedPaths(unmatched_paths(exclude, walk.excluded, skipped.get("excluded", ())))
     report = FilesReport(root, len(paths), by_name, skipped, unmatched=unmatched)
     return FilesDataSource([opened(images, paths, size), *labels], report, bool(labels))
 

@@ -19,7 +19,7 @@ from ..display import counted
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .csv_file import csv_rows
-from .exclusion import excluded_paths, unmatched_paths
+from .exclusion import absolute, excluded_paths, unmatched_paths
 from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
 
 Column: TypeAlias = "list[Any]"
@@ -70,15 +70,16 @@ def from_table(
         root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
-        exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out. A path that the table has not gives a :class:`~batchup_ng.SampleWarning`.
+        exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
+            wrote, in which paths are absolute or as seen from the folder of the file; None leaves nothing out. A path
+            that the table has not gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
         ArgumentTypeError: `table` is no table, or a column holds values that can be no labels or no paths.
         ArgumentError: there is no such column, no row is left, a label is missing or none of `class_names`, a file is
-            missing; rows are named by their number from 0.
+            missing, or `exclude` has paths, none of which the table has; rows are named by their number from 0.
         ModuleNotFoundError: narwhals is not installed, which all tables but a dict need.
 
     >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
@@ -100,7 +101,7 @@ def from_table(
         hint = "" if separator else _separator_hint(cells)
     excluded = excluded_paths(exclude)
     out = _excluded(paths, excluded)
-    unmatched = unmatched_paths(excluded, [paths[row] for row in out])
+    unmatched = unmatched_paths(exclude, excluded, [paths[row] for row in out])
     absent = [] if missing == "ignore" else sorted(set(_absent(paths)).difference(out))
     if absent and missing == "error":
         raise ArgumentError(
@@ -331,7 +332,7 @@ def _excluded(paths: Sequence[str], folders: dict[str, set[str]]) -> list[int]:
     return [
         row
         for row, path in enumerate(paths if names else ())
-        if (name := os.path.basename(path)) in names and name in folders.get(os.path.dirname(os.path.abspath(path)), ())
+        if (name := os.path.basename(path)) in names and name in folders.get(os.path.dirname(absolute(path)), ())
     ]
 
 
