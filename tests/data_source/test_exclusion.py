@@ -117,9 +117,10 @@ def test_a_file_that_is_missing_is_listed_by_its_path(tmp_path: Path, monkeypatc
 def test_a_list_of_which_nothing_is_found_is_an_error(folder: Path, tmp_path: Path) -> None:
     out = write(tmp_path / "bad.csv", "0,gone/1.png,x", "1,/gone/2.png,x")
     for exclude in (out, [tmp_path / "gone" / "1.png", "/gone/2.png"]):
-        for make in (bu.from_folder, lambda root, exclude: bu.from_table({"path": [root / "b/2.png"]}, exclude=exclude)):
-            with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
-                make(folder, exclude=exclude)
+        with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
+            bu.from_folder(folder, exclude=exclude)
+        with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
+            bu.from_table({"path": [folder / "b/2.png"]}, exclude=exclude)
     assert bu.from_folder(folder, exclude=write(out)).num_samples() == 5
     assert bu.from_folder(folder, exclude=[]).num_samples() == 5
 
@@ -167,8 +168,8 @@ def test_every_text_survives(tmp_path_factory: pytest.TempPathFactory, message: 
     bu.write_errors([error], out)
     (entry,) = entries(out)
     assert entry == {
-        "row": "7", "source": entry["source"], "error": "KeyError", "message": message, "op": op or "", "epoch": "", "batch": "",
-        "position": "",
+        "row": "7", "source": entry["source"], "error": "KeyError", "message": message, "op": op or "", "epoch": "",
+        "batch": "", "position": "",
     }  # fmt: skip
     assert entry["source"] in (source, os.path.abspath(source))
     ((where, names),) = excluded_paths(out).items()
