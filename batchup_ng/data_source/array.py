@@ -20,7 +20,7 @@ from ..accessors.ragged import Ragged
 from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
-from ..display import array_words, listed
+from ..display import array_words, listed, printable
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
@@ -132,7 +132,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]
-        named = words if self._names is None else map("{}: {}".format, self._names, words)
+        named = words if self._names is None else map("{}: {}".format, map(printable, self._names), words)
         return [*super()._facts(), listed(list(named))]
 
     def fingerprint(self) -> list[Any]:

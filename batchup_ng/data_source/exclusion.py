@@ -158,7 +158,7 @@ def _row(entry: dict[str, str], path: str | os.PathLike[str]) -> int:
     row = _filled(entry, "row", path)
     if not row.isdecimal():
         raise ArgumentError(
-            f"exclude: {os.fspath(path)!r} names row {row}, which is one of several sources; give those to subset"
+            f"exclude: {os.fspath(path)!r} names row {row!r:.80}, which is one of several sources; give those to subset"
         )
     return int(row)
 

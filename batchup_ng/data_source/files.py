@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..display import counted
+from ..display import counted, printable
+from ..error_context import shortened
 from ..errors import ArgumentError
 from .array import ArrayDataSource
 
@@ -23,6 +24,9 @@ OF_IMAGES = dict.fromkeys(
 
 SHOWN_CLASSES = 20
 """Classes that a report has a line for."""
+
+LONGEST_NAME = 100
+"""Characters of the name of a class that a report shows."""
 
 SHOWN_PATHS = 3
 """Paths of a kind that a report names; all are in its attributes."""
@@ -54,10 +58,11 @@ class FilesReport:
     hint: str = ""
 
     def __str__(self) -> str:
-        shown = list(self.class_counts.items())[:SHOWN_CLASSES]
+        first = list(self.class_counts.items())[:SHOWN_CLASSES]
+        shown = [(shortened(printable(name), LONGEST_NAME), count) for name, count in first]
         width = max((len(name) for name, _ in shown), default=0)
         classes = f" in {counted(len(self.class_counts), 'class', 'classes')}" if shown else ""
-        lines = [f"{self.where}: {counted(self.samples, 'file')}{classes}"]
+        lines = [f"{printable(self.where)}: {counted(self.samples, 'file')}{classes}"]
         lines += [f"  {name:{width}}  {count:,}" for name, count in shown]
         if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
             lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")

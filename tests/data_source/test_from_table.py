@@ -423,6 +423,15 @@ def test_the_exclusion_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert bu.from_table(TABLE, exclude=["b.png"]).num_samples() == 3
 
 
+def test_texts_that_would_write_to_the_terminal_are_shown_escaped() -> None:
+    table = {"path": PATHS, "l\x1b[31m": ["a\x1b[32m", "b\n", "b\u202e", "x" * 10_000]}
+    source = unchecked(table, label="l\x1b[31m", columns=["l\x1b[31m"])
+    assert source.class_names[0] == "a\x1b[32m"
+    for text in (str(source.report), repr(source), repr(bu.ArrayDataSource({"a\x1b[31m": np.arange(3)}))):
+        assert text.replace("\n", "").isprintable()
+        assert len(text) < 1000
+
+
 def test_the_report_travels(tmp_path: Path) -> None:
     write_pictures(tmp_path, ["a.png"])
     source = pickle.loads(pickle.dumps(bu.from_table(TABLE, root=tmp_path, missing="skip")))
@@ -496,3 +505,14 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
             bu.from_csv(path)
     with pytest.raises(FileNotFoundError):
         bu.from_csv(tmp_path / "absent.csv")
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for read in (
+        lambda: bu.from_csv(pipe), lambda: unchecked(TABLE, exclude=pipe), lambda: bu.from_csv(tmp_path),
+        lambda: bu.ArrayDataSource([np.arange(3)]).subset(exclude=pipe),
+    ):  # fmt: skip
+        with pytest.raises(bu.ArgumentError, match="must be a regular file, not a pipe"):
+            read()
