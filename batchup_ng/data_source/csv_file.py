@@ -17,6 +17,8 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[lis
         ArgumentError: a row has more or fewer; or the file is no CSV file in UTF-8, or a pipe.
         OSError: it cannot be read.
     """
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
+        raise ArgumentError(f"delimiter must be one character, such as ',' or '\\t', not {delimiter!r}")
     if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for one who writes
         raise ArgumentError(
             f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; write its rows to a file"

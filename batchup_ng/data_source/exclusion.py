@@ -87,6 +87,8 @@ def excluded_paths(exclude: Any) -> dict[str, set[str]]:
     folder: str | os.PathLike[str] = ""
     if isinstance(exclude, (str, os.PathLike)):
         folder, exclude = os.path.dirname(exclude), [_filled(entry, "source", exclude) for entry in _read(exclude)]
+    if not isinstance(exclude, Iterable):
+        raise ArgumentTypeError(f"exclude must be a CSV file or paths, not {exclude!r:.80}; leave it out")
     folders: dict[str, set[str]] = {}
     for each in exclude:
         if not isinstance(each, (str, os.PathLike)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ..display import counted, printable
 from ..error_context import shortened
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from .array import ArrayDataSource
 
 Reader: TypeAlias = Callable[..., Any]
@@ -111,6 +111,11 @@ def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
 
 def checked_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
     """Return names of classes that the user gave, each once."""
+    if isinstance(class_names, (str, bytes, Set, Mapping)):
+        raise ArgumentTypeError(
+            f"class_names must be a list of names, in the order of their numbers, not a {type(class_names).__name__}; "
+            f"pass sorted(...) of a set, sorted(d, key=d.get) of a dict of numbers"
+        )
     names = tuple(map(str, class_names))
     if len(set(names)) < len(names):
         again = sorted({name for name in names if names.count(name) > 1})

@@ -217,6 +217,8 @@ def test_what_is_no_exclusion_list(tmp_path: Path) -> None:
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=write(out, "1,,x"))
     with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, and holds 3"):
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=[3])  # type: ignore[list-item]  # which is wrong
+    with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, not 3"):
+        bu.from_table({"path": ["a"]}, missing="ignore", exclude=3)  # type: ignore[arg-type]  # which is wrong
     with pytest.raises(bu.ArgumentError, match="exclude must be row numbers below 5"):
         source.subset(exclude=[5])
     with pytest.raises(bu.ArgumentTypeError, match="a source of several sources has no single rows"):

@@ -329,6 +329,55 @@ def test_columns_that_are_no_arrays() -> None:
             unchecked({"path": PATHS, "more": values}, columns=["more"])
 
 
+@pytest.mark.parametrize("values", [{"a", "b"}, "ab", {"a": 1, "b": 2}, iter(["a", "b"])])
+def test_columns_without_an_order(values: Any) -> None:
+    with pytest.raises(bu.ArgumentTypeError, match="columns that are lists or arrays, and 'path' is a "):
+        unchecked({"label": [1, 2], "path": values})
+
+
+@pytest.mark.parametrize("names", [{"x", "y"}, {"x": 1, "y": 0}, "xy"])
+def test_names_of_classes_without_an_order(names: Any, tmp_path: Path) -> None:
+    with pytest.raises(bu.ArgumentTypeError, match="class_names must be a list of names, in the order"):
+        unchecked({"path": PATHS, "label": list("xyxy")}, label="label", class_names=names)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "1.jpg").touch()
+    with pytest.raises(bu.ArgumentTypeError, match="class_names must be a list of names"):
+        bu.from_folder(tmp_path, class_names=names)
+
+
+def test_numbers_that_float32_cannot_hold() -> None:
+    with pytest.raises(bu.ArgumentError, match=r"has numbers that float32 cannot hold, as 1e\+39 in row 1"):
+        unchecked({"path": PATHS, "label": [0.5, 1e39, -float("inf"), 2]}, label="label")
+    infinite = unchecked({"path": PATHS, "label": [0.5, float("inf"), 1, 2]}, label="label")
+    assert infinite.data[1].tolist() == [0.5, float("inf"), 1, 2]
+
+
+@each_kind
+def test_numbers_of_64_bits_are_not_rounded(kind: str) -> None:
+    numbers = [2**64 - 1, 1, 2**53 + 1, 0]
+    table = KINDS[kind]({"path": PATHS, "more": np.array(numbers, np.uint64) if kind == "pyarrow" else numbers})
+    assert unchecked(table, columns=["more"]).data[1].tolist() == numbers
+
+
+def test_an_array_keeps_its_dtype_and_is_copied() -> None:
+    for more in (np.arange(12, dtype=np.float32).reshape(4, 3), np.zeros((4, 2, 2), np.uint8), np.zeros(4, "M8[ns]")):
+        source = unchecked({"path": PATHS, "more": more}, columns=["more"])
+        before = more.copy()
+        more[...] = 9 if more.dtype.kind != "M" else "2000"
+        np.testing.assert_array_equal(source.data[1], before, strict=True)
+
+
+def test_what_becomes_of_a_table_later_changes_nothing() -> None:
+    table: dict[str, Any] = {"path": list(PATHS), "kind": list("abab"), "text": list("wxyz"), "number": [1, 2, 3, 4]}
+    source = unchecked(table, label="kind", columns=["text", "number"])
+    for values in table.values():
+        values[:] = values[::-1]
+    assert [source.data[0].sample_name(row) for row in range(4)] == PATHS
+    assert (source.data[1].tolist(), source.data[2][:], source.data[3].tolist()) == (
+        [0, 1, 0, 1], list("wxyz"), [1, 2, 3, 4]
+    )  # fmt: skip
+
+
 def test_columns_of_other_lengths() -> None:
     with pytest.raises(bu.ArgumentError, match=r"columns of one length, not \{'path': 4, 'label': 1\}"):
         unchecked({"path": PATHS, "label": ["a"]}, label="label")
@@ -475,7 +524,8 @@ def test_csv_files_of_other_forms(tmp_path: Path) -> None:
     [
         ("10 9 10", ("9", "10")), ("1 -2 0", ("-2", "0", "1")), ("1 NA 3", ("1", "3", "NA")),
         ("01 1 2", ("01", "1", "2")), ("1_0 2 3", ("1_0", "2", "3")), ("٣ 1 2", ("1", "2", "٣")),
-        ("1.5 2 1e3", None), ("1 2 inf", None),
+        ("1.5 2 1e3", None), ("1 2 inf", None), ("1 2 1e999", ("1", "1e999", "2")),
+        (f"1 2 {'7' * 5000}", ("1", "2", "7" * 5000)),
     ],
 )  # fmt: skip
 def test_cells_that_are_numbers(cells: str, classes: tuple[str, ...] | None, tmp_path: Path) -> None:
@@ -505,6 +555,36 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
             bu.from_csv(path)
     with pytest.raises(FileNotFoundError):
         bu.from_csv(tmp_path / "absent.csv")
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("path,label,label,more,more\na.png,1,x,2,3\n")
+    with pytest.raises(bu.ArgumentError, match=r"a\.csv' must have one column 'label', not several"):
+        bu.from_csv(tmp_path / "a.csv", label="label", missing="ignore")
+    assert bu.from_csv(tmp_path / "a.csv", missing="ignore").num_samples() == 1
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", None, "\n", '"'])
+def test_what_can_be_no_delimiter(delimiter: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("path,label\na.png,1\n")
+    with pytest.raises(bu.ArgumentError, match="delimiter must be one character"):
+        bu.from_csv(tmp_path / "a.csv", delimiter=delimiter)
+
+
+cells = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=4)
+
+
+@given(st.lists(st.tuples(cells, cells), min_size=1), st.sampled_from(",;\t|"), st.booleans(), st.booleans())
+def test_every_cell_survives(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], delimiter: str, dos: bool, mark: bool
+) -> None:
+    path = tmp_path_factory.mktemp("cells") / "a.csv"
+    with open(path, "w", newline="", encoding="utf-8-sig" if mark else "utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\r\n" if dos else "\n")
+        writer.writerows([("path", "more"), *((f"{first}.png", f"{second}x") for first, second in rows)])
+    source = bu.from_csv(path, columns=["more"], delimiter=delimiter, missing="ignore", root="")
+    assert [source.data[0].sample_name(row) for row in range(len(rows))] == [f"{first}.png" for first, _ in rows]
+    assert source.data[1][:] == [f"{second}x" for _, second in rows]
 
 
 def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
