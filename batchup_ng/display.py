@@ -35,6 +35,15 @@ def counted(n: int, what: str, several: str = "") -> str:
     return f"{n:,} {what if n == 1 else several or what + 's'}"
 
 
+def printable(text: str) -> str:
+    """Return a text as it is; one that holds what cannot be printed, such as a terminal's commands, with escapes.
+
+    >>> printable("two words"), printable("\x1b[31m")
+    ('two words', "'\\\\x1b[31m'")
+    """
+    return text if text.isprintable() else repr(text)
+
+
 def in_bytes(n: float) -> str:
     """Return a number of bytes in words.
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import compileall
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +27,9 @@ if "--thorough" in sys.argv:  # now: the files that read it may be imported befo
 
 PATIENCE = 20.0
 """Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
+
+MOST_REASONS = 20
+"""Reasons why tests were skipped that have a line of their own."""
 
 EXAMPLES = {"quick": 8, "thorough": 1000}
 """How many examples each property is tried with."""
@@ -81,6 +87,24 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Refuse a file of tests that cannot be imported, which the look for doctests would skip, tests and all."""
     if report.skipped and report.nodeid.startswith("tests/") and "unable to import module" in str(report.longrepr):
         raise pytest.UsageError(f"{report.nodeid} cannot be imported; run python -c 'import ...' of it to see why")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests were skipped for each of the most common reasons; ``-rs`` lists every test."""
+    counts = collections.Counter(_why_skipped(report) for report in terminalreporter.getreports("skipped"))
+    reasons = counts.most_common()
+    if reasons:
+        terminalreporter.section("skipped", "-")
+    for reason, count in reasons[:MOST_REASONS]:
+        terminalreporter.write_line(f"{count:5}  {reason}")
+    if rest := reasons[MOST_REASONS:]:
+        terminalreporter.write_line(f"{sum(count for _, count in rest):5}  {len(rest)} other reasons; -rs lists all")
+
+
+def _why_skipped(report: Any) -> str:
+    told = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    told = re.sub(r"could not import '([\w.]+)'.*", r"\1 is not installed", told.removeprefix("Skipped: "))
+    return re.sub(r"unable to import module .*", "the library of a module with examples is not installed", told)
 
 
 def pytest_collection_finish() -> None:

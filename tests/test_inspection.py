@@ -97,6 +97,15 @@ def test_a_csv_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
 
 
+def test_a_table_that_names_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "t.csv").write_text("path,l\x1b[31m\npipe.jpg,x\n")
+    code, lines = inspect(capsys, tmp_path / "t.csv")
+    assert code == 1
+    assert lines[1] == "columns: path, 'l\\x1b[31m' (--label COLUMN)"
+    assert lines[-1] == f"  '{tmp_path}/pipe.jpg': [Errno 22] not a regular file"
+
+
 def test_a_csv_file_without_a_label_tells_its_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_pictures(tmp_path)
     (tmp_path / "t.csv").write_text("path,kind,split\na/0.png,x,train\n")

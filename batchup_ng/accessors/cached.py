@@ -21,6 +21,7 @@ from ..system_limits import available
 from ..tensors import is_any_tensor
 from ..warn import warn_consumer
 from .base import check_out, checked_rows, fill_rows, fingerprint_of, rows_of, sample_name
+from .packed_texts import PackedTexts
 from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
@@ -161,13 +162,14 @@ class Cached:
 
 
 def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
-    """Return columns of a source with a :class:`Cached` around each that is not an array in memory or in a file.
+    """Return columns of a source with a :class:`Cached` around each that is neither an array nor a column of texts.
 
     They share the limit in proportion to the bytes of their rows. Of an :class:`ImageArrayUInt8ToFloat32` what is
     inside is cached, a quarter of the bytes.
     """
     inside = [column.arr_u8 if type(column) is ImageArrayUInt8ToFloat32 else column for column in columns]
-    is_slow = [not isinstance(each, (np.ndarray, Cached)) and not is_any_tensor(each) for each in inside]
+    kept_as_is = (np.ndarray, PackedTexts, Cached)
+    is_slow = [not isinstance(each, kept_as_is) and not is_any_tensor(each) for each in inside]
     row_bytes = [_form_of(each).row_bytes if slow else 0 for each, slow in zip(inside, is_slow, strict=True)]
     room = _room(where, limit)
     made = []

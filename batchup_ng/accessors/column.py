@@ -19,6 +19,9 @@ _NOT_INDEXED_BY_ROWS = (
     str, bytes, bytearray, list, tuple, dict, set, frozenset, range, memoryview, array.array, collections.deque
 )  # fmt: skip
 
+WASTED_BYTES = 64 << 20
+"""What an array of text may take, more than half of it for the shorter ones, before it is refused."""
+
 
 def as_column(name: str, column: Any) -> Any:
     """Return `column` as it is read, itself or a plain array; refuse, by its `name`, what cannot be indexed by an array
@@ -26,10 +29,14 @@ def as_column(name: str, column: Any) -> Any:
     """
     kind = type(column).__name__
     if isinstance(column, _NOT_INDEXED_BY_ROWS):
-        raise ArgumentTypeError(
-            f"{name} is a {kind}, which cannot be indexed by an array of rows; pass numpy.asarray(...) of it, or "
-            f"MapStyle(...) of it where its rows differ in length"
+        text = isinstance(column, (list, tuple)) and any(isinstance(row, (str, bytes)) for row in column)
+        remedy = (
+            "MapStyle(...) of it, whose batches have lists of text; a NumPy array of text would give each row the "
+            "width of the longest"
+            if text
+            else "numpy.asarray(...) of it, or MapStyle(...) of it where its rows differ in length"
         )
+        raise ArgumentTypeError(f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {remedy}")
     if not (isinstance(column, Sized) and hasattr(column, "__getitem__")) or getattr(column, "ndim", 1) == 0:
         raise ArgumentTypeError(
             f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
@@ -81,6 +88,12 @@ def _of_pandas(name: str, column: Any) -> Any:
     plain = np.asarray(column)
     if plain.dtype != object:
         return plain
+    lengths = [len(value) for value in plain if isinstance(value, str)]
+    if 4 * max(lengths, default=0) * len(plain) > max(WASTED_BYTES, 8 * sum(lengths)):
+        raise ArgumentError(
+            f"{name} is a pandas {kind} of text, one of {max(lengths):,} characters, and an array of text gives each "
+            f"row that width; pass MapStyle(column.tolist()), whose batches have lists of text"
+        )
     found = np.array(plain.tolist())  # of Python's strings, numbers or truth values
     if found.shape != plain.shape or found.dtype == object:
         raise ArgumentTypeError(f"{name} is a pandas {kind} of {column.dtype}; pass an array: .to_numpy(), or codes")

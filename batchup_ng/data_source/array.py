@@ -13,13 +13,14 @@ from ..accessors.cached import Cached, cached_columns
 from ..accessors.column import as_column
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.map_style import MapStyle
+from ..accessors.packed_texts import PackedTexts
 from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
 from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
-from ..display import array_words, listed
+from ..display import array_words, listed, printable
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH, Buffers
 from ..randomness import BatchKey
@@ -33,7 +34,7 @@ from .random_access import RandomAccessDataSource, joint_blocks
 WINDOW = 16
 """Blocks that are mixed where an accessor does not say how many."""
 
-DESCRIBED = (MapStyle, Pictures, Cached, Ragged, StoredRows)
+DESCRIBED = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
 """What says itself what it is, by its ``repr``."""
 
 
@@ -105,8 +106,8 @@ class ArrayDataSource(RandomAccessDataSource):
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.
 
-        Columns that are arrays or tensors stay as they are. The order of samples, hence a saved state, is that of this
-        source.
+        Columns that are arrays, tensors or texts in memory stay as they are. The order of samples, hence a saved state,
+        is that of this source.
 
         Args:
             where: None for memory, or a folder, in which each accessor has a file of its own.
@@ -131,7 +132,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]
-        named = words if self._names is None else map("{}: {}".format, self._names, words)
+        named = words if self._names is None else map("{}: {}".format, map(printable, self._names), words)
         return [*super()._facts(), listed(list(named))]
 
     def fingerprint(self) -> list[Any]:
@@ -208,7 +209,7 @@ def _is_plain(array: Any) -> bool:
         return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
     if type(array) is Ragged:
         return _is_plain(array.values)
-    plain = isinstance(array, (np.ndarray, Pictures, FileBytes))
+    plain = isinstance(array, (np.ndarray, PackedTexts, Pictures, FileBytes))
     return plain or (isinstance(array, StoredRows) and not array.runs_user_code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import stat
 from collections.abc import Iterator
 
 from ..errors import ArgumentError
@@ -13,9 +14,15 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[lis
     """Yield the cells of each row, all as many as those of the first, which names the columns; without empty lines.
 
     Raises:
-        ArgumentError: a row has more or fewer; or the file is no CSV file in UTF-8.
+        ArgumentError: a row has more or fewer; or the file is no CSV file in UTF-8, or a pipe.
         OSError: it cannot be read.
     """
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
+        raise ArgumentError(f"delimiter must be one character, such as ',' or '\\t', not {delimiter!r}")
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for one who writes
+        raise ArgumentError(
+            f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; write its rows to a file"
+        )
     with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
         reader = csv.reader(file, delimiter=delimiter)
         columns = 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accessors.storage.remote import is_remote
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, BatchError, SampleWarning
 from ..sampling.standard import check_row_numbers, row_numbers
@@ -31,8 +32,8 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
 
     The file has the columns ``row, source, error, message, op, epoch, batch, position``: `source` is the path or key of
     the sample, `error` the class of the exception, the others are as :class:`~batchup_ng.BatchError` has them, empty
-    where they are None. It is written whole or not at all. ``from_folder``, ``from_table`` and ``subset`` take it as
-    ``exclude=``.
+    where they are None. Relative paths of files become absolute, so that the list holds from any folder. It is written
+    whole or not at all. ``from_folder``, ``from_table`` and ``subset`` take it as ``exclude=``.
 
     Args:
         errors: An iterator, a loader or a :class:`~batchup_ng.TooManyErrors`, whose ``errors`` are written; or a list
@@ -57,37 +58,77 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
         if error.row is None and error.rows is not None:
             continue  # a whole batch, such as one that could be made at a later try
         written += 1
-        told = {"error": type(error.error or error).__name__, "message": shortened(str(error), MAX_MESSAGE)}
+        told = {
+            "source": _lasting(error.source), "error": type(error.error or error).__name__,
+            "message": shortened(str(error), MAX_MESSAGE),
+        }  # fmt: skip
         writer.writerow([told[name] if name in told else getattr(error, name) for name in COLUMNS])
     replace_text(path, text.getvalue())
     return written
 
 
+def _lasting(source: str | None) -> str | None:
+    """Return the name of a sample, absolute if it is the relative path of a file, be it missing."""
+    if source is None or is_remote(source) or os.path.isdir(source):
+        return source
+    is_path = os.path.lexists(source) or os.path.isdir(os.path.dirname(source))
+    return os.path.abspath(source) if is_path else source
+
+
+def absolute(path: str | os.PathLike[str], folder: str | os.PathLike[str] = "") -> str:
+    """Return a path as seen from a folder, by default the current one; a URL as it is."""
+    text = os.fspath(path)
+    return text if is_remote(text) else os.path.abspath(os.path.join(folder, text))
+
+
 def excluded_paths(exclude: Any) -> dict[str, set[str]]:
-    """Return the names of the files on an exclusion list, a CSV file or paths, by their folders' absolute paths."""
+    """Return the names of the files on an exclusion list, a CSV file or paths, by their folders' absolute paths.
+
+    Relative paths in a CSV file are seen from the folder of the file.
+    """
     if exclude is None:
         return {}
+    folder: str | os.PathLike[str] = ""
     if isinstance(exclude, (str, os.PathLike)):
-        exclude = [_filled(entry, "source", exclude) for entry in _read(exclude)]
+        folder, exclude = os.path.dirname(exclude), [_filled(entry, "source", exclude) for entry in _read(exclude)]
+    if not isinstance(exclude, Iterable):
+        raise ArgumentTypeError(f"exclude must be a CSV file or paths, not {exclude!r:.80}; leave it out")
     folders: dict[str, set[str]] = {}
     for each in exclude:
         if not isinstance(each, (str, os.PathLike)):
             raise ArgumentTypeError(f"exclude must be a CSV file or paths, and holds {each!r:.80}; leave it out")
-        folder, name = os.path.split(os.path.abspath(each))
-        folders.setdefault(folder, set()).add(name)
+        where, name = os.path.split(absolute(each, folder))
+        folders.setdefault(where, set()).add(name)
     return folders
 
 
-def unmatched_paths(excluded: Mapping[str, Iterable[str]], found: Iterable[str]) -> list[str]:
-    """Return the paths on an exclusion list that are none of those found, sorted; warn of them."""
+def unmatched_paths(exclude: Any, excluded: Mapping[str, Iterable[str]], found: Iterable[str]) -> list[str]:
+    """Return the paths on an exclusion list that are none of those found, sorted; warn of them.
+
+    Args:
+        exclude: The list as the user gave it.
+        excluded: Its paths, as :func:`excluded_paths` returned them.
+
+    Raises:
+        ArgumentError: there are paths on the list, and none of them was found.
+    """
     listed = {os.path.join(folder, name) for folder, names in excluded.items() for name in names}
-    unmatched = sorted(listed.difference(map(os.path.abspath, found)))
-    if unmatched:
-        warn_consumer(
-            f"exclude has paths that match no file here: {named(unmatched)} of {len(listed):,}; relative ones are seen "
-            f"from {os.getcwd()!r}",
-            SampleWarning,
+    unmatched = sorted(listed.difference(map(absolute, found)))
+    if not unmatched:
+        return []
+    if isinstance(exclude, (str, os.PathLike)):
+        seen_from = f"relative ones in {os.fspath(exclude)!r} are seen from its folder"
+    else:
+        seen_from = f"relative ones are seen from {os.getcwd()!r}"
+    if len(unmatched) == len(listed):
+        raise ArgumentError(
+            f"exclude must have paths of files here, and none of its paths is one: {named(unmatched)}; {seen_from}; "
+            f"pass the list of these files, or None"
         )
+    warn_consumer(
+        f"exclude has paths that match no file here: {named(unmatched)} of {len(listed):,}; {seen_from}",
+        SampleWarning,
+    )
     return unmatched
 
 
@@ -106,7 +147,7 @@ def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.n
         raise ArgumentTypeError("exclude: a source of several sources has no single rows; give it to subset of each")
     for row, there, entry in zip(bad, np.isin(bad, rows), entries, strict=True):
         name = source.sample_name(np.array([row])) if there else "not there"
-        if not there or (entry["source"] and entry["source"] != name):
+        if not there or (entry["source"] and not _is_named(entry["source"], name, os.path.dirname(exclude))):
             raise ArgumentError(
                 f"exclude: row {row} of {os.fspath(exclude)!r} is {entry['source']!r}, and here it is {name!r}: pass "
                 f"the source whose iterator had the errors, or the list to from_folder or from_table, which go by path"
@@ -114,11 +155,16 @@ def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.n
     return np.flatnonzero(np.isin(rows, bad))
 
 
+def _is_named(listed: str, name: str | None, folder: str) -> bool:
+    """Return whether a list in a folder names a sample, by the same text or by the path of the same file."""
+    return name is not None and (listed == name or absolute(listed, folder) == absolute(name))
+
+
 def _row(entry: dict[str, str], path: str | os.PathLike[str]) -> int:
     row = _filled(entry, "row", path)
     if not row.isdecimal():
         raise ArgumentError(
-            f"exclude: {os.fspath(path)!r} names row {row}, which is one of several sources; give those to subset"
+            f"exclude: {os.fspath(path)!r} names row {row!r:.80}, which is one of several sources; give those to subset"
         )
     return int(row)
 

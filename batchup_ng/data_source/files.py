@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..display import counted
-from ..errors import ArgumentError
+from ..display import counted, printable
+from ..error_context import shortened
+from ..errors import ArgumentError, ArgumentTypeError
 from .array import ArrayDataSource
 
 Reader: TypeAlias = Callable[..., Any]
@@ -23,6 +24,9 @@ OF_IMAGES = dict.fromkeys(
 
 SHOWN_CLASSES = 20
 """Classes that a report has a line for."""
+
+LONGEST_NAME = 100
+"""Characters of the name of a class that a report shows."""
 
 SHOWN_PATHS = 3
 """Paths of a kind that a report names; all are in its attributes."""
@@ -54,10 +58,11 @@ class FilesReport:
     hint: str = ""
 
     def __str__(self) -> str:
-        shown = list(self.class_counts.items())[:SHOWN_CLASSES]
+        first = list(self.class_counts.items())[:SHOWN_CLASSES]
+        shown = [(shortened(printable(name), LONGEST_NAME), count) for name, count in first]
         width = max((len(name) for name, _ in shown), default=0)
         classes = f" in {counted(len(self.class_counts), 'class', 'classes')}" if shown else ""
-        lines = [f"{self.where}: {counted(self.samples, 'file')}{classes}"]
+        lines = [f"{printable(self.where)}: {counted(self.samples, 'file')}{classes}"]
         lines += [f"  {name:{width}}  {count:,}" for name, count in shown]
         if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
             lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")
@@ -106,6 +111,11 @@ def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
 
 def checked_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
     """Return names of classes that the user gave, each once."""
+    if isinstance(class_names, (str, bytes, Set, Mapping)):
+        raise ArgumentTypeError(
+            f"class_names must be a list of names, in the order of their numbers, not a {type(class_names).__name__}; "
+            f"pass sorted(...) of a set, sorted(d, key=d.get) of a dict of numbers"
+        )
     names = tuple(map(str, class_names))
     if len(set(names)) < len(names):
         again = sorted({name for name in names if names.count(name) > 1})

@@ -22,6 +22,9 @@ EXTENSIONS = (
 )  # fmt: skip
 """How the names of pictures end that :class:`~batchup_ng.ImageFiles` reads, as Pillow has them."""
 
+MOST_WAYS = 1000
+"""Ways to one folder in a class: each gives its pictures once more, and links may double them at every level."""
+
 
 @known_names(OF_IMAGES)
 def from_folder(
@@ -38,22 +41,25 @@ def from_folder(
 
     Left out, and told by the report: names that begin with a dot (and what is in such folders), names with another
     ending, files of `root` itself where there are classes, the exclusion list, what is neither file nor folder (a link
-    to nothing, a pipe), links to a folder that they lie in. Other links are followed. No file is opened, nor is its
-    size looked at: one that cannot be read fails when it is, and ``python -m batchup_ng inspect`` finds it before.
+    to nothing, a pipe), links to a folder that they lie in. Other links are followed: a folder to which several ways
+    lead gives its pictures once for each. No file is opened, nor is its size looked at: one that cannot be read fails
+    when it is, and ``python -m batchup_ng inspect`` finds it before.
 
     Args:
         root: The folder. Where it is relative, so are the paths, which errors name.
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
             without a folder is no error; a folder that is none of them is.
-        exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out. A path that is no picture here gives a :class:`~batchup_ng.SampleWarning`.
+        exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
+            wrote, in which paths are absolute or as seen from the folder of the file; None leaves nothing out. A path
+            that is no picture here gives a :class:`~batchup_ng.SampleWarning`.
         extensions: How the names of the files end that are taken, in small letters; those of files may be large.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
-        ArgumentError: there is no such folder or no picture in it, or a folder is none of `class_names`.
+        ArgumentError: there is no such folder or no picture in it, a folder is none of `class_names`, `exclude` has
+            paths, none of which is a picture here, or more than 1,000 ways lead to one folder by links.
         OSError: a folder cannot be listed.
     """
     root = os.fspath(root)
@@ -77,7 +83,7 @@ def from_folder(
     numbers = {name: number for number, name in enumerate(classes)}
     labels = [np.repeat(np.array([numbers[name] for name in names], np.int64), counts)] if folders else []
     skipped = {why: PackedPaths(those) for why, those in walk.skipped.items()}
-    unmatched = PackedPaths(unmatched_paths(walk.excluded, skipped.get("excluded", ())))
+    unmatched = PackedPaths(unmatched_paths(exclude, walk.excluded, skipped.get("excluded", ())))
     report = FilesReport(root, len(paths), by_name, skipped, unmatched=unmatched)
     return FilesDataSource([opened(images, paths, size), *labels], report, bool(labels))
 
@@ -107,11 +113,23 @@ class _Walk:
                 yield os.path.join(path, ""), names
 
     def below(self, path: str, way: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
-        """Yield a folder and each below it, with the sorted names of the files in it that are taken."""
-        folders, names = self.listed(path, way)
-        yield path, names
-        for _, inner, inner_way in folders:
-            yield from self.below(inner, inner_way)
+        """Yield a folder and each below it, with the sorted names of the files in it that are taken.
+
+        Raises:
+            ArgumentError: links lead to one folder by more than :data:`MOST_WAYS` ways.
+        """
+        todo, ways = [(path, way)], collections.Counter[str]()
+        while todo:
+            path, way = todo.pop()
+            ways[way[-1]] += 1
+            if ways[way[-1]] > MOST_WAYS:
+                raise ArgumentError(
+                    f"root must not have links by which more than {MOST_WAYS:,} ways lead to one folder, as to "
+                    f"{way[-1]!r}, by {path!r} for one; remove some of the links on this way"
+                )
+            folders, names = self.listed(path, way)
+            yield path, names
+            todo += [(inner, inner_way) for _, inner, inner_way in folders]
 
     def listed(self, path: str, way: tuple[str, ...]) -> tuple[list[Folder], list[str]]:
         """Return the folders in a folder and the names of the files that are taken, both sorted."""

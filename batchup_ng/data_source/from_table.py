@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,11 +15,12 @@ from .. import validation
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
+from ..accessors.packed_texts import PackedTexts
 from ..display import counted
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .csv_file import csv_rows
-from .exclusion import excluded_paths, unmatched_paths
+from .exclusion import absolute, excluded_paths, unmatched_paths
 from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, named, opened
 
 Column: TypeAlias = "list[Any]"
@@ -30,9 +32,9 @@ looked at one by one, since the folder may hold many others."""
 SEPARATORS = ("|", ";", ",")
 """What may stand between the classes of a label; a report tells where most labels hold one and none was given."""
 
-INT = re.compile(r"-?(0|[1-9]\d*)", re.A)
+INT = re.compile(r"-?(0|[1-9]\d{0,999})", re.A)
 FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
-"""Cells of a CSV file that are numbers; ``007`` is text, which may be a name."""
+"""Cells of a CSV file that are numbers; ``007`` is text, which may be a name, and so is what no float can hold."""
 
 
 @validation.known_names(OF_IMAGES)
@@ -63,20 +65,22 @@ def from_table(
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
             Where it is None and most labels hold one of ``|;,``, the report says so.
-        columns: Further columns, which follow in each batch, as arrays of what NumPy makes of their values.
+        columns: Further columns, which follow in each batch: an array of numbers as it is, other numbers as an array of
+            what NumPy makes of them, text as a list of ``str`` (``bytes`` as one of ``bytes``), which workers share.
         class_names: The classes, in the order of their numbers, as those that the network was trained with.
         root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
-        exclude: A CSV file that :func:`~batchup_ng.write_errors` wrote, or paths, absolute or as seen from the current
-            folder; None leaves nothing out. A path that the table has not gives a :class:`~batchup_ng.SampleWarning`.
+        exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
+            wrote, in which paths are absolute or as seen from the folder of the file; None leaves nothing out. A path
+            that the table has not gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
         ArgumentTypeError: `table` is no table, or a column holds values that can be no labels or no paths.
         ArgumentError: there is no such column, no row is left, a label is missing or none of `class_names`, a file is
-            missing; rows are named by their number from 0.
+            missing, or `exclude` has paths, none of which the table has; rows are named by their number from 0.
         ModuleNotFoundError: narwhals is not installed, which all tables but a dict need.
 
     >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
@@ -90,16 +94,15 @@ def from_table(
     values = named_columns("image", image)
     encoded = bool(values) and isinstance(values[0], (bytes, dict))
     paths = [] if encoded else _paths(values, root)
-    names, arrays, hint = None, [], ""
+    names, labels, hint = None, [], ""
     if label is not None:
         cells = named_columns("label", label)
-        names, labels = _labels(label, cells, separator, class_names)
-        arrays.append(labels)
+        names, numbers = _labels(label, cells, separator, class_names)
+        labels.append(numbers)
         hint = "" if separator else _separator_hint(cells)
-    arrays += [_as_array(name, named_columns("columns", name)) for name in columns]
     excluded = excluded_paths(exclude)
     out = _excluded(paths, excluded)
-    unmatched = unmatched_paths(excluded, [paths[row] for row in out])
+    unmatched = unmatched_paths(exclude, excluded, [paths[row] for row in out])
     absent = [] if missing == "ignore" else sorted(set(_absent(paths)).difference(out))
     if absent and missing == "error":
         raise ArgumentError(
@@ -109,17 +112,18 @@ def from_table(
     kept = np.setdiff1d(np.arange(len(values)), [*absent, *out])
     if not len(kept):
         raise ArgumentError(f"table must name pictures, and of its {len(values)} rows none is left")
-    arrays = [array[kept] for array in arrays]
+    labels = [each[kept] for each in labels]
+    further = [_further_column(name, named_columns("columns", name), kept) for name in columns]
     taken = [paths[row] for row in kept] if len(kept) < len(paths) else paths
     report = FilesReport(
-        f"table of {counted(len(values), 'row')}", len(kept), _counts(names, arrays),
+        f"table of {counted(len(values), 'row')}", len(kept), _counts(names, labels),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
         PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched), hint,
     )  # fmt: skip
     if encoded and images is ImageFiles:
         images = ImageBytes
     pictures = opened(images, values if encoded else PackedPaths(taken), size)
-    return FilesDataSource([pictures, *arrays], report, label is not None)
+    return FilesDataSource([pictures, *labels, *further], report, label is not None)
 
 
 @validation.known_names(OF_IMAGES)
@@ -160,18 +164,29 @@ def from_csv(
 # -- columns -----------------------------------------------------------------------------------------------------
 
 
-def _columns(table: Any) -> Callable[[str, str], Column]:
-    """Return what gives the values of a column, by the argument that names it and the name: objects of Python."""
+def _columns(table: Any) -> Callable[[str, str], Any]:
+    """Return what gives the values of a column, by the argument that names it and the name: objects of Python.
+
+    A further column that is an array of numbers is given as it is.
+    """
     if isinstance(table, (str, os.PathLike)):
         raise ArgumentTypeError(f"table must be a data frame or a dict of columns, not {table!r}; pass it to from_csv")
     frame: Any = table if isinstance(table, Mapping) else _narwhals_frame(table)
     names = list(frame) if isinstance(table, Mapping) else frame.columns
+    for name in names if isinstance(table, Mapping) else ():
+        if isinstance(frame[name], (str, bytes, Set, Mapping)) or not isinstance(frame[name], Sized):
+            raise ArgumentTypeError(
+                f"table must have columns that are lists or arrays, and {name!r} is a {type(frame[name]).__name__}; "
+                f"pass list(...) of it, if it has an order"
+            )
     lengths = {name: len(frame[name]) for name in names}
     if len(set(lengths.values())) > 1:
         raise ArgumentError(f"table must have columns of one length, not {lengths}")
 
-    def column(argument: str, name: str) -> Column:
+    def column(argument: str, name: str) -> Any:
         values = frame[validation.one_of(argument, name, names)]
+        if argument == "columns" and isinstance(values, np.ndarray) and values.dtype.kind in "biufcmM":
+            return values
         values = values.to_list() if hasattr(values, "to_list") else getattr(values, "tolist", lambda: values)()
         return [value.item() if isinstance(value, np.generic) else value for value in values]
 
@@ -200,6 +215,8 @@ def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter
     rows = csv_rows(path, delimiter)
     header = next(rows, [])
     places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
+    if twice := [name for name in wanted if header.count(name) > 1]:
+        raise ArgumentError(f"{os.fspath(path)!r} must have one column {twice[0]!r}, not several; rename the others")
     cells: list[Column] = [[] for _ in wanted]
     for row in rows:
         for column, place in zip(cells, places, strict=True):
@@ -208,22 +225,41 @@ def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter
 
 
 def _typed(cells: Column) -> Column:
-    for pattern, kind in ((INT, int), (FLOAT, float)):
-        if all(map(pattern.fullmatch, cells)):
-            return list(map(kind, cells))
-    return cells
+    if all(map(INT.fullmatch, cells)):
+        return list(map(int, cells))
+    if not all(map(FLOAT.fullmatch, cells)):
+        return cells
+    numbers = list(map(float, cells))
+    infinite = [cell for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)]
+    return numbers if all("inf" in cell.lower() for cell in infinite) else cells
 
 
-def _as_array(name: str, values: Column) -> np.ndarray:
+def _further_column(name: str, values: Column | np.ndarray, kept: np.ndarray) -> Any:
+    """Return some rows of a column that is neither picture nor label: texts packed, numbers as an array."""
+    if isinstance(values, np.ndarray):
+        return values[kept]
+    for kind in (str, bytes):
+        if any(isinstance(value, kind) for value in values):
+            if not all(isinstance(value, kind) for value in values):
+                raise _odd_column(name, values)
+            return PackedTexts([values[row] for row in kept])
+    whole = all(isinstance(value, int) for value in values)
     try:
         array = np.array(values)
-    except ValueError:  # lists of several lengths
-        array = np.array(None)
-    if array.dtype == object:
-        raise ArgumentTypeError(
-            f"columns: {name!r} must hold numbers or text in every row, {_first_odd(values)}; fill or leave it out"
-        )
-    return array
+        if whole and array.dtype.kind == "f":  # which would round those from 2**63 on
+            array = np.array(values, np.uint64)
+    except (ValueError, OverflowError):  # lists of several lengths; numbers of more than 64 bits
+        raise _odd_column(name, values) from None
+    if array.dtype.kind in "OSU":
+        raise _odd_column(name, values)
+    return array[kept]
+
+
+def _odd_column(name: str, values: Column) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"columns: {name!r} must hold numbers in every row, or text in every row, {_first_odd(values)}; fill or leave "
+        f"it out"
+    )
 
 
 # -- labels ------------------------------------------------------------------------------------------------------
@@ -249,7 +285,14 @@ def _labels(
     if separator is None and any(kinds <= kind for kind in ({int}, {bool}, {str})):
         return _numbered(name, [[value] for value in values], class_names)
     if separator is None and kinds <= {int, float}:
-        return None, np.array(values, np.float32)
+        with np.errstate(over="ignore"):
+            numbers = np.array(values, np.float64).astype(np.float32)
+        if large := [row for row in np.flatnonzero(np.isinf(numbers)) if not math.isinf(values[row])]:
+            raise ArgumentError(
+                f"label: {name!r} has numbers that float32 cannot hold, as {values[large[0]]!r} in row {large[0]}; "
+                f"scale them"
+            )
+        return None, numbers
     wanted = "text" if separator is not None else "text alone, or numbers alone"
     raise ArgumentTypeError(f"label: {name!r} must hold {wanted}, {_first_odd(values)}; convert it first")
 
@@ -281,11 +324,11 @@ def _separator_hint(cells: Column) -> str:
     return ""
 
 
-def _counts(names: tuple[str, ...] | None, arrays: list[np.ndarray]) -> dict[str, int]:
+def _counts(names: tuple[str, ...] | None, labels: list[np.ndarray]) -> dict[str, int]:
     if names is None:
         return {}
-    several = arrays[0].ndim == 2
-    counts = np.count_nonzero(arrays[0], axis=0) if several else np.bincount(arrays[0], minlength=len(names))
+    several = labels[0].ndim == 2
+    counts = np.count_nonzero(labels[0], axis=0) if several else np.bincount(labels[0], minlength=len(names))
     return dict(zip(names, counts.tolist(), strict=True))
 
 
@@ -317,7 +360,7 @@ def _excluded(paths: Sequence[str], folders: dict[str, set[str]]) -> list[int]:
     return [
         row
         for row, path in enumerate(paths if names else ())
-        if (name := os.path.basename(path)) in names and name in folders.get(os.path.dirname(os.path.abspath(path)), ())
+        if (name := os.path.basename(path)) in names and name in folders.get(os.path.dirname(absolute(path)), ())
     ]
 
 

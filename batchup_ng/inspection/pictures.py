@@ -18,11 +18,13 @@ import numpy as np
 from PIL import Image
 
 from ..accessors.image_decoding import FORMATS
+from ..accessors.storage.open_file import regular
 from ..data_source.csv_file import csv_rows
 from ..data_source.exclusion import write_errors
 from ..data_source.files import FilesDataSource
 from ..data_source.from_folder import from_folder
 from ..data_source.from_table import from_csv
+from ..display import printable
 from ..error_context import shortened
 from ..errors import ArgumentError, SampleWarning, TooManyErrors
 from ..faults.policy import ErrorPolicy
@@ -92,8 +94,8 @@ def _csv(path: str, size: int | None, image: str, label: str | None, separator: 
     delimiter = "\t" if path.lower().endswith(".tsv") else ","
     source = from_csv(path, image, label, size, separator=separator, missing="skip", delimiter=delimiter)
     if label is None:
-        columns = next(csv_rows(path, delimiter))
-        source.report = dataclasses.replace(source.report, hint=f"columns: {', '.join(columns)} (--label COLUMN)")
+        columns = ", ".join(map(printable, next(csv_rows(path, delimiter))))
+        source.report = dataclasses.replace(source.report, hint=f"columns: {columns} (--label COLUMN)")
     return source
 
 
@@ -114,12 +116,13 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
     sizes, broken = [], []
     for path in map(files.sample_name, rows.tolist()):
         try:
+            regular(path)
             with warnings.catch_warnings(), Image.open(path, formats=FORMATS) as picture:
                 warnings.simplefilter("ignore")  # of many pixels, or of odd notes beside them
                 kinds[f"{picture.format} {picture.mode}"] += 1
                 sizes.append(picture.size)
         except Exception as error:  # whatever Pillow makes of what the file holds
-            empty = os.path.exists(path) and os.path.getsize(path) == 0
+            empty = os.path.isfile(path) and os.path.getsize(path) == 0
             why = "the file is empty" if empty else str(error).removesuffix(f" {path!r}")  # which Pillow names again
             broken.append(f"  {path!r}: {why}")
     lines = [f"headers read: {len(rows):,} of {len(files):,} {ONLY_HEADERS}"]

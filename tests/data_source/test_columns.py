@@ -41,6 +41,10 @@ def test_arrays_of_pandas_become_plain() -> None:
         column(pandas.array(["a", None], dtype="string"))
     with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas Series.*to_numpy"):
         column(pandas.Series([1, 2]))
+    text = pandas.array(["x" * 20_000, *map(str, range(999))], dtype="string")
+    with pytest.raises(ArgumentError, match=r"of 20,000 characters, and .* that width; pass MapStyle\(column.tolist"):
+        column(text)
+    assert bu.ArrayDataSource([bu.MapStyle(text.tolist())])[1] == ("0",)
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -55,7 +59,8 @@ def test_arrays_of_numpy_that_are_more_become_plain() -> None:
     ("data", "message"),
     [
         (np.ma.masked_array([1, 2], [0, 1]), r"data\[0\] is a masked array.*x.filled\(value\)"),
-        (["a", "bcd"], r"data\[0\] is a list.*numpy.asarray"),
+        (["a", "bcd"], r"data\[0\] is a list.*rows; pass MapStyle\(...\) of it, whose batches have lists of text"),
+        ([1, 2], r"data\[0\] is a list.*numpy.asarray"),
         (range(3), r"data\[0\] is a range.*numpy.asarray"),
         (array.array("f", [1, 2]), r"data\[0\] is a array.*numpy.asarray"),
         (memoryview(b"ab"), r"data\[0\] is a memoryview.*numpy.asarray"),

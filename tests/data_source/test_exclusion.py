@@ -70,6 +70,61 @@ def test_what_was_written_can_be_given_back(folder: Path, tmp_path: Path) -> Non
     assert source.subset([4, 3, -4, 0, 0], exclude=out).rows.tolist() == [4, 0, 0]
 
 
+def test_a_list_holds_from_any_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lists", "elsewhere"):
+        (tmp_path / name).mkdir()
+    out = tmp_path / "lists" / "bad.csv"
+    monkeypatch.chdir(tmp_path)
+    bu.write_errors(failed(bu.from_folder("data", 2)), out)
+    bad = [str(folder / "a/1.png"), str(folder / "b/3,\n\"'.png")]
+    assert sorted(entry["source"] for entry in entries(out)) == bad
+    for here, root, exclude in [
+        (tmp_path, "data", "lists/bad.csv"), (tmp_path / "elsewhere", "../data", "../lists/bad.csv"),
+        (folder, ".", out), (tmp_path / "lists", folder, "bad.csv"),
+    ]:  # fmt: skip
+        monkeypatch.chdir(here)
+        source = bu.from_folder(root, 2)
+        table = {"path": [source.data[0].sample_name(row) for row in range(5)], "row": range(5)}
+        assert bu.from_folder(root, 2, exclude=exclude).num_samples() == 3
+        assert bu.from_table(table, exclude=exclude, columns=["row"]).data[1].tolist() == [0, 2, 4]
+        assert source.subset(exclude=exclude).rows.tolist() == [0, 2, 4]
+
+
+def test_a_relative_path_in_a_list_is_seen_from_the_folder_of_the_list(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = write(folder / "bad.csv", "1,a/1.png,x")
+    monkeypatch.chdir(tmp_path)
+    for source in (bu.from_folder("data", exclude="data/bad.csv"), bu.from_folder(folder, exclude=out)):
+        assert source.report.skipped["excluded"][0].endswith("data/a/1.png")
+        assert not source.report.unmatched
+    assert bu.from_folder("data").subset(exclude=out).rows.tolist() == [0, 2, 3, 4]
+    urls = ["https://a.org/x/1.png", "https://a.org/x/2.png"]
+    table = bu.from_table({"path": urls}, missing="ignore", images=bu.MapStyle, exclude=write(out, f"1,{urls[1]},x"))
+    assert table.report.skipped["excluded"][:] == urls[1:]
+
+
+def test_a_file_that_is_missing_is_listed_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "data" / "b.png")
+    monkeypatch.chdir(tmp_path)
+    table = {"path": ["data/a.png", "data/b.png"]}
+    bu.write_errors(failed(bu.from_table(table, size=2, missing="ignore")), "data/bad.csv")
+    assert entries(tmp_path / "data" / "bad.csv")[0]["source"] == str(tmp_path / "data" / "a.png")
+    assert bu.from_table(table, missing="ignore", exclude="data/bad.csv").num_samples() == 1
+
+
+def test_a_list_of_which_nothing_is_found_is_an_error(folder: Path, tmp_path: Path) -> None:
+    out = write(tmp_path / "bad.csv", "0,gone/1.png,x", "1,/gone/2.png,x")
+    for exclude in (out, [tmp_path / "gone" / "1.png", "/gone/2.png"]):
+        with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
+            bu.from_folder(folder, exclude=exclude)
+        with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
+            bu.from_table({"path": [folder / "b/2.png"]}, exclude=exclude)
+    assert bu.from_folder(folder, exclude=write(out)).num_samples() == 5
+    assert bu.from_folder(folder, exclude=[]).num_samples() == 5
+
+
 def test_of_which_iterators_and_errors_there_is_a_list(folder: Path, tmp_path: Path) -> None:
     source, out = bu.from_folder(folder, 2), tmp_path / "bad.csv"
     with bu.Loader(source, 2, pool="serial", on_error="skip") as loader, warnings.catch_warnings():
@@ -113,11 +168,12 @@ def test_every_text_survives(tmp_path_factory: pytest.TempPathFactory, message: 
     bu.write_errors([error], out)
     (entry,) = entries(out)
     assert entry == {
-        "row": "7", "source": source, "error": "KeyError", "message": message, "op": op or "", "epoch": "", "batch": "",
-        "position": "",
+        "row": "7", "source": entry["source"], "error": "KeyError", "message": message, "op": op or "", "epoch": "",
+        "batch": "", "position": "",
     }  # fmt: skip
+    assert entry["source"] in (source, os.path.abspath(source))
     ((where, names),) = excluded_paths(out).items()
-    assert os.path.join(where, *names) == os.path.abspath(source)
+    assert os.path.join(where, *names) == os.path.abspath(os.path.join(out.parent, entry["source"]))
 
 
 def test_a_message_may_be_longer_than_the_csv_module_reads(tmp_path: Path) -> None:
@@ -161,6 +217,8 @@ def test_what_is_no_exclusion_list(tmp_path: Path) -> None:
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=write(out, "1,,x"))
     with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, and holds 3"):
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=[3])  # type: ignore[list-item]  # which is wrong
+    with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, not 3"):
+        bu.from_table({"path": ["a"]}, missing="ignore", exclude=3)  # type: ignore[arg-type]  # which is wrong
     with pytest.raises(bu.ArgumentError, match="exclude must be row numbers below 5"):
         source.subset(exclude=[5])
     with pytest.raises(bu.ArgumentTypeError, match="a source of several sources has no single rows"):

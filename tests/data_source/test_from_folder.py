@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import pickle
 import random
@@ -169,6 +170,32 @@ def test_links_that_lead_to_one_another_end(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").symlink_to("../b")
     (tmp_path / "b" / "a").symlink_to("../a")
     assert taken(bu.from_folder(root), tmp_path) == ["a/1.jpg", "a/b/2.jpg", "b/2.jpg", "b/a/1.jpg"]
+
+
+def test_links_that_double_the_ways_at_each_level_are_an_error(tmp_path: Path) -> None:
+    tree(tmp_path, "root/c/0.jpg", "pool/24/1.jpg")
+    for level in range(24):
+        tree(tmp_path, f"pool/{level}/")
+        for name in "ab":
+            (tmp_path / "pool" / str(level) / name).symlink_to(f"../{level + 1}")
+    link = tmp_path / "root" / "c" / "link"
+    link.symlink_to("../../pool/20")
+    assert taken(bu.from_folder(tmp_path / "root"), tmp_path / "root") == [
+        "c/0.jpg", *("c/link/" + "/".join(way) + "/1.jpg" for way in itertools.product("ab", repeat=4))
+    ]  # fmt: skip
+    link.unlink()
+    link.symlink_to("../../pool/0")
+    with pytest.raises(bu.ArgumentError, match=r"more than 1,000 ways lead to one folder, as to '/.*/pool/24', by '/"):
+        bu.from_folder(tmp_path / "root")
+
+
+def test_names_that_would_write_to_the_terminal_are_shown_escaped(tmp_path: Path) -> None:
+    root = tree(tmp_path / "r\x1b[31m", "a\x1b[32m\n/1.jpg", "b\u202e/2.jpg", "c/3.\x07txt", "\x1b.jpg")
+    for source in (bu.from_folder(root), bu.from_folder(root).subset([0])):
+        for text in (str(getattr(source, "report", "")), repr(source), source._repr_html_()):
+            assert text.replace("\n", "").isprintable()
+    assert "\n  'a\\x1b[32m\\n'  1\n" in str(bu.from_folder(root).report)
+    assert bu.from_folder(root).class_names == ("a\x1b[32m\n", "b\u202e", "c")
 
 
 def test_a_folder_without_folders_gives_pictures_alone(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ import importlib
 import os
 import pickle
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +87,7 @@ def test_every_kind_of_table_gives_the_same(kind: str, tmp_path: Path) -> None:
     x, y, number, score, tags = next(source.batch_iterator(9))
     assert (x.shape, x[:, 0, 0, 0].tolist()) == ((4, 2, 2, 3), [0, 1, 2, 3])
     assert (y.dtype, y.tolist(), source.class_names) == (np.int64, [2, 1, 2, 0], ("ant", "cat", "dog"))
-    assert (number.tolist(), score.tolist(), tags.tolist()) == (TABLE["id"], TABLE["score"], TABLE["tags"])
+    assert (number.tolist(), score.tolist(), tags) == (TABLE["id"], TABLE["score"], TABLE["tags"])
     assert source.report.class_counts == {"ant": 1, "cat": 1, "dog": 2}
     assert str(source.report) == "table of 4 rows: 4 files in 3 classes\n  ant  1\n  cat  1\n  dog  2"
     assert not source.runs_user_code
@@ -195,6 +197,95 @@ def test_several_labels_lead_back_to_the_text(values: list[set[str]]) -> None:
     assert rows == values
 
 
+# -- columns of text -----------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_text_takes_its_own_length_whatever_the_longest(kind: str) -> None:
+    texts = ["x" * 20_000, *map(str, range(4000))]
+    table = KINDS[kind]({"path": [f"{row}.png" for row in range(len(texts))], "text": texts})
+    tracemalloc.start()
+    source = unchecked(table, columns=["text"])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20_000_000  # an array of text would take 320 MB
+    assert len(pickle.dumps(source)) < 500_000
+    assert source.columns[1][:] == texts
+
+
+odd_text = st.text(st.characters(exclude_categories=()), max_size=5)
+
+
+@given(st.lists(odd_text, min_size=1) | st.lists(st.binary(max_size=5), min_size=1), st.data())
+def test_texts_come_back_as_they_were(texts: list[Any], data: Any) -> None:
+    column = unchecked({"path": [f"{row}.png" for row in range(len(texts))], "more": texts}, columns=["more"]).data[1]
+    rows = data.draw(st.lists(st.integers(-len(texts), len(texts) - 1)))
+    assert column[np.array(rows, int)] == [texts[row] for row in rows]
+    assert [column[row] for row in rows] == [texts[row] for row in rows]
+    assert column[::-1] == texts[::-1]
+    assert pickle.loads(pickle.dumps(column))[:] == texts
+    for beyond in (len(texts), -len(texts) - 1):
+        with pytest.raises(IndexError):
+            column[beyond]
+
+
+@pytest.mark.parametrize("width", [3, 3000])
+def test_texts_are_lists_on_every_path(width: int, pools: list[Any], tmp_path: Path) -> None:
+    names = [f"{row}.png" for row in range(40)]
+    write_pictures(tmp_path, names)
+    texts = [f"{row} é\0" + "x" * (row % width) for row in range(40)]
+    plain = bu.from_table({"path": names, "text": texts}, size=2, root=tmp_path, columns=["text"])
+    assert "40 texts" in repr(plain)
+    paths = {
+        "plain": plain, "cached": plain.cache(), "map": plain.map(lambda x, t: (x, t)),
+        "samples": plain.map_samples(lambda x, t: (x, t)), "concat": bu.concat(plain, plain),
+        "subset": plain.subset([3, 19, 4]), "filter": plain.filter(lambda x, t: True),
+        "collate": plain.collate(lambda samples: tuple(map(list, zip(*samples, strict=True)))),
+    }  # fmt: skip
+    for name, source in paths.items():
+        expected = list(source.batch_iterator(8, shuffle=1))
+        for pictures, column in expected:
+            assert type(column) is list, name
+            assert column == [texts[np.asarray(picture)[0, 0, 0]] for picture in pictures]
+        resumed = source.batch_iterator(8, shuffle=1)
+        next(resumed)
+        again = source.batch_iterator(8, shuffle=1)
+        again.load_state_dict(resumed.state_dict())
+        assert [column for _, column in again] == [column for _, column in expected[1:]]
+        for pool in pools:
+            made = pool.parallel_data_source(source).batch_iterator(8, shuffle=1)
+            assert [column for _, column in made] == [column for _, column in expected], name
+
+
+def test_f21_workers_share_the_texts(in_full: bool) -> None:
+    def private() -> tuple[int, int]:
+        return os.getpid(), int(psutil.Process().memory_full_info().uss)
+
+    def epoch(pool: bu.WorkerProcessPool, n: int) -> dict[int, int]:
+        texts = [f"{row:0200}" for row in range(n)]
+        source = pool.parallel_data_source(unchecked({"path": texts, "text": texts}, columns=["text"], images=Numbers))
+        assert sum(len(column) for _, column in source.batch_iterator(1000)) == n
+        return dict(pool.work_stream((private, ()) for _ in range(16)).retrieve_iter())
+
+    n = 1_000_000 if in_full else 50_000
+    with bu.WorkerProcessPool(2) as pool:
+        before, after = epoch(pool, 2000), epoch(pool, n)
+    assert max(after[pid] - before[pid] for pid in before.keys() & after.keys()) < 100 * n
+
+
+class Numbers:
+    """An accessor that reads nothing: of each row its number."""
+
+    def __init__(self, paths: Any) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return np.arange(len(self))[rows]
+
+
 # -- what is wrong -----------------------------------------------------------------------------------------------
 
 
@@ -229,9 +320,62 @@ def test_a_column_that_is_not_there(kind: str) -> None:
 
 
 def test_columns_that_are_no_arrays() -> None:
-    for values, told in (([1, None, 2, 3], "row 1 holds None"), ([[1], [1, 2], [3], [4]], "row 0"), ([{}] * 4, "{}")):
-        with pytest.raises(bu.ArgumentTypeError, match=f"columns: 'more' must hold numbers or text .*{told}"):
+    for values, told in (
+        ([1, None, 2, 3], "row 1 holds None"), ([[1], [1, 2], [3], [4]], "row 0"), ([{}] * 4, "{}"),
+        (["a", 1, 2, 3], "row 1 holds 1"), ([0.5, 1, "a", 3], "row 1 holds 1"), (["a", b"b", "c", "d"], "holds b'b'"),
+        (["a", None, "c", "d"], "None"), ([["a"], ["b"], ["c"], ["d"]], "row 0"), ([1, 1 << 63, -1, 2], "row 0"),
+    ):  # fmt: skip
+        with pytest.raises(bu.ArgumentTypeError, match=f"columns: 'more' must hold numbers .*text.*{told}"):
             unchecked({"path": PATHS, "more": values}, columns=["more"])
+
+
+@pytest.mark.parametrize("values", [{"a", "b"}, "ab", {"a": 1, "b": 2}, iter(["a", "b"])])
+def test_columns_without_an_order(values: Any) -> None:
+    with pytest.raises(bu.ArgumentTypeError, match="columns that are lists or arrays, and 'path' is a "):
+        unchecked({"label": [1, 2], "path": values})
+
+
+@pytest.mark.parametrize("names", [{"x", "y"}, {"x": 1, "y": 0}, "xy"])
+def test_names_of_classes_without_an_order(names: Any, tmp_path: Path) -> None:
+    with pytest.raises(bu.ArgumentTypeError, match="class_names must be a list of names, in the order"):
+        unchecked({"path": PATHS, "label": list("xyxy")}, label="label", class_names=names)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "1.jpg").touch()
+    with pytest.raises(bu.ArgumentTypeError, match="class_names must be a list of names"):
+        bu.from_folder(tmp_path, class_names=names)
+
+
+def test_numbers_that_float32_cannot_hold() -> None:
+    with pytest.raises(bu.ArgumentError, match=r"has numbers that float32 cannot hold, as 1e\+39 in row 1"):
+        unchecked({"path": PATHS, "label": [0.5, 1e39, -float("inf"), 2]}, label="label")
+    infinite = unchecked({"path": PATHS, "label": [0.5, float("inf"), 1, 2]}, label="label")
+    assert infinite.data[1].tolist() == [0.5, float("inf"), 1, 2]
+
+
+@each_kind
+def test_numbers_of_64_bits_are_not_rounded(kind: str) -> None:
+    numbers = [2**64 - 1, 1, 2**53 + 1, 0]
+    table = KINDS[kind]({"path": PATHS, "more": np.array(numbers, np.uint64) if kind == "pyarrow" else numbers})
+    assert unchecked(table, columns=["more"]).data[1].tolist() == numbers
+
+
+def test_an_array_keeps_its_dtype_and_is_copied() -> None:
+    for more in (np.arange(12, dtype=np.float32).reshape(4, 3), np.zeros((4, 2, 2), np.uint8), np.zeros(4, "M8[ns]")):
+        source = unchecked({"path": PATHS, "more": more}, columns=["more"])
+        before = more.copy()
+        more[...] = 9 if more.dtype.kind != "M" else "2000"
+        np.testing.assert_array_equal(source.data[1], before, strict=True)
+
+
+def test_what_becomes_of_a_table_later_changes_nothing() -> None:
+    table: dict[str, Any] = {"path": list(PATHS), "kind": list("abab"), "text": list("wxyz"), "number": [1, 2, 3, 4]}
+    source = unchecked(table, label="kind", columns=["text", "number"])
+    for values in table.values():
+        values[:] = values[::-1]
+    assert [source.data[0].sample_name(row) for row in range(4)] == PATHS
+    assert (source.data[1].tolist(), source.data[2][:], source.data[3].tolist()) == (
+        [0, 1, 0, 1], list("wxyz"), [1, 2, 3, 4]
+    )  # fmt: skip
 
 
 def test_columns_of_other_lengths() -> None:
@@ -328,6 +472,15 @@ def test_the_exclusion_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert bu.from_table(TABLE, exclude=["b.png"]).num_samples() == 3
 
 
+def test_texts_that_would_write_to_the_terminal_are_shown_escaped() -> None:
+    table = {"path": PATHS, "l\x1b[31m": ["a\x1b[32m", "b\n", "b\u202e", "x" * 10_000]}
+    source = unchecked(table, label="l\x1b[31m", columns=["l\x1b[31m"])
+    assert source.class_names[0] == "a\x1b[32m"
+    for text in (str(source.report), repr(source), repr(bu.ArrayDataSource({"a\x1b[31m": np.arange(3)}))):
+        assert text.replace("\n", "").isprintable()
+        assert len(text) < 1000
+
+
 def test_the_report_travels(tmp_path: Path) -> None:
     write_pictures(tmp_path, ["a.png"])
     source = pickle.loads(pickle.dumps(bu.from_table(TABLE, root=tmp_path, missing="skip")))
@@ -371,7 +524,8 @@ def test_csv_files_of_other_forms(tmp_path: Path) -> None:
     [
         ("10 9 10", ("9", "10")), ("1 -2 0", ("-2", "0", "1")), ("1 NA 3", ("1", "3", "NA")),
         ("01 1 2", ("01", "1", "2")), ("1_0 2 3", ("1_0", "2", "3")), ("٣ 1 2", ("1", "2", "٣")),
-        ("1.5 2 1e3", None), ("1 2 inf", None),
+        ("1.5 2 1e3", None), ("1 2 inf", None), ("1 2 1e999", ("1", "1e999", "2")),
+        (f"1 2 {'7' * 5000}", ("1", "2", "7" * 5000)),
     ],
 )  # fmt: skip
 def test_cells_that_are_numbers(cells: str, classes: tuple[str, ...] | None, tmp_path: Path) -> None:
@@ -401,3 +555,44 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
             bu.from_csv(path)
     with pytest.raises(FileNotFoundError):
         bu.from_csv(tmp_path / "absent.csv")
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("path,label,label,more,more\na.png,1,x,2,3\n")
+    with pytest.raises(bu.ArgumentError, match=r"a\.csv' must have one column 'label', not several"):
+        bu.from_csv(tmp_path / "a.csv", label="label", missing="ignore")
+    assert bu.from_csv(tmp_path / "a.csv", missing="ignore").num_samples() == 1
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", None, "\n", '"'])
+def test_what_can_be_no_delimiter(delimiter: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("path,label\na.png,1\n")
+    with pytest.raises(bu.ArgumentError, match="delimiter must be one character"):
+        bu.from_csv(tmp_path / "a.csv", delimiter=delimiter)
+
+
+cells = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=4)
+
+
+@given(st.lists(st.tuples(cells, cells), min_size=1), st.sampled_from(",;\t|"), st.booleans(), st.booleans())
+def test_every_cell_survives(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], delimiter: str, dos: bool, mark: bool
+) -> None:
+    path = tmp_path_factory.mktemp("cells") / "a.csv"
+    with open(path, "w", newline="", encoding="utf-8-sig" if mark else "utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\r\n" if dos else "\n")
+        writer.writerows([("path", "more"), *((f"{first}.png", f"{second}x") for first, second in rows)])
+    source = bu.from_csv(path, columns=["more"], delimiter=delimiter, missing="ignore", root="")
+    assert [source.data[0].sample_name(row) for row in range(len(rows))] == [f"{first}.png" for first, _ in rows]
+    assert source.data[1][:] == [f"{second}x" for _, second in rows]
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for read in (
+        lambda: bu.from_csv(pipe), lambda: unchecked(TABLE, exclude=pipe), lambda: bu.from_csv(tmp_path),
+        lambda: bu.ArrayDataSource([np.arange(3)]).subset(exclude=pipe),
+    ):  # fmt: skip
+        with pytest.raises(bu.ArgumentError, match="must be a regular file, not a pipe"):
+            read()

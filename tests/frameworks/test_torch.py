@@ -231,7 +231,7 @@ def test_an_error_on_the_thread_arrives_in_its_turn(pools: list[AbstractWorkerPo
     assert next(batches)[0].shape == (2,)
     with pytest.raises(TypeError, match="longdouble"):
         next(batches)
-    with pytest.raises(StopIteration):
+    with pytest.raises(bu.PoolClosed, match="broken off by TypeError"):
         next(batches)
 
 

@@ -55,6 +55,12 @@ def test_files_are_read_as_they_stand(tmp_path: Path, monkeypatch: pytest.Monkey
         read_state(path)
     with pytest.raises(FileNotFoundError):
         read_state(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    loader = bu.Loader([np.arange(3)], 1, pool="serial")
+    for load in (read_state, loader.load_state, bu.ArrayDataSource([np.arange(3)]).batch_iterator(1).load_state):
+        with pytest.raises(StateError, match="must be a regular file, not a pipe"):
+            load(tmp_path / "pipe")
+    loader.close()
 
 
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,10 @@ def read_state(path: str | os.PathLike[str]) -> Any:
 
     Raises:
         OSError: the file cannot be read.
-        StateError: it holds no JSON.
+        StateError: it holds no JSON, or is no regular file.
     """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for one who writes
+        raise StateError(f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; save to one")
     with open(path, "rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:

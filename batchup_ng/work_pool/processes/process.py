@@ -105,6 +105,11 @@ _LIMITS = {
 
 def refused(error: OSError | RuntimeError) -> WorkerDied:
     """Return the error for a worker, or a thread for it, that the system did not let start."""
+    if isinstance(error, RuntimeError) and "shutdown" in str(error):
+        return WorkerDied(
+            f"a worker process cannot be started: {error}; use the pool before the program ends (Python 3.12.0 to "
+            f"3.12.2 start no thread for what atexit calls)"
+        )
     code = error.errno or 0 if isinstance(error, OSError) else errno.EAGAIN
     if code not in _LIMITS:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,6 +164,10 @@ use("closed")
 
 def test_programs_that_fork_close_all_or_use_a_pool_at_their_end_are_told_nothing() -> None:
     done = ran("-X", "dev", "-c", PROGRAM)
+    if (3, 12, 0) <= sys.version_info < (3, 12, 3):  # in which Python starts no thread for what atexit calls
+        assert done.stdout == "first 3\nfork 3\nclosed 3\n"
+        assert done.stderr.count("use the pool before the program ends") == 2
+        return
     assert done.stdout == "first 3\nfork 3\nat the end 3\nclosed 3\nat the end 3\n"
     assert done.stderr == ""
 
