@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import positive_int
-from .base import Operation, number, writable
+from .base import Operation, number
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Mixing(Operation):
     num_classes: int | None = None
     p: float = 1.0
     numbers = 3
+    in_place = True
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, 1e-3, 1e3)
@@ -47,7 +48,6 @@ class Mixing(Operation):
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         soft = self.soft(labels, len(images))
-        images = writable(images)
         if len(images) < 2:
             return images, soft
         last, weights = images[-1].copy(), np.empty((len(images), *[1] * (soft.ndim - 1)), soft.dtype)
