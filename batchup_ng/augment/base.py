@@ -53,8 +53,8 @@ class Operation:
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Do the same, and write in place to the parts with the names or places in `own`.
 
-        Only the owner of a batch may call it: nothing else may refer to these parts, which are writable, C-contiguous
-        arrays. A source calls it in :class:`~batchup_ng.data_source.map.MapDataSource`.
+        Only the owner of a batch may call it: nothing else may refer to these parts. A source calls it, in
+        :class:`~batchup_ng.data_source.map.MapDataSource`.
         """
         return compose(self).writing_to(own, *batch, rng=rng, **named)
 
@@ -177,7 +177,7 @@ class compose(Operation):
                     f"source.map(fn, rng='sample')"
                 )
             images = operation.checked(images)
-            if operation.in_place and not mine:
+            if operation.in_place and not (mine and images.flags.carray):
                 images = copied(images)
             images, labels = operation.apply(images, labels, operation.draw(rng))
             mine = True  # it was copied, or the operation made it
