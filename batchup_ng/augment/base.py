@@ -22,7 +22,9 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import BufferPool
 from ..randomness import SampleRng
-from ..validation import not_negative
+from ..tensors import is_any_tensor
+from ..validation import known_names, not_negative
+from .options import OF_OTHERS
 
 MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
 """Where new batches come from; it is used again when a batch is gone, as fresh memory costs more than most changes."""
@@ -61,9 +63,7 @@ class Operation:
     def checked(self, images: Any) -> Any:
         """Return images as ``(n, height, width, channels)``, or refuse what is no batch of them."""
         if not isinstance(images, np.ndarray):
-            raise ArgumentTypeError(
-                f"images must be an array, not a {type(images).__name__}; read them with one size, ImageFiles(size=...)"
-            )
+            raise ArgumentTypeError(f"images must be a NumPy array, not {_in_words(images)}")
         if images.dtype not in (np.uint8, np.float32):
             raise ArgumentTypeError(
                 f"images must be uint8 or float32, not {images.dtype}; convert them: x.astype('f4')"
@@ -135,13 +135,16 @@ class compose(Operation):
         ArgumentTypeError: one is no operation.
     """
 
+    @known_names(OF_OTHERS)
     def __init__(self, *operations: Operation, image: int | str = 0, label: int | str = 1) -> None:
         chain: list[Operation] = []
         for place, operation in enumerate(operations):
             if not isinstance(operation, Operation):
+                listed = isinstance(operation, (list, tuple))
+                remedy = "pass compose(a, b)" if listed else "apply a function of your own by source.map(fn)"
                 raise ArgumentTypeError(
                     f"operations[{place}] must be an operation of batchup_ng.augment, such as flip() or "
-                    f"albumentations(pipeline), not {operation!r:.80}; apply a function of your own by source.map(fn)"
+                    f"albumentations(pipeline), not {operation!r:.80}; {remedy}"
                 )
             chain.extend(operation.operations if isinstance(operation, compose) else (operation,))
         for operation in chain[:-1]:
@@ -188,6 +191,19 @@ class compose(Operation):
 
     def __repr__(self) -> str:
         return f"compose({', '.join(map(repr, self.operations))}, image={self.image!r}, label={self.label!r})"
+
+
+def _in_words(images: Any) -> str:
+    """Return what is given instead of an array, with the remedy."""
+    kind = type(images).__name__
+    if not hasattr(images, "__array__"):
+        return f"a {kind}; read them with one size, ImageFiles(size=...)"
+    of_torch = "x.numpy(), of (n, channels, height, width) x.permute(0, 2, 3, 1).numpy()"
+    convert = of_torch if is_any_tensor(images) else "numpy.asarray(x)"
+    return (
+        f"a {kind} {tuple(getattr(images, 'shape', ()))} of {getattr(images, 'dtype', '')}; convert it in a map: "
+        f"{convert}; batchup_ng.frameworks makes tensors of the results"
+    )
 
 
 def copied(images: np.ndarray) -> np.ndarray:

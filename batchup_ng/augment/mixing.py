@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import positive_int
 from .base import Operation, number
+from .options import names_checked
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Mixing(Operation):
         return soft
 
 
+@names_checked
 @dataclass(frozen=True)
 class mixup(Mixing):
     """Blends each image with the one before it in the batch (Zhang et al., mixup, arXiv:1710.09412).
@@ -108,6 +110,7 @@ class mixup(Mixing):
         return weight / 256
 
 
+@names_checked
 @dataclass(frozen=True)
 class cutmix(Mixing):
     """Replaces a box of each image by that of the one before it in the batch (Yun et al., CutMix, arXiv:1905.04899).

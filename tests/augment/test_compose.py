@@ -205,7 +205,7 @@ def test_without_opencv_numpy_does_what_it_can_and_the_rest_names_the_extra() ->
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ([images()[0]], ArgumentTypeError, r"images must be an array, not a list"),
+        ([images()[0]], ArgumentTypeError, r"images must be a NumPy array, not a list; read them with one size"),
         (images().astype(float), ArgumentTypeError, "images must be uint8 or float32, not float64; convert"),
         (images().transpose(0, 3, 1, 2), ArgumentError, r"with 1 to 4 channels.*not \(6, 3, 20, 30\)"),
         (np.arange(6, dtype=np.uint8), ArgumentError, r"images must be \(n, height, width, channels\)"),
@@ -216,7 +216,45 @@ def test_what_is_no_batch_of_images_is_refused(given: Any, error: Any, text: str
         augment.flip()(given, rng=rng(6))
 
 
+def test_a_tensor_is_refused_with_the_way_to_convert_it() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for operation in (augment.flip(), augment.normalize(0.5, 0.5), augment.compose(augment.mixup())):
+        with pytest.raises(ArgumentTypeError, match=r"not a Tensor \(2, 3, 8, 8\) of torch.uint8; .*permute"):
+            operation(torch.zeros((2, 3, 8, 8), dtype=torch.uint8), np.zeros(2, np.float32), rng=rng(2))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda **given: augment.random_crop(4, **given), "random_crop got an unexpected option 'vertcal'; it takes"),
+        (augment.flip, "did you mean 'vertical'"),
+        (augment.rand_augment, "rand_augment got an unexpected option"),
+        (augment.compose, "compose got an unexpected option"),
+        (augment.albumentations, "albumentations got an unexpected option"),
+    ],
+)
+def test_options_that_are_misspelt_are_refused(make: Any, text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=text):
+        make(vertcal=True)
+
+
+def test_options_that_others_have_tell_ours() -> None:
+    for make, name, remedy in (
+        (augment.affine, "degrees", "pass it as rotate="),
+        (augment.cutout, "value", "pass it as fill="),
+        (augment.mixup, "probability", "pass it as p="),
+        (augment.blur, "kernel_size", "follows from sigma="),
+        (augment.choose, "num_ops", "pass their number as n="),
+        (augment.flip, "value", "it takes p, vertical"),
+        (augment.normalize, "inplace", "leave it out"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=f"'{name}'.*{remedy}"):
+            make(**{name: 3})
+
+
 def test_chains_are_checked() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"operations\[0\] must be.*pass compose\(a, b\)"):
+        augment.compose([augment.flip()])  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match=r"operations\[1\] must be an operation of batchup_ng.augment"):
         augment.compose(augment.flip(), abs)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="normalize must be the last operation"):
