@@ -13,7 +13,7 @@ import copy
 import sys
 from array import array as plain_array
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 from sys import getrefcount
 from typing import Any
 
@@ -66,6 +66,20 @@ def finished(batch: Any, buffers: Buffers) -> Any:
             return batch
         part = None  # or it would count as one more reference below
     return _finished(exclusive, batch, buffers)
+
+
+def own_parts(batch: Any) -> tuple[Any, Collection[Any]]:
+    """Return a batch, and the names or places of its arrays that may be written to since nothing else refers to them.
+
+    Called as ``own_parts(read(...))``, as :func:`finished` is. The arrays are writable and C-contiguous.
+    """
+    own: list[Any] = []
+    if getrefcount(batch) <= _PASSED and isinstance(batch, (tuple, dict)):
+        for name in batch if isinstance(batch, dict) else range(len(batch)):
+            part = batch[name]
+            if type(part) is np.ndarray and getrefcount(part) <= _HELD and part.flags.carray and _owns(part, None):
+                own.append(name)
+    return batch, own
 
 
 def copied(value: Any) -> Any:

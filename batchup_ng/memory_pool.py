@@ -41,9 +41,11 @@ class Buffers:
 
     Attributes:
         common: The array that those of one task are parts of, which nothing else has; None where there is none.
+        smallest: Bytes from which on a reader asks for memory here; smaller arrays it makes itself.
     """
 
     common: np.ndarray | None = None
+    smallest: int = SMALLEST_LEASE
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array to be written, with contents as they may be: C order, writable."""
@@ -98,25 +100,24 @@ class BufferPool(Buffers):
     threads.
 
     What waits for use is bounded: at most `max_free` blocks of each size and `max_bytes` bytes of each, the other sizes
-    being released when together they have more. What comes back beyond that goes to the system.
+    being released when together they have more. What comes back beyond that goes to the system. Arrays below `smallest`
+    bytes, and those of objects, come from the ordinary allocator.
     """
 
-    def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30) -> None:
+    def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30, smallest: int = SMALLEST_LEASE) -> None:
+        self.smallest = smallest
         self._most_free = max_free
         self._most_bytes = max_bytes
         self._free: dict[int, collections.deque[Returned]] = {}
 
-    def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int]]:
+    def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int, int]]:
         # Memory does not travel: what holds a pool arrives with an empty one.
-        return BufferPool, (self._most_free, self._most_bytes)
+        return BufferPool, (self._most_free, self._most_bytes, self.smallest)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return an array of `shape` and `dtype` to be written: 64-byte aligned, C order, writable.
-
-        Arrays of objects, and those below 64 KiB, come from the ordinary allocator.
-        """
+        """Return an array of `shape` and `dtype` to be written: 64-byte aligned if leased, C order, writable."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < SMALLEST_LEASE or dtype.hasobject:
+        if nbytes < self.smallest or dtype.hasobject:
             return np.empty(shape, dtype)
         if not is_plain(dtype):
             return self.empty((nbytes,), np.dtype(np.uint8)).view(dtype).reshape(shape)

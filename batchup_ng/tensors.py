@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .memory_pool import SMALLEST_LEASE, Buffers
+from .memory_pool import Buffers
 
 
 def is_tensor(value: Any) -> bool:
@@ -41,7 +41,7 @@ def _dense_strides(tensor: Any) -> tuple[int, ...]:
 def copied(tensor: Any, buffers: Buffers) -> Any:
     """Return a copy of a plain tensor, with its strides if it is dense, in memory from `buffers`."""
     nbytes = tensor.numel() * tensor.element_size()
-    if nbytes < SMALLEST_LEASE:
+    if nbytes < buffers.smallest:
         return tensor.clone().resolve_conj().resolve_neg()
     memory = buffers.empty((nbytes,), np.dtype(np.uint8))
     return over(memory, dtype_name(tensor), tuple(tensor.shape), _dense_strides(tensor)).copy_(tensor)

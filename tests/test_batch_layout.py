@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.batch_layout import copied, finished
+from batchup_ng.batch_layout import copied, finished, own_parts
 from batchup_ng.memory_pool import BufferPool, Buffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -107,6 +107,29 @@ def test_what_is_not_is_copied_once(case: str) -> None:
     for one, other in zip(result, expected, strict=True):
         np.testing.assert_array_equal(np.asarray(one) if not isinstance(one, dict) else one["x"],
                                       np.asarray(other) if not isinstance(other, dict) else other["x"])  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ["leased memory", "written in place", "reshaped", "another dtype", "rows"])
+def test_arrays_made_for_a_batch_are_its_own(case: str) -> None:
+    batch, own = own_parts(ALREADY[case]())
+    assert own == list(range(len(batch)))
+    assert own_parts({"a": np.zeros(3), "b": FIXED, "c": KEPT, "d": [1]})[1] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["read-only", "broadcast", "what is kept", "bytes of another library", "one array twice", "an array and its view"],
+)
+def test_arrays_that_something_else_may_see_are_not_the_batchs_own(case: str) -> None:
+    batch, own = own_parts(COPIED[case][1]())
+    assert batch
+    assert own == []
+
+
+def test_what_is_in_a_container_that_is_kept_is_not_the_batchs_own() -> None:
+    for kept in ((np.zeros(3), leased()), {"x": np.zeros(3)}):
+        assert own_parts(kept)[1] == []
+    assert own_parts([np.zeros(3)])[1] == []
 
 
 def check(part: Any) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.comparison import digest_of, layout_of
 
@@ -315,3 +316,11 @@ def test_the_collators_of_hugging_face(made: dict[str, Any]) -> None:
     source = bu.ArrayDataSource([bu.MapStyle(numbers)]).collate(transformers.default_data_collator)
     for batch in same(source, made):
         assert batch["x"][:, 0].tolist() == batch["labels"].tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_tensors_are_refused_as_data() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    for sparse in (torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr()):
+        with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a sparse tensor, .*to_dense"):
+            bu.ArrayDataSource([sparse])

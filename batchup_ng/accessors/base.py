@@ -16,7 +16,7 @@ import numpy as np
 
 from ..batch_layout import finished
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import SMALLEST_LEASE, Buffers
+from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..tensors import is_any_tensor
 from .paging import announce_rows, exceeds_memory
@@ -153,7 +153,7 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
     if type(array) not in (np.ndarray, np.memmap) or array.ndim == 0:
         return array[rows]
     n = len(array)
-    if n and array.nbytes // n * len(rows) < SMALLEST_LEASE and not exceeds_memory(array):
+    if n and array.nbytes // n * len(rows) < buffers.smallest and not exceeds_memory(array):
         return array[rows]
     rows = checked_rows(rows, n)
     out = buffers.empty((len(rows), *array.shape[1:]), array.dtype)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..batch import is_masked
 from ..errors import ArgumentError, ArgumentTypeError
+from ..tensors import is_any_tensor
 
 _NOT_INDEXED_BY_ROWS = (
     str, bytes, bytearray, list, tuple, dict, set, frozenset, range, memoryview, array.array, collections.deque
@@ -21,6 +22,9 @@ _NOT_INDEXED_BY_ROWS = (
 
 WASTED_BYTES = 64 << 20
 """What an array of text may take, more than half of it for the shorter ones, before it is refused."""
+
+_HELD_BY_DEVICES = ("jax", "jaxlib", "tensorflow")
+"""Libraries whose arrays become plain ones."""
 
 
 def as_column(name: str, column: Any) -> Any:
@@ -37,6 +41,9 @@ def as_column(name: str, column: Any) -> Any:
             else "numpy.asarray(...) of it, or MapStyle(...) of it where its rows differ in length"
         )
         raise ArgumentTypeError(f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {remedy}")
+    if _library(column) in _HELD_BY_DEVICES:
+        column = _of_device(name, column)
+    check_indexed_by_rows(name, column)
     if not (isinstance(column, Sized) and hasattr(column, "__getitem__")) or getattr(column, "ndim", 1) == 0:
         raise ArgumentTypeError(
             f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
@@ -48,7 +55,6 @@ def as_column(name: str, column: Any) -> Any:
         )
     if isinstance(column, (np.matrix, np.recarray)):
         return np.asarray(column)
-    check_indexed_by_rows(name, column)
     return _of_pandas(name, column) if "pandas" in sys.modules else column
 
 
@@ -56,7 +62,14 @@ def check_indexed_by_rows(name: str, column: Any) -> None:
     """Refuse, by its `name`, a column of another library that takes no array of rows, or takes it for something else:
     a series of pandas takes labels, so that after a shuffle it would give other rows without an error.
     """
-    kind, library = type(column).__name__, type(column).__module__.partition(".")[0]
+    kind, library = type(column).__name__, _library(column)
+    if library == "tensorflow":
+        raise ArgumentTypeError(
+            f"{name} is a TensorFlow {kind}, which takes no array of rows; pass an array, x.numpy(), or of a "
+            f"RaggedTensor Ragged(x.values.numpy(), x.row_splits.numpy())"
+        )
+    if is_any_tensor(column) and column.layout is not sys.modules["torch"].strided:
+        raise ArgumentTypeError(f"{name} is a sparse tensor, which takes no array of rows; pass .to_dense()")
     if library == "h5py":
         raise ArgumentTypeError(
             f"{name} is an h5py {kind}, which takes row numbers only in rising order, each once, and cannot be sent to "
@@ -70,6 +83,23 @@ def check_indexed_by_rows(name: str, column: Any) -> None:
         )
     if "pandas" in sys.modules and hasattr(column, "iloc"):
         raise ArgumentTypeError(f"{name} is a pandas {kind}, which is indexed by label, not by row; pass .to_numpy()")
+
+
+def _library(column: Any) -> str:
+    return type(column).__module__.partition(".")[0]
+
+
+def _of_device(name: str, column: Any) -> Any:
+    """Return the plain array of one of JAX or a tensor of TensorFlow; what has none as it is, but for a key of JAX's.
+
+    JAX in a worker process would make float32 of float64, unless it is set up as here.
+    """
+    if not hasattr(column, "__array__"):
+        return column
+    try:
+        return np.asarray(column)
+    except Exception as error:  # a key of JAX's, a tensor of a graph, an array that lies with other processes
+        raise ArgumentTypeError(f"{name} is a {type(column).__name__}, which NumPy cannot hold: {error}") from error
 
 
 def _of_pandas(name: str, column: Any) -> Any:

@@ -16,7 +16,9 @@ import numpy as np
 
 from ..batch import stack
 from ..errors import ArgumentTypeError
+from ..validation import known_names
 from .base import Operation
+from .options import OF_OTHERS
 
 
 class albumentations(Operation):
@@ -40,6 +42,7 @@ class albumentations(Operation):
         ArgumentTypeError: it is no such transform.
     """
 
+    @known_names(OF_OTHERS)
     def __init__(self, transform: Any) -> None:
         if not callable(transform) or not hasattr(transform, "set_random_state"):
             raise ArgumentTypeError(

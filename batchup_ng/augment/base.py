@@ -5,23 +5,26 @@ depends on its own row of draws alone: not on its batch, nor on what the operati
 one at a time, which keeps what is computed in between in a processor's cache. Operations are classes that are named as
 functions are, since that is what they are to their users.
 
-Memory: an image is written to in place where the library itself lent its memory, which is so for the batches that it
-reads and for what operations return. Anything else might be the user's data, and is copied once.
+Memory: an operation writes in place only to images that nobody else refers to: to those that an operation before it in
+its chain made, and to those of a batch that a source gave to ``source.map(operation)`` and that the source does not
+keep. Any other array belongs to the caller, who may use it again: the first operation that writes to it copies it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..batch import leaves
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import BufferPool, Lease
+from ..memory_pool import BufferPool
 from ..randomness import SampleRng
-from ..validation import not_negative
+from ..tensors import is_any_tensor
+from ..validation import known_names, not_negative
+from .options import OF_OTHERS
 
 MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
 """Where new batches come from; it is used again when a batch is gone, as fresh memory costs more than most changes."""
@@ -43,17 +46,24 @@ class Operation:
 
     numbers: int = 0  # how many the operation draws for each sample
     random: ClassVar[bool] = True
+    in_place: ClassVar[bool] = False  # whether it writes to the images that it is given
     last: ClassVar[bool] = False  # whether no operation can take what this one returns
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
-        return compose(self)(*batch, rng=rng, **named)
+        return compose(self).writing_to((), *batch, rng=rng, **named)
+
+    def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
+        """Do the same, and write in place to the parts with the names or places in `own`.
+
+        Only the owner of a batch may call it: nothing else may refer to these parts. A source calls it, in
+        :class:`~batchup_ng.data_source.map.MapDataSource`.
+        """
+        return compose(self).writing_to(own, *batch, rng=rng, **named)
 
     def checked(self, images: Any) -> Any:
         """Return images as ``(n, height, width, channels)``, or refuse what is no batch of them."""
         if not isinstance(images, np.ndarray):
-            raise ArgumentTypeError(
-                f"images must be an array, not a {type(images).__name__}; read them with one size, ImageFiles(size=...)"
-            )
+            raise ArgumentTypeError(f"images must be a NumPy array, not {_in_words(images)}")
         if images.dtype not in (np.uint8, np.float32):
             raise ArgumentTypeError(
                 f"images must be uint8 or float32, not {images.dtype}; convert them: x.astype('f4')"
@@ -70,7 +80,10 @@ class Operation:
         return rng.random(self.numbers)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        """Return images and labels, changed as was drawn; the labels are None where the batch has none."""
+        """Return images and labels, changed as was drawn; the labels are None where the batch has none.
+
+        With `in_place` it writes to `images`, which are then writable and C-contiguous, and returns them.
+        """
         raise NotImplementedError
 
 
@@ -78,6 +91,7 @@ class InPlace(Operation):
     """An operation that changes single images, and keeps their shape and dtype; each with probability `p`."""
 
     p: float = 1.0
+    in_place = True
 
     def __post_init__(self) -> None:
         number("p", self.p, 0.0, 1.0)
@@ -86,7 +100,6 @@ class InPlace(Operation):
         return rng.random(1 + self.numbers)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        images = writable(images)
         for image, numbers in zip(images, drawn.tolist(), strict=True):
             self.perhaps(image, *numbers)
         return images, labels
@@ -122,13 +135,16 @@ class compose(Operation):
         ArgumentTypeError: one is no operation.
     """
 
+    @known_names(OF_OTHERS)
     def __init__(self, *operations: Operation, image: int | str = 0, label: int | str = 1) -> None:
         chain: list[Operation] = []
         for place, operation in enumerate(operations):
             if not isinstance(operation, Operation):
+                listed = isinstance(operation, (list, tuple))
+                remedy = "pass compose(a, b)" if listed else "apply a function of your own by source.map(fn)"
                 raise ArgumentTypeError(
                     f"operations[{place}] must be an operation of batchup_ng.augment, such as flip() or "
-                    f"albumentations(pipeline), not {operation!r:.80}; apply a function of your own by source.map(fn)"
+                    f"albumentations(pipeline), not {operation!r:.80}; {remedy}"
                 )
             chain.extend(operation.operations if isinstance(operation, compose) else (operation,))
         for operation in chain[:-1]:
@@ -143,6 +159,9 @@ class compose(Operation):
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Return the batch, as a tuple, or as a dict where it was given by name."""
+        return self.writing_to((), *batch, rng=rng, **named)
+
+    def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         parts = dict[Any, Any](named or enumerate(batch))
         # A place counts the parts that have names too.
         place, beside = (
@@ -153,16 +172,18 @@ class compose(Operation):
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
         images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
-        arrays = [part for part in leaves(parts) if isinstance(part, np.ndarray)]
-        if isinstance(images, np.ndarray) and sum(np.may_share_memory(images, part) for part in arrays) > 1:
-            images = copied(images)  # or another part would change too
+        mine = place in own
         for operation in self.operations:
             if operation.random and not isinstance(rng, SampleRng):
                 raise ArgumentTypeError(
                     f"{type(operation).__name__} needs random numbers for each sample, and rng is {rng!r:.60}; pass "
                     f"source.map(fn, rng='sample')"
                 )
-            images, labels = operation.apply(operation.checked(images), labels, operation.draw(rng))
+            images = operation.checked(images)
+            if operation.in_place and not (mine and images.flags.carray):
+                images = copied(images)
+            images, labels = operation.apply(images, labels, operation.draw(rng))
+            mine = True  # it was copied, or the operation made it
         parts[place] = images
         if labels is not None:
             parts[beside] = labels
@@ -172,19 +193,24 @@ class compose(Operation):
         return f"compose({', '.join(map(repr, self.operations))}, image={self.image!r}, label={self.label!r})"
 
 
+def _in_words(images: Any) -> str:
+    """Return what is given instead of an array, with the remedy."""
+    kind = type(images).__name__
+    if not hasattr(images, "__array__"):
+        return f"a {kind}; read them with one size, ImageFiles(size=...)"
+    of_torch = "x.numpy(), of (n, channels, height, width) x.permute(0, 2, 3, 1).numpy()"
+    convert = of_torch if is_any_tensor(images) else "numpy.asarray(x)"
+    return (
+        f"a {kind} {tuple(getattr(images, 'shape', ()))} of {getattr(images, 'dtype', '')}; convert it in a map: "
+        f"{convert}; batchup_ng.frameworks makes tensors of the results"
+    )
+
+
 def copied(images: np.ndarray) -> np.ndarray:
     """Return a copy in memory that may be written to."""
     out = MEMORY.empty(images.shape, images.dtype)
     out[...] = images
     return out
-
-
-def writable(images: np.ndarray) -> np.ndarray:
-    """Return the images if they may be written to, else a copy."""
-    root: Any = images
-    while isinstance(root, np.ndarray):
-        root = root.base
-    return images if isinstance(root, Lease) and images.flags.carray else copied(images)
 
 
 def number(name: str, value: Any, least: float, most: float) -> float:

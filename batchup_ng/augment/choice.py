@@ -7,10 +7,11 @@ import math
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..validation import positive_int
+from ..validation import known_names, positive_int
 from .base import InPlace, number
 from .color import color_jitter
 from .geometry import affine
+from .options import OF_OTHERS
 
 
 class choose(InPlace):
@@ -26,6 +27,7 @@ class choose(InPlace):
         ArgumentTypeError: one is of another kind.
     """
 
+    @known_names(OF_OTHERS)
     def __init__(self, *operations: InPlace, n: int = 1) -> None:
         for place, operation in enumerate(operations):
             if not isinstance(operation, InPlace):
@@ -48,6 +50,7 @@ class choose(InPlace):
         return f"choose({', '.join(map(repr, self.operations))}, n={self.n})"
 
 
+@known_names(OF_OTHERS)
 def rand_augment(n: int = 2, magnitude: float = 9.0, *, fill: float | tuple[float, ...] = 0) -> choose:
     """Return a choice of `n` changes an image of one strength, as RandAugment (Cubuk et al., arXiv:1909.13719).
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..accessors.image_decoding import opencv
 from ..errors import ArgumentError
 from .base import InPlace, between, span
+from .options import names_checked
 
 LUMA = np.array([0.299, 0.587, 0.114])
 """Weights of red, green and blue in grey: ITU-R BT.601."""
@@ -21,6 +22,7 @@ QUARTER_TURN = np.linalg.inv(YIQ) @ [[0, 0, 0], [0, 0, 1], [0, -1, 0]] @ YIQ
 """What a quarter of a turn of the hue adds to grey: of colours, it turns chroma."""
 
 
+@names_checked
 @dataclass(frozen=True)
 class color_jitter(InPlace):
     """Changes brightness, contrast, saturation and hue of RGB images, each by a factor or angle drawn for the image.
@@ -72,6 +74,7 @@ class color_jitter(InPlace):
         image[...] = cv2.transform(image, matrix)
 
 
+@names_checked
 @dataclass(frozen=True)
 class grayscale(InPlace):
     """Makes RGB images grey, with three equal channels: luma of ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B.
@@ -96,6 +99,7 @@ class grayscale(InPlace):
         image[...] = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
 
 
+@names_checked
 @dataclass(frozen=True)
 class blur(InPlace):
     """Blurs by a Gaussian, cut off at three standard deviations; pixels beyond the edge are those within, mirrored.

@@ -13,8 +13,10 @@ from ..accessors.image_decoding import found_opencv, opencv
 from ..errors import ArgumentError
 from ..validation import height_and_width, not_negative, true_or_false
 from .base import MEMORY, InPlace, Operation, between, span
+from .options import names_checked
 
 
+@names_checked
 @dataclass(frozen=True)
 class flip(InPlace):
     """Mirrors left and right, or top and bottom.
@@ -45,6 +47,7 @@ class flip(InPlace):
             image[...] = image[::-1] if self.vertical else image[:, ::-1]
 
 
+@names_checked
 @dataclass(frozen=True)
 class random_crop(Operation):
     """Cuts out a part of one size, at a random place of the image with a border around it.
@@ -87,6 +90,7 @@ class random_crop(Operation):
         return out, labels
 
 
+@names_checked
 @dataclass(frozen=True)
 class resized_crop(Operation):
     """Cuts out a box of random area and shape, and resizes it to one size: the crop of Inception.
@@ -124,6 +128,7 @@ class resized_crop(Operation):
         return out, labels
 
 
+@names_checked
 @dataclass(frozen=True)
 class affine(InPlace):
     """Turns, shifts, scales and shears about the middle, with OpenCV's bilinear interpolation.
@@ -174,6 +179,7 @@ class affine(InPlace):
         image[...] = turned.reshape(image.shape)
 
 
+@names_checked
 @dataclass(frozen=True)
 class cutout(InPlace):
     """Paints over a random box: Cutout (DeVries and Taylor, arXiv:1708.04552), as random erasing (Zhong et al.,

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import positive_int
-from .base import Operation, number, writable
+from .base import Operation, number
+from .options import names_checked
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Mixing(Operation):
     num_classes: int | None = None
     p: float = 1.0
     numbers = 3
+    in_place = True
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, 1e-3, 1e3)
@@ -47,7 +49,6 @@ class Mixing(Operation):
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         soft = self.soft(labels, len(images))
-        images = writable(images)
         if len(images) < 2:
             return images, soft
         last, weights = images[-1].copy(), np.empty((len(images), *[1] * (soft.ndim - 1)), soft.dtype)
@@ -82,6 +83,7 @@ class Mixing(Operation):
         return soft
 
 
+@names_checked
 @dataclass(frozen=True)
 class mixup(Mixing):
     """Blends each image with the one before it in the batch (Zhang et al., mixup, arXiv:1710.09412).
@@ -108,6 +110,7 @@ class mixup(Mixing):
         return weight / 256
 
 
+@names_checked
 @dataclass(frozen=True)
 class cutmix(Mixing):
     """Replaces a box of each image by that of the one before it in the batch (Yun et al., CutMix, arXiv:1905.04899).

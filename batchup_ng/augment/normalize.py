@@ -11,11 +11,13 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import one_of
 from .base import MEMORY, Operation
+from .options import names_checked
 
 BAND = 60_000  # a multiple of each number of channels
 """About how many values are computed at a time, so that they stay in a processor's cache."""
 
 
+@names_checked
 @dataclass(frozen=True)
 class normalize(Operation):
     """Returns ``(x - mean) / std``, in one pass over the images, in the layout and dtype that a network takes.

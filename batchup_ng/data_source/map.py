@@ -6,7 +6,8 @@ told of where it returns, alike in a plain loop and in every pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
+from ..batch_layout import own_parts
 from ..error_context import described, function_name, note_map, note_wrong_call, of_signal_handler
 from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
@@ -61,8 +63,11 @@ class MapDataSource(SameOrder):
         return self._apply(self._mapped, batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
+        if not hasattr(type(self.fn), "writing_to"):
+            batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
+            return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
+        batch, own = own_parts(as_batch(self.source.read(rows, key.child(0), buffers.scratch)))
+        return self._apply(functools.partial(self._mapped, own=own), batch, key, planned_samples(rows, batch))
 
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
         """Return what `make` makes of a batch of so many planned samples; an exception carries along the map's name."""
@@ -77,18 +82,23 @@ class MapDataSource(SameOrder):
             note_map(told, name)
             raise told from error
 
-    def _mapped(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        result = self.result_of(batch, key, planned)
+    def _mapped(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+        result = self.result_of(batch, key, planned, own)
         return checked_result(self.fn, as_batch(result), batch, self.resizes) if self._gives_columns else result
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return what the function returns for a batch of so many planned samples, as it is."""
+    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+        """Return what the function returns for a batch of so many planned samples, as it is.
+
+        `own` names the parts that nothing else refers to; they are not empty only for a function that has
+        ``writing_to``, as the operations of ``batchup_ng.augment`` have.
+        """
+        fn = functools.partial(self.fn.writing_to, own) if own else self.fn  # type: ignore[attr-defined]
         if self.rng is None:
-            result = call(self.fn, batch)
+            result = call(fn, batch)
         elif self.rng == "batch":
-            result = call(self.fn, batch, rng=key.generator())
+            result = call(fn, batch, rng=key.generator())
         else:
-            result = call(self.fn, batch, rng=key.sample_rng(batches.length(batch), planned))
+            result = call(fn, batch, rng=key.sample_rng(batches.length(batch), planned))
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -121,7 +131,7 @@ class SampleMapDataSource(MapDataSource):
         samples: list[Any] = self._apply(self._samples, batch, key, planned_samples(rows, batch))
         return samples
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         return batches.batch_of(self._samples(batch, key, planned))
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
@@ -145,7 +155,7 @@ class CollateDataSource(MapDataSource):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int) -> Any:
+    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         result = call(self.fn, (batch if type(batch) is list else batches.given_samples(batch),))
         if result is None:
             name = function_name(self.fn)

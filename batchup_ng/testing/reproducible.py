@@ -29,10 +29,11 @@ def assert_reproducible(
 ) -> None:
     """Assert that a source gives the same batches, byte for byte, however they are made; one line of a test suite.
 
-    The first batches of two epochs are read again and again: a second time, from the last to the first, cut into other
-    batches, by several ranks, resumed from a saved state, by pools of threads and of processes. The error names the
-    first difference, with the map, accessor, source or sampler that it comes from: the first node of the graph that
-    differs when it is read by itself. Where a map has ``rng="batch"``, other batch sizes must have the same rows only.
+    The first batches of two epochs are read again and again: a second time, from the last to the first, into memory on
+    lease, as large batches have it, cut into other batches, by several ranks, resumed from a saved state, by pools of
+    threads and of processes. The error names the first difference, with the map, accessor, source or sampler that it
+    comes from: the first node of the graph that differs when it is read by itself. Where a map has ``rng="batch"``,
+    other batch sizes must have the same rows only.
 
     Args:
         source: A source with random access; not one that a pool made, but the one that is handed to the pool.
@@ -40,9 +41,9 @@ def assert_reproducible(
         shuffle: A seed; None for the order of the rows.
         max_batches: How many batches of each epoch are looked at, from its beginning.
         pools: Who makes them: of ``"serial"``, ``"threads"``, ``"processes"``. Leave out what you never use.
-        batch_sizes: Other batch sizes to compare; None for a smaller and a larger one. ``()`` for none, where what a
-            sample becomes may depend on the samples beside it, as where a map draws from a global generator, or where
-            the sampler takes no other size.
+        batch_sizes: Other batch sizes to compare; None for a smaller one, a larger one, and all these batches in one.
+            ``()`` for none, where what a sample becomes may depend on the samples beside it, as where a map draws from
+            a global generator, or where the sampler takes no other size.
 
     Raises:
         NotReproducible: it does not; an ``AssertionError``.
@@ -57,9 +58,10 @@ def assert_reproducible(
     positive = validation.positive_int
     size = positive("batch_size", batch_size)
     kinds = _each("pools", pools, lambda name, kind: validation.one_of(name, kind, KINDS))
-    sizes = _each("batch_sizes", (max(1, size // 2), size + 5) if batch_sizes is None else batch_sizes, positive)
-    seed = None if shuffle is None else validation.not_negative("shuffle", shuffle)
     most = positive("max_batches", max_batches)
+    others = (max(1, size // 2), size + 5, size * most) if batch_sizes is None else batch_sizes
+    sizes = list(dict.fromkeys(_each("batch_sizes", others, positive)))
+    seed = None if shuffle is None else validation.not_negative("shuffle", shuffle)
     with globals_kept(), contextlib.ExitStack() as stack:
         root = Subject(source, size, seed, most)
         for setting in settings(root, stack, kinds, sizes):

@@ -16,7 +16,7 @@ from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import nodes_of
 from ..data_source.indexed import row_arrays
-from ..memory_pool import FRESH, Buffers
+from ..memory_pool import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan
@@ -36,6 +36,9 @@ CUT = (
     "what a sample becomes depends on the others in its batch: it works over the whole batch (products of matrices do, "
     "in their last bits), or draws for all of it at once, as from a global generator"
 ), "treat each sample by itself, and draw by map(fn, rng='sample'); or keep one batch size, and pass batch_sizes=()"
+MEMORY = (
+    "what it gives depends on the memory that its batch lies in: it writes to some batches and not to others"
+), "write to a copy: x = x.copy()"
 THREADS = (
     "threads share what it uses: a global generator, a counter, an array or what else it keeps"
 ), f"{KEEP_NOTHING}; or use no threads, and pass pools=('serial', 'processes')"
@@ -129,13 +132,13 @@ class Subject:
             return first_batches(pool.parallel_data_source(source, buffer), most, options)
         return pool.work_stream(iter([(first_batches, (pool.shared_constant(source), most, options))])).retrieve()
 
-    def read_backwards(self) -> Any:
-        """Return the batches read from the last to the first, each by itself."""
+    def read_backwards(self, buffers: Buffers = FRESH) -> Any:
+        """Return the batches read from the last to the first, each by itself, into memory from `buffers`."""
         source, got = self.copy(), []
         for number in reversed(range(len(self.expected[0]))):
             _, rows, key = self.plan[number]
             with contextlib.nullcontext() if self.shuffle is None else globals_kept(key):
-                got.append(MakeBatch().read(source, rows, key, FRESH))
+                got.append(MakeBatch().read(source, rows, key, buffers))
         return got[::-1]
 
     def read_shared_out(self, world: int) -> Any:
@@ -171,6 +174,8 @@ def settings(
     read = Subject.read
     yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in EPOCHS)
     yield Setting("is read without those before it", CALLS, 0, Subject.read_backwards)
+    lent = BufferPool(smallest=1)
+    yield Setting("is read into memory on lease", MEMORY, 0, partial(Subject.read_backwards, buffers=lent))
     yield from (Setting("is read by a copy of the source", COPIES, each, partial(read, epoch=each)) for each in EPOCHS)
     for other in batch_sizes:
         yield Setting(f"is cut by batch_size={other}", CUT, 0, partial(read, batch_size=other), cut=True)

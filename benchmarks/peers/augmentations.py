@@ -4,7 +4,7 @@ torchvision takes tensors ``(n, 3, h, w)``, which lie ready so. A transform that
 it; so its users, who want draws for each image, call it in their data set, an image at a time, and stack the results:
 ``torchvision-images``. ``torchvision-batch`` is the one call with one draw, the fastest that it can be.
 
-Ours are given memory that the library lent, which is what they are given behind a source, and write to it in place.
+Ours write in place to the batch that they are given, as they do in ``source.map``, where nobody else holds it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,12 @@ class Ours(Ready):
         cv2.setNumThreads(1)
         memory = BufferPool()
         self.lent = [(memory.empty(x.shape, x.dtype), y) for x, y in self.batches]
-        self.apply = self.operation.ours(augment) if self.operation else lambda x, y, rng: (x, y)
+        # In a map of a source the batch belongs to the operation, as here.
+        self.apply = (
+            partial(self.operation.ours(augment).writing_to, (0,))
+            if self.operation
+            else lambda x, y, rng: (x, y)
+        )
         self.rng = SampleRng
 
     def epoch(self, number: int) -> Iterator[Batch]:

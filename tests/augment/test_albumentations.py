@@ -88,7 +88,7 @@ def test_pictures_of_several_sizes_become_an_array_where_the_pipeline_gives_them
     assert cropping(pictures, rng=rng(2))[0].shape == (2, 16, 16, 3)
     noisy = augment.albumentations(A.GaussNoise(p=1))
     assert [one.shape for one in noisy(pictures, rng=rng(2))[0]] == [(20, 30, 3), (25, 30, 3)]
-    with pytest.raises(ArgumentTypeError, match="images must be an array, not a list"):
+    with pytest.raises(ArgumentTypeError, match="images must be a NumPy array, not a list"):
         augment.compose(noisy, augment.flip())(pictures, rng=rng(2))
 
 

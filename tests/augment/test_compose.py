@@ -30,6 +30,9 @@ NEED_OPENCV: dict[str, Any] = {
 }
 
 
+SIZES = (6, 40)  # images of 11 and 72 kB where they are uint8: below and above the size at which memory is lent
+
+
 def everything() -> list[Any]:
     """Return one of each operation that keeps samples apart."""
     pytest.importorskip("cv2", reason="OpenCV, which most operations need, is not installed")
@@ -127,30 +130,40 @@ def given_anyhow(x: np.ndarray) -> list[np.ndarray]:
         frozen,
         spread[:, 1:40:2, 2:62:2],
         np.asfortranarray(x),
+        copied(x),
         copied(np.tile(x, (1, 9, 4, 1)))[:, :20, :30],
     ]
 
 
-def test_what_is_not_lent_by_the_library_is_not_written_to() -> None:
-    x = images()
-    for operation in (*everything(), augment.mixup(num_classes=6), augment.cutmix(num_classes=6)):
-        wanted = operation(x.copy(), np.arange(6), rng=rng(6))
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_what_is_given_is_not_written_to_however_often_it_is_given(n: int, dtype: Any) -> None:
+    x, y = images(n, dtype=dtype), np.arange(n) % 6
+    mixing = [augment.mixup(num_classes=6), augment.cutmix(num_classes=6)]
+    apart = [one for one in everything() if not isinstance(one, augment.normalize)]
+    chain = augment.compose(augment.compose(*apart[:2]), *apart[3:], *mixing)
+    for operation in (*everything(), *mixing, augment.choose(*apart[:2], n=2), chain, augment.compose(mixing[0])):
+        wanted = operation(x.copy(), y, rng=rng(n))
         for lying in given_anyhow(x):
-            made = operation(lying, np.arange(6), rng=rng(6))
-            np.testing.assert_array_equal(lying, x)
-            np.testing.assert_array_equal(made[0], wanted[0])
+            for _ in range(2):
+                made = operation(lying, y, rng=rng(n))
+                np.testing.assert_array_equal(lying, x)
+                np.testing.assert_array_equal(y, np.arange(n) % 6)
+                assert not np.shares_memory(made[0], lying)
+                np.testing.assert_array_equal(made[0], wanted[0])
+                np.testing.assert_array_equal(made[1], wanted[1])
 
 
-def test_what_is_lent_is_changed_in_place_unless_another_part_shows_it() -> None:
-    lent = copied(np.tile(images(8), (1, 3, 2, 1)))
-    before = lent.copy()
-    flip = augment.flip(p=1.0)
-    made, beside = flip(lent, lent[:, :5], rng=rng(8))
-    assert not np.shares_memory(made, lent)
-    np.testing.assert_array_equal(beside, before[:, :5])
-    (made,) = flip(lent, rng=rng(8))
-    assert made is lent
-    np.testing.assert_array_equal(lent, before[:, :, ::-1])
+@pytest.mark.parametrize("n", SIZES)
+def test_who_owns_a_batch_may_have_its_parts_written_to(n: int) -> None:
+    flip, x = augment.compose(augment.flip(p=1.0), augment.cutout(), image="x"), images(n)
+    wanted = flip(x=x, rng=rng(n))["x"]
+    mine = x.copy()
+    assert flip.writing_to(("x",), x=mine, rng=rng(n))["x"] is mine
+    np.testing.assert_array_equal(mine, wanted)
+    (mine,) = augment.random_crop(9).writing_to((0,), x, rng=rng(n))
+    np.testing.assert_array_equal(x, images(n))
+    assert not np.shares_memory(mine, x)
 
 
 def test_chains_are_pickled_as_they_are() -> None:
@@ -192,7 +205,7 @@ def test_without_opencv_numpy_does_what_it_can_and_the_rest_names_the_extra() ->
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ([images()[0]], ArgumentTypeError, r"images must be an array, not a list"),
+        ([images()[0]], ArgumentTypeError, r"images must be a NumPy array, not a list; read them with one size"),
         (images().astype(float), ArgumentTypeError, "images must be uint8 or float32, not float64; convert"),
         (images().transpose(0, 3, 1, 2), ArgumentError, r"with 1 to 4 channels.*not \(6, 3, 20, 30\)"),
         (np.arange(6, dtype=np.uint8), ArgumentError, r"images must be \(n, height, width, channels\)"),
@@ -203,7 +216,45 @@ def test_what_is_no_batch_of_images_is_refused(given: Any, error: Any, text: str
         augment.flip()(given, rng=rng(6))
 
 
+def test_a_tensor_is_refused_with_the_way_to_convert_it() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for operation in (augment.flip(), augment.normalize(0.5, 0.5), augment.compose(augment.mixup())):
+        with pytest.raises(ArgumentTypeError, match=r"not a Tensor \(2, 3, 8, 8\) of torch.uint8; .*permute"):
+            operation(torch.zeros((2, 3, 8, 8), dtype=torch.uint8), np.zeros(2, np.float32), rng=rng(2))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda **given: augment.random_crop(4, **given), "random_crop got an unexpected option 'vertcal'; it takes"),
+        (augment.flip, "did you mean 'vertical'"),
+        (augment.rand_augment, "rand_augment got an unexpected option"),
+        (augment.compose, "compose got an unexpected option"),
+        (augment.albumentations, "albumentations got an unexpected option"),
+    ],
+)
+def test_options_that_are_misspelt_are_refused(make: Any, text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=text):
+        make(vertcal=True)
+
+
+def test_options_that_others_have_tell_ours() -> None:
+    for make, name, remedy in (
+        (augment.affine, "degrees", "pass it as rotate="),
+        (augment.cutout, "value", "pass it as fill="),
+        (augment.mixup, "probability", "pass it as p="),
+        (augment.blur, "kernel_size", "follows from sigma="),
+        (augment.choose, "num_ops", "pass their number as n="),
+        (augment.flip, "value", "it takes p, vertical"),
+        (augment.normalize, "inplace", "leave it out"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=f"'{name}'.*{remedy}"):
+            make(**{name: 3})
+
+
 def test_chains_are_checked() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"operations\[0\] must be.*pass compose\(a, b\)"):
+        augment.compose([augment.flip()])  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match=r"operations\[1\] must be an operation of batchup_ng.augment"):
         augment.compose(augment.flip(), abs)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="normalize must be the last operation"):

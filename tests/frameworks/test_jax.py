@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
 from batchup_ng.memory_pool import BufferPool
+from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
 from tests.frameworks.poison import BATCH_SIZE, ROWS, kept_late, numbered_rows, poisoned_leases
@@ -264,3 +266,18 @@ def test_the_module_imports_no_other_framework_and_tells_how_to_install_its_own(
     process = program(IMPORTS)
     _, errors = process.communicate(timeout=120)
     assert errors.endswith("ImportError: batchup_ng.frameworks.jax needs JAX: pip install 'batchup_ng[jax]'\n"), errors
+
+
+def test_arrays_as_data_become_plain_and_keep_their_dtype_in_every_pool(pools: list[AbstractWorkerPool]) -> None:
+    numbers, before = np.arange(2**40, 2**40 + 20), jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        given = jax.numpy.asarray(numbers)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    expected = list(bu.ArrayDataSource([numbers]).batch_iterator(8, shuffle=1))
+    for kind in KINDS:  # a worker process has 32 bits
+        source = pool_of(kind, pools).parallel_data_source(bu.ArrayDataSource([given]))
+        assert_same_batches(list(source.batch_iterator(8, shuffle=1)), expected)
+    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a PRNGKeyArray, .*key_data"):
+        bu.ArrayDataSource([jax.random.split(jax.random.key(0), 3)])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
+from batchup_ng import augment
 from batchup_ng.testing.comparison import digest_of, layout_of
 
 BATCHES = 96
@@ -68,6 +69,53 @@ def augmented(old: bool = False, bad: bool = False) -> Any:
         parts[2] = bu.subset(parts[2], np.arange(ROWS) % 250)
     made = bu.zip(*parts)
     return made.map(by_globals) if old else made
+
+
+IMAGES = 96
+SIZES = (5, 20, 24, 48)
+"""Images of 15, 61, 74 and 147 kB: on both sides of the 64 KiB from which on memory is lent, and well above."""
+FLIP = augment.flip()
+
+
+def seen_twice(x: np.ndarray, y: np.ndarray, rng: bu.SampleRng) -> Any:
+    """Two views of each image, as for contrastive learning."""
+    return FLIP(x, rng=rng)[0], FLIP(x, y, rng=rng)[0], y
+
+
+def beside_its_change(x: np.ndarray, y: np.ndarray, rng: bu.SampleRng) -> Any:
+    return x, augment.compose(augment.cutout(), FLIP)(x, rng=rng)[0], y
+
+
+def changed_again(*batch: np.ndarray, rng: bu.SampleRng) -> Any:
+    cut = augment.random_crop(30)(batch[0], rng=rng)[0]
+    return (cut, FLIP(cut, rng=rng)[0], FLIP(cut[:, ::-1], rng=rng)[0], *batch)
+
+
+def written_to(x: np.ndarray, *others: np.ndarray) -> Any:
+    np.invert(x, out=x)
+    return x, x[:, ::-1], *others
+
+
+KEPT = np.full((max(SIZES), 32, 32, 3), 7, np.uint8)
+
+
+def beside_what_stays(x: np.ndarray, y: np.ndarray) -> Any:
+    return KEPT[: len(x)], x, y
+
+
+def views() -> dict[str, Any]:
+    """Return sources of images whose maps show the same memory twice."""
+    x = np.random.default_rng(5).integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
+    source, flip = bu.ArrayDataSource([x, np.arange(IMAGES)]), augment.flip(p=1.0)
+    twice = source.map(seen_twice, rng="sample")
+    return {
+        "twice": twice,
+        "beside": source.map(beside_its_change, rng="sample"),
+        "in a chain": source.map(FLIP, rng="sample").map(seen_twice, rng="sample").map(changed_again, rng="sample"),
+        "in place": twice.map(written_to).map(augment.compose(flip, augment.cutout()), rng="sample"),
+        "of a constant": source.map(beside_what_stays).map(flip, rng="sample").map(changed_again, rng="sample"),
+        "joined": bu.zip(source, source.map(written_to)).map(changed_again, rng="sample"),
+    }
 
 
 def open_pool(kind: str, workers: int) -> Any:

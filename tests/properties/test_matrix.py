@@ -36,15 +36,18 @@ from tests.properties.matrix import (
     BATCHES,
     BUFFERS,
     EPOCH,
+    KEPT,
     KINDS,
     LOOKED_AT,
     SEED,
     SIZE,
+    SIZES,
     WORKERS,
     WORLDS,
     augmented,
     open_pool,
     opened,
+    views,
 )
 
 POOLS = [("serial", 1), *itertools.product(KINDS[1:], WORKERS)]
@@ -110,6 +113,31 @@ def test_every_setting_hands_out_the_one_stream_and_any_other_goes_on_with_it(
         given += mixed(ranks, 1)
     assert_same_batches(given, expected[old])
     assert mixed(ranks) == []
+
+
+@pytest.fixture(scope="module")
+def one_by_one() -> dict[str, list[Any]]:
+    """The columns of each source of images, whose batches are of one image, each copied as it comes."""
+    made = {}
+    for name, source in views().items():
+        rows = [[part.copy() for part in batch] for batch in source.batch_iterator(1, SEED, epoch=EPOCH)]
+        made[name] = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
+    return made
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", quick(["serial-1", "threads-2", "processes-2"], [f"{k}-{n}" for k, n in POOLS]))
+def test_what_a_map_sees_does_not_depend_on_whose_memory_it_is(
+    kind: str, size: int, pools: dict[tuple[str, int], Any], one_by_one: dict[str, list[Any]]
+) -> None:
+    (pool,) = [made for (name, workers), made in pools.items() if f"{name}-{workers}" == kind]
+    for name, source in views().items():
+        for made in (pool.parallel_data_source(source, BUFFERS[1]), source):
+            epoch = made.batch_iterator(size, SEED, epoch=EPOCH)
+            columns = [np.concatenate(parts) for parts in zip(*epoch, strict=True)]
+            for place, (column, wanted) in enumerate(zip(columns, one_by_one[name], strict=True)):
+                np.testing.assert_array_equal(column, wanted, err_msg=f"part {place} of {name!r}", strict=True)
+    assert (KEPT == 7).all()
 
 
 def check_tail(

@@ -18,7 +18,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported, NotReproducible, SerializationError
+from batchup_ng.memory_pool import Lease
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
@@ -286,6 +288,38 @@ def test_an_array_that_is_handed_out_again_passes() -> None:
         return (memory[: len(x)],)
 
     assert_reproducible(ROWS.map(reusing), max_batches=4)  # it is copied where it is returned
+
+
+def in_place_on_lease(x: np.ndarray, *others: Any) -> Any:
+    root: Any = x
+    while isinstance(root, np.ndarray):
+        root = root.base
+    changed = x if isinstance(root, Lease) else x.copy()
+    np.negative(changed, out=changed)
+    return (x, changed, *others)
+
+
+@pytest.mark.parametrize("n", [1, 70])
+def test_a_map_that_writes_to_large_batches_only(n: int) -> None:
+    rows = bu.ArrayDataSource([np.arange(100.0 * n).reshape(100, n)])  # a batch of 64 bytes, or of 4.4 kB
+    error = caught(rows.map(in_place_on_lease), "in_place_on_lease", **FEW)
+    assert error.setting == "is read into memory on lease"
+    assert "write to a copy" in str(error)
+    caught(bu.zip(rows, rows.map(in_place_on_lease)), "in_place_on_lease", error.setting, batch_sizes=(), **FEW)
+
+
+def test_views_of_what_the_library_augments_pass() -> None:
+    flip = augment.flip()
+    images = np.random.default_rng(1).integers(0, 256, (64, 32, 32, 3), dtype=np.uint8)
+    twice = bu.ArrayDataSource([images]).map(lambda x, rng: (flip(x, rng=rng)[0], flip(x, rng=rng)[0], x), rng="sample")
+    for size in (8, 48):  # of 25 and of 147 kB
+        assert_reproducible(twice.map(flip, rng="sample"), size, **FEW)
+
+
+def test_a_map_that_does_otherwise_with_all_in_one_batch() -> None:
+    rows = bu.ArrayDataSource([np.ones((100, 400))])
+    error = caught(rows.map(lambda x: (x + (x.nbytes > 1 << 16),)), "<lambda>", "is cut by batch_size=24", **FEW)
+    assert (error.batch, error.row) == (0, 0)
 
 
 def test_an_accessor_and_a_source_of_ones_own() -> None:

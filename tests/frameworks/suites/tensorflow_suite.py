@@ -13,9 +13,10 @@ import pytest
 import tensorflow as tf
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.frameworks import tensorflow as of_tensorflow
 from batchup_ng.frameworks.tensorflow import to_tensorflow, to_tf_dataset
+from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import NUMBERS, SIZE, VECTORS, FrameworkContract, N, expected
 from tests.frameworks.poison import BATCH_SIZE, kept_late, numbered_rows, poisoned_leases
@@ -238,3 +239,24 @@ def test_a_training_in_tf_functions_is_the_same_when_what_is_let_go_of_is_poison
         for adapter in (to_tensorflow, to_tf_dataset):
             np.testing.assert_array_equal(weights(adapter), expected_weights)
     assert len(poisoned) > 200
+
+
+# -- tensors as data -----------------------------------------------------------------------------------------------
+
+
+def test_tensors_as_data_become_plain(pools: list[AbstractWorkerPool]) -> None:
+    numbers = np.arange(40.0).reshape(20, 2)
+    wanted = list(bu.ArrayDataSource([numbers]).batch_iterator(8, shuffle=1))
+    for given in (tf.constant(numbers), tf.Variable(numbers)):
+        source = bu.ArrayDataSource([given])
+        for made in (source, *[pool.parallel_data_source(source) for pool in pools]):
+            assert_same_batches(list(made.batch_iterator(8, shuffle=1)), wanted)
+    assert bu.ArrayDataSource([tf.constant(["a", "bc"])]).data[0].tolist() == [b"a", b"bc"]
+
+
+def test_what_has_no_rows_of_one_shape_is_refused_with_the_way_to_pass_it() -> None:
+    for refused in (tf.ragged.constant([[1], [2, 3]]), tf.data.Dataset.range(3)):
+        with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a TensorFlow \w+, .*numpy\(\).*Ragged\("):
+            bu.ArrayDataSource([refused])
+    with pytest.raises(ArgumentTypeError, match="encoded is a TensorFlow EagerTensor"):
+        bu.ImageBytes(tf.constant(["a", "b"]))
