@@ -77,18 +77,27 @@ class WorkerProcess:
     def hang_up(self) -> None:
         """Close the pool's end of the socket, at which the worker ends."""
         hang_up(self.sock)
-        if self.death is not None:
-            os.close(self.death)
-            self.death = None
+
+    def kill(self) -> bool:
+        """Kill the worker; return False if it is gone already. Its number may be another process's by then."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.death is None:
+                os.kill(self.pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(self.death, signal.SIGKILL)
+            return True
+        return False
 
     def end(self, timeout: float = CLOSE_TIMEOUT) -> int | None:
         """Hang up, wait for the worker to end, kill it if it does not; return its exit code."""
         self.hang_up()
         code = self.exit_code(timeout)
         if code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            code = self.exit_code(KILL_TIMEOUT)
+            code = self.exit_code(KILL_TIMEOUT) if self.kill() else EXIT_UNKNOWN
+        death, self.death = self.death, None
+        if death is not None:
+            with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+                os.close(death)
         return code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from typing import Any
 
@@ -64,11 +63,7 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
 
     def kill(self) -> None:
         """Kill the process; its end is noticed as any other."""
-        with contextlib.suppress(ProcessLookupError):
-            if self.process.death is not None:
-                signal.pidfd_send_signal(self.process.death, signal.SIGKILL)
-            else:
-                os.kill(self.process.pid, signal.SIGKILL)
+        self.process.kill()
 
 
 def resolve(frame: Frame, slot: Slot | None) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,6 +78,22 @@ def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_k
         assert stopped.end(0.05) == EXIT_UNKNOWN
         assert fork_server._state(stopped.pid) in "ZX"
         assert second.end() == 0
+
+
+def test_a_process_that_has_the_number_of_a_dead_worker_by_now_is_not_killed() -> None:
+    worker_process, other = subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"])
+    try:
+        sock, end = socket.socketpair()
+        with end:
+            worker = WorkerProcess(worker_process.pid, sock, lambda timeout: None)
+            worker.pid = other.pid  # as if the system had given it the number
+            assert worker.end(0.0) is None
+        assert worker_process.wait(20) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for each in (worker_process, other):
+            each.kill()
+            each.wait()
 
 
 def server_of_a_new_pool() -> int:
