@@ -94,7 +94,8 @@ class Dispatcher:
     def start(self) -> None:
         """Start the workers, if they were not started yet, and wait until each has a process.
 
-        Raises :class:`WorkerDied` if that cannot be; a later call may have better luck.
+        Raises :class:`PoolBroken` if that cannot be, and a later call may have better luck; :class:`PoolClosed` if the
+        pool is closed meanwhile.
         """
         check_process(self._owner_pid)
         if self._started:
@@ -231,7 +232,10 @@ class Dispatcher:
                 self._add(self._launcher.start())
         except BaseException as error:
             self._leave()
-            start.set_exception(refused(error) if isinstance(error, OSError) else error)
+            if self._closed:
+                start.set_exception(PoolClosed("this pool was closed while its workers were started"))
+            else:
+                start.set_exception(refused(error) if isinstance(error, OSError) else error)
             return
         self._started = True
         start.set_result(None)
@@ -437,7 +441,7 @@ class Dispatcher:
         try:
             thread.start()
         except RuntimeError as error:
-            self._not_replaced(error)
+            self._not_replaced(refused(error))
         else:
             self._starter, self._replacing = thread, True
 

@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 
 from numpy import random as numpy_random  # here, for another thread may hold the import lock in a forked child
 
-from ...errors import WorkerDied
+from ...errors import PoolBroken
 from . import parent_death, worker
 from .parent_death import ParentDeath
 from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, hang_up, new_pair, refused, run, same_bits
@@ -139,14 +139,14 @@ class ForkServer:
     def fork(self, threads: int, fds: list[int]) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
 
-        Raises :class:`WorkerDied` if it cannot fork, or does not answer.
+        Raises :class:`PoolBroken` if it cannot fork, or does not answer.
         """
         with self._lock:
             answer = self._answer(fds, threads, START_TIMEOUT)
         if answer is None and not self.ended:
             self._process.kill()  # or it would start a worker that the pool does not know
             self.ended = True
-            raise WorkerDied(
+            raise PoolBroken(
                 f"the server of worker processes (pid {self._process.pid}) started no worker within "
                 f"{START_TIMEOUT:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
                 f"sys.path of this program, or was stopped; it was killed"
@@ -290,7 +290,7 @@ class ServerLauncher(Launcher):
                 if pid is not None or self._closed:
                     break
             if pid is None:
-                raise WorkerDied("the server of worker processes has ended; see its messages above")
+                raise PoolBroken("the server of worker processes has ended; see its messages above")
         return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
 
     def rest(self) -> None:

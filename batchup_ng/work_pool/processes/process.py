@@ -18,10 +18,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...errors import WorkerDied
+from ...errors import PoolBroken, PoolClosed
+from ...system_limits import entries
 from .parent_death import ParentDeath
 
 EXIT_UNKNOWN = 1 << 16
@@ -112,16 +114,37 @@ _LIMITS = {
 """What each error number means that a start can end with: the limit, what it counts with the remedy."""
 
 
-def refused(error: OSError | RuntimeError) -> WorkerDied:
+_LIMITS_ON_MEMORY = (("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v"))
+"""The limits on a process's memory: what ``/proc/self/status`` calls the memory that counts, the option of ulimit."""
+
+
+def refused(error: OSError | RuntimeError) -> PoolBroken:
     """Return the error for a worker, or a thread for it, that the system did not let start."""
     code = error.errno or 0 if isinstance(error, OSError) else errno.EAGAIN
+    # Python does not say why there is no thread: no memory for its stack has the same number as too many threads.
+    hint = _limit_on_memory() if isinstance(error, RuntimeError) or code == errno.ENOMEM else ""
+    if hint:
+        return PoolBroken(f"a worker process cannot be started: {os.strerror(errno.ENOMEM)}; {hint}")
     if code not in _LIMITS:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""
-        return WorkerDied(f"a worker process cannot be started: {error}{hint}")
+        return PoolBroken(f"a worker process cannot be started: {error}{hint}")
     name, what = _LIMITS[code]
     soft, _ = resource.getrlimit(getattr(resource, name))
     many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
-    return WorkerDied(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+    return PoolBroken(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+
+
+def _limit_on_memory() -> str:
+    """Return the limit that leaves this process less memory than the stack of a thread, in words; empty if none does."""
+    stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
+    if stack == resource.RLIM_INFINITY:
+        stack = 2 << 20  # what glibc takes then
+    used = entries(Path("/proc/self/status"))
+    for name, counted, option in _LIMITS_ON_MEMORY:
+        soft, _ = resource.getrlimit(getattr(resource, name))
+        if soft != resource.RLIM_INFINITY and soft - used.get(counted, 0) < stack:
+            return f"{name} sets a limit of {soft} bytes on the memory of this process; raise it by ulimit {option}"
+    return ""
 
 
 @contextlib.contextmanager
@@ -172,7 +195,7 @@ class Launcher:
         self._closed = False
 
     def start(self) -> WorkerProcess:
-        """Return a new worker process, which may not be ready yet; raises :class:`WorkerDied` if none can be had."""
+        """Return a new worker process, which may not be ready yet; raises :class:`PoolBroken` if none can be had."""
         with new_pair() as (ours, theirs):
             fds = self._fds(theirs)
             process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads)
@@ -188,7 +211,7 @@ class Launcher:
     def _fds(self, end: socket.socket) -> list[int]:
         """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
         if self._closed:
-            raise WorkerDied("a worker process cannot be started: the pool was closed")
+            raise PoolClosed("a worker process cannot be started: the pool was closed")
         if self._life is None:
             self._life = ParentDeath()
         return [end.fileno(), self._life.fd, *([] if self._arena_fd < 0 else [self._arena_fd])]

@@ -16,10 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from batchup_ng.errors import WorkerDied
+from batchup_ng.errors import PoolBroken, PoolClosed
+from batchup_ng.system_limits import entries
 from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes.pool import START_METHODS
-from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess
+from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess, refused
 from tests.extent import methods, quick
 from tests.work_pool.processes.serialization_helpers import ran
 
@@ -225,7 +226,7 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced(monkeypatch: pyte
         stopped.suspend()
         with monkeypatch.context() as patch:
             patch.setattr(fork_server, "START_TIMEOUT", 0.1)
-            with pytest.raises(WorkerDied, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* killed"):
+            with pytest.raises(PoolBroken, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* killed"):
                 starter.start()
         again = started(starter)
         worker.end()
@@ -235,7 +236,7 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced(monkeypatch: pyte
 def test_a_closed_launcher_starts_nothing() -> None:
     with starting("forkserver") as starter:
         pass
-    with pytest.raises(WorkerDied, match="the pool was closed"):
+    with pytest.raises(PoolClosed):
         starter.start()
 
 
@@ -245,7 +246,7 @@ def test_a_server_without_descriptors_says_so() -> None:
         pid = server_of(starter).pid
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, hard))
-        with pytest.raises(WorkerDied, match="cannot be started: Too many open files"):
+        with pytest.raises(PoolBroken, match="cannot be started: Too many open files"):
             starter.start()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         later = started(starter)
@@ -262,9 +263,25 @@ def test_a_system_that_gives_no_process_is_told_of(code: int, monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(subprocess, "Popen", refuse)
             expected = "RLIMIT_NPROC sets .* raise it by ulimit -u" if code == errno.EAGAIN else "not enough memory"
-            with pytest.raises(WorkerDied, match=f"a worker process cannot be started: .*{expected}"):
+            with pytest.raises(PoolBroken, match=f"a worker process cannot be started: .*{expected}"):
                 starter.start()
         starter.rest()
         assert len(os.listdir("/proc/self/fd")) == before
         worker = started(starter)
         worker.end()
+
+
+@pytest.mark.parametrize(("limit", "counted", "option"), [("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v")])
+def test_a_thread_without_memory_is_not_blamed_on_the_number_of_processes(
+    limit: str, counted: str, option: str
+) -> None:
+    kind = getattr(resource, limit)
+    soft, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (entries(Path("/proc/self/status"))[counted] + (1 << 20), hard))
+    try:
+        said = str(refused(RuntimeError("can't start new thread")))
+    finally:
+        resource.setrlimit(kind, (soft, hard))
+    assert f"{limit} sets a limit of" in said
+    assert f"ulimit {option}" in said
+    assert "RLIMIT_NPROC" in str(refused(RuntimeError("can't start new thread")))
