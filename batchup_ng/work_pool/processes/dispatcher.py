@@ -184,7 +184,9 @@ class Dispatcher:
 
     def _add(self, process: WorkerProcess) -> None:
         """Add a worker that was started."""
-        worker = WorkerHandle(process, time.monotonic(), self._memory, self.slots)
+        taken = {worker.number for worker in self._schedule.workers}
+        number = next(number for number in itertools.count() if number not in taken)
+        worker = WorkerHandle(number, process, time.monotonic(), self._memory, self.slots)
         self._schedule.add(worker)
         self._poll.watch(process.sock.fileno(), (worker, False))
         if process.death is not None:

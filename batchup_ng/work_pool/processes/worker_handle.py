@@ -17,13 +17,21 @@ from .shared_memory import Slot, SlotPool
 
 
 class WorkerHandle(ScheduledWorker[ProcessJob]):
-    """A worker process; large buffers that come over its socket are read to `memory`, its slots come from `slots`."""
+    """A worker process, which has this number in its pool.
 
-    def __init__(self, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None) -> None:
+    Large buffers that come over its socket are read to `memory`, its slots come from `slots`.
+    """
+
+    def __init__(
+        self, number: int, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None
+    ) -> None:
         super().__init__(started)
+        self.number = number
         self.process = process
         self.reader = FrameReader(process.sock, memory)
         self.writer = FrameWriter(process.sock)
+        self.writer.add(protocol.pieces(Kind.NUMBER, number))
+        self.writer.write()
         self.constants: set[int] = set()
         self.watched = False
         self.start_error = ""

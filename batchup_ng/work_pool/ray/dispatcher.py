@@ -201,7 +201,9 @@ class RayDispatcher:
             self.size = max(1, len(self._seats) + (0 if absent else self._cluster.room_for(self._need)))
         while len(self._seats) < self.size:
             self._cluster.check()
-            seat = Seat(self._new_actor(), now)
+            taken = {seat.number for seat in self._seats}
+            number = next(number for number in itertools.count() if number not in taken)
+            seat = Seat(number, self._new_actor(number), now)
             self._seats.append(seat)
             self._greet(seat)
 
@@ -266,7 +268,7 @@ class RayDispatcher:
                     return
                 self._last_death = failed
                 self._cluster.check()
-                seat.actor = self._new_actor()
+                seat.actor = self._new_actor(seat.number)
         else:
             self._refuse(f"an actor cannot be started: {last_line(error)}")
             return

@@ -141,6 +141,24 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
     assert len(starts) == 2
 
 
+def number_of_worker() -> tuple[int, int]:
+    from batchup_ng.work_pool.processes.shared_constants import WORKER_CONSTANTS
+
+    return os.getpid(), WORKER_CONSTANTS.worker
+
+
+def test_a_new_worker_has_the_number_of_the_one_that_died(fresh: Any) -> None:
+    for place in (0, 1):
+        os.kill(sorted(pids_of(fresh))[place], signal.SIGKILL)
+        with pytest.raises(WorkerDied):
+            one(fresh, leave, 3)
+        pids_of(fresh)
+        numbers = {worker.process.pid: worker.number for worker in fresh._dispatcher._schedule.workers}
+        assert sorted(numbers.values()) == [0, 1]
+        pid, number = one(fresh, number_of_worker)
+        assert number == numbers[pid]
+
+
 def test_a_worker_that_exits_is_lost(fresh: Any) -> None:
     for code in (0, 7):
         with pytest.raises(WorkerDied, match=f"exited with code {code} while running this task"):
