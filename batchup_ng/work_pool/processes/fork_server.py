@@ -136,19 +136,19 @@ class ForkServer:
         self._lock = threading.Lock()
         self.ended = self.was_silent = False
 
-    def fork(self, threads: int, fds: list[int]) -> int | None:
+    def fork(self, threads: int, fds: list[int], timeout: float = START_TIMEOUT) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
 
         Raises :class:`PoolBroken` if it cannot fork, or does not answer.
         """
         with self._lock:
-            answer = self._answer(fds, threads, START_TIMEOUT)
+            answer = self._answer(fds, threads, timeout)
         if answer is None and not self.ended:
             self._process.kill()  # or it would start a worker that the pool does not know
             self.ended = True
             raise PoolBroken(
                 f"the server of worker processes (pid {self._process.pid}) started no worker within "
-                f"{START_TIMEOUT:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
+                f"start_timeout={timeout:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
                 f"sys.path of this program, or was stopped; it was killed"
             )
         if answer is None:
@@ -272,8 +272,10 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 class ServerLauncher(Launcher):
     """Workers forked by one server process, which starts with the first of them."""
 
-    def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
-        super().__init__(threads, blas_threads, arena_fd)
+    def __init__(
+        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
+    ) -> None:
+        super().__init__(threads, blas_threads, arena_fd, start_timeout)
         self._server: ForkServer | None = None
         self._lock = threading.Lock()
 
@@ -286,7 +288,7 @@ class ServerLauncher(Launcher):
                         self._server.close()
                     self._server = take(self._blas_threads)
                 server = self._server
-                pid = server.fork(self._threads, fds)
+                pid = server.fork(self._threads, fds, self.start_timeout)
                 if pid is not None or self._closed:
                     break
             if pid is None:

@@ -17,6 +17,7 @@ from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
+from ..parallel import LONGEST
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
@@ -24,6 +25,7 @@ from .execution import WorkerBuffers
 from .fork_server import ServerLauncher
 from .job import ProcessJob
 from .process import Launcher
+from .schedule import START_TIMEOUT
 from .serialization import can_travel
 from .shared_arrays import SharedCopies, checked_folder
 from .shared_constants import SharedConstant
@@ -49,6 +51,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
+        start_timeout: Seconds that a process may take to start, until it counts as dead. With ``timeout=``, a worker
+            may also take that long to load the source: to import its modules and read what it holds. Pass more where
+            many processes import from a slow disk.
         spill: A folder on a disk, for copies of arrays that workers share and that do not fit into memory. None: the
             temporary folder, or ``/var/tmp`` if that lies in memory.
 
@@ -64,6 +69,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         threads: int = 1,
         start_method: str | None = None,
         blas_threads: int | None = 1,
+        start_timeout: float = START_TIMEOUT,
         spill: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
@@ -73,10 +79,11 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.buffers = WorkerBuffers()
         self._start_method = validation.one_of("start_method", start_method or "forkserver", START_METHODS)
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
+        self._start_timeout = validation.number_between("start_timeout", start_timeout, 0.0, LONGEST)
         self._spill = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
-        launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd)
+        launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd, self._start_timeout)
         copies = None if arena is None else SharedCopies(arena, self._spill)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
         self._warned = self._warned_of_workers = False
@@ -132,8 +139,10 @@ class WorkerProcessPool(AbstractWorkerPool):
         """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
         if stays or not can_travel(source):
             return WorkerThreadPool(1)
-        method, threads = self._start_method, self._blas_threads
-        return WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill)
+        return WorkerProcessPool(
+            1, start_method=self._start_method, blas_threads=self._blas_threads, start_timeout=self._start_timeout,
+            spill=self._spill,
+        )  # fmt: skip
 
     def abandon(self) -> None:
         self._dispatcher.abandon()

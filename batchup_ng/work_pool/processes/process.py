@@ -25,6 +25,7 @@ from pathlib import Path
 from ...errors import PoolBroken, PoolClosed
 from ...system_limits import entries
 from .parent_death import ParentDeath
+from .schedule import START_TIMEOUT
 
 EXIT_UNKNOWN = 1 << 16
 """Stands for the exit code of a process of which the exit code is not known."""
@@ -135,7 +136,7 @@ def refused(error: OSError | RuntimeError) -> PoolBroken:
 
 
 def _limit_on_memory() -> str:
-    """Return the limit that leaves this process less memory than the stack of a thread, in words; empty if none does."""
+    """Return the limit that leaves this process less memory than the stack of a thread, in words; empty for none."""
     stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
     if stack == resource.RLIM_INFINITY:
         stack = 2 << 20  # what glibc takes then
@@ -185,9 +186,15 @@ def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) ->
 
 
 class Launcher:
-    """Starts workers: a new interpreter for each. `arena_fd` is the shared memory, -1 if there is none."""
+    """Starts workers: a new interpreter for each.
 
-    def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
+    `arena_fd` is the shared memory, -1 if there is none, `start_timeout` the seconds that one may take to be ready.
+    """
+
+    def __init__(
+        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
+    ) -> None:
+        self.start_timeout = start_timeout
         self._threads = threads
         self._blas_threads = blas_threads
         self._arena_fd = arena_fd

@@ -60,9 +60,10 @@ class Placed(NamedTuple):
 class Kind(enum.IntEnum):
     """What a frame says.
 
-    To the worker: NUMBER, the first, which it has among the workers of the pool; TASK; BATCH, the task of making a batch;
-    CONSTANT; FORGET, of a constant. From it: READY, when it has started, with its process number; LOADED, for a constant; RESULT; ARRAYS, a result that is a tuple or dict of
-    arrays; ERROR, of number 0 if the worker could not start. Those from RESULT on end a task.
+    To the worker: NUMBER, the first, which it has among the workers of the pool; TASK; BATCH, the task of making a
+    batch; CONSTANT; FORGET, of a constant. From it: READY, when it has started, with its process number; LOADED, for a
+    constant; RESULT; ARRAYS, a result that is a tuple or dict of arrays; ERROR, of number 0 if the worker could not
+    start. Those from RESULT on end a task.
     """
 
     NUMBER = 1

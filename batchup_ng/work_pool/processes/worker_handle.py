@@ -11,7 +11,7 @@ from . import protocol
 from .job import ProcessJob
 from .process import EXIT_UNKNOWN, WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
-from .schedule import START_TIMEOUT, ScheduledWorker
+from .schedule import ScheduledWorker
 from .shared_arrays import SharedCopies
 from .shared_memory import Slot, SlotPool
 
@@ -44,7 +44,7 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
         for constant in constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
-                self.loading += 1
+                self.loads(job)
                 self.writer.add(constant.frame(copies))
         # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
         room = max([constant.slot_bytes for constant in constants], default=0)
@@ -60,11 +60,11 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
             self.writer.add(protocol.pieces(Kind.FORGET, number))
             self.writer.write()
 
-    def describe_exit(self, code: int | None) -> str:
+    def describe_exit(self, code: int | None, start_timeout: float) -> str:
         """Return how the process ended, in words, from its exit code."""
         who = f"a worker process (pid {self.process.pid})"
         if not self.ready and self.killed:
-            return f"{who} was not ready within {START_TIMEOUT:g} s of its start, for which it was ended"
+            return f"{who} was not ready within start_timeout={start_timeout:g} s of its start, for which it was ended"
         if self.start_error:
             return f"{who} could not start: {self.start_error}"
         return f"{who} {describe_exit(code)}"

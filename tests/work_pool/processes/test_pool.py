@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import PoolBroken, PoolClosed, RemoteTraceback, SerializationError, WorkerDied
+from batchup_ng.errors import PoolBroken, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import process as begin
 from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import one, wait_until

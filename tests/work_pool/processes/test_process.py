@@ -219,15 +219,16 @@ def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.M
     assert server_of_a_new_pool() == first
 
 
-def test_a_server_that_does_not_answer_is_told_of_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
     with starting("forkserver") as starter:
         worker = started(starter)
         stopped = server_of(starter)
         stopped.suspend()
-        with monkeypatch.context() as patch:
-            patch.setattr(fork_server, "START_TIMEOUT", 0.1)
-            with pytest.raises(PoolBroken, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* killed"):
-                starter.start()
+        starter.start_timeout = 0.1
+        says = rf"\(pid {stopped.pid}\) started no worker within start_timeout=0.1 s; .* killed"
+        with pytest.raises(PoolBroken, match=says):
+            starter.start()
+        starter.start_timeout = 60.0
         again = started(starter)
         worker.end()
         assert again.end() == 0
@@ -271,7 +272,9 @@ def test_a_system_that_gives_no_process_is_told_of(code: int, monkeypatch: pytes
         worker.end()
 
 
-@pytest.mark.parametrize(("limit", "counted", "option"), [("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v")])
+@pytest.mark.parametrize(
+    ("limit", "counted", "option"), [("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v")]
+)
 def test_a_thread_without_memory_is_not_blamed_on_the_number_of_processes(
     limit: str, counted: str, option: str
 ) -> None:
