@@ -7,7 +7,9 @@ forgotten, or the program ends, the dispatcher is closed.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import sys
 import weakref
 from typing import Any
 
@@ -73,6 +75,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         spill: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
+        _end_forgotten()
         self.processes = worker_count(processes)
         self.threads = validation.positive_int("threads", threads)
         self.lends_threads = self.processes == 1 < self.threads
@@ -154,6 +157,16 @@ class WorkerProcessPool(AbstractWorkerPool):
         super().close()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
+
+
+def _end_forgotten() -> None:
+    """End the pools that a failed cell of a notebook has left.
+
+    Its traceback, which IPython keeps in a cycle, holds the variables of its functions, hence their pool; the collector
+    may take long to run in a program that waits at its prompt.
+    """
+    if _open and hasattr(sys, "last_traceback"):  # one was shown at a prompt
+        gc.collect()
 
 
 def _new_arena() -> tuple[Arena | None, str]:

@@ -254,6 +254,25 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs(po
         assert one(pools[1], abs, Collects()) == 0
 
 
+def test_a_new_pool_ends_one_that_a_failed_cell_of_a_notebook_left_in_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "last_traceback", None, raising=False)  # as is set where a traceback was shown at a prompt
+
+    def cell() -> Any:
+        pool = bu.WorkerProcessPool(1)
+        cycle: list[Any] = [pool]
+        cycle.append(cycle)
+        return pool._dispatcher
+
+    gc.disable()
+    try:
+        left = cell()
+        assert not left._closed
+        with bu.WorkerProcessPool(1):
+            assert left._closed
+    finally:
+        gc.enable()
+
+
 class ExitsWhenLoaded:
     """A result that ends the program that loads it."""
 
