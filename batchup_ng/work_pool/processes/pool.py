@@ -27,6 +27,7 @@ from .execution import WorkerBuffers
 from .fork_server import ServerLauncher
 from .job import ProcessJob
 from .process import Launcher
+from .reloads import Reloads
 from .schedule import START_TIMEOUT
 from .serialization import can_travel
 from .shared_arrays import SharedCopies, checked_folder
@@ -89,6 +90,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd, self._start_timeout)
         copies = None if arena is None else SharedCopies(arena, self._spill)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
+        self._reloads = Reloads()
         self._warned = self._warned_of_workers = False
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
@@ -100,6 +102,7 @@ class WorkerProcessPool(AbstractWorkerPool):
             self._warn()
         if not self._warned_of_workers and self._dispatcher.degraded_reason:
             self._warn_of_workers()
+        self._reloads.look(how.stream_id)
         return self._dispatcher.submit(task, how)
 
     def _warn(self) -> None:
